@@ -1,0 +1,309 @@
+"""The nouns of RocketMQ as plain, frozen values, shared by every layer."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pyspark_rocketmq.errors import OptionError
+
+__all__ = [
+    "AtOffsets",
+    "AtTimestamp",
+    "BrokerData",
+    "ConsumerOffset",
+    "Earliest",
+    "GroupOffsets",
+    "Latest",
+    "Message",
+    "MessageQueue",
+    "OffsetRange",
+    "Permission",
+    "PullResult",
+    "PullStatus",
+    "QueueData",
+    "QueueStats",
+    "SendResult",
+    "SendStatus",
+    "StartPolicy",
+    "TopicRoute",
+]
+
+MASTER_ID = 0
+"""The broker id of a master; every other id is a slave."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageQueue:
+    """One queue of a topic on one broker (a replica group of master and slaves).
+
+    Parameters
+    ----------
+    topic, broker_name : str
+    queue_id : int
+        0-based.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}@{self.broker_name}:{self.queue_id}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The messages of one queue from ``from_offset`` (inclusive) to ``until_offset`` (exclusive)."""
+
+    queue: MessageQueue
+    from_offset: int
+    until_offset: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.from_offset <= self.until_offset:
+            raise OptionError(
+                "an offset range needs 0 <= from_offset <= until_offset",
+                queue=self.queue,
+                from_offset=self.from_offset,
+                until_offset=self.until_offset,
+            )
+
+    def __len__(self) -> int:
+        return self.until_offset - self.from_offset
+
+    @property
+    def topic(self) -> str:
+        """The queue's topic."""
+        return self.queue.topic
+
+    @property
+    def broker_name(self) -> str:
+        """The queue's broker."""
+        return self.queue.broker_name
+
+    @property
+    def queue_id(self) -> int:
+        """The queue's id."""
+        return self.queue.queue_id
+
+    def __str__(self) -> str:
+        return f"{self.queue}[{self.from_offset}, {self.until_offset})"
+
+
+class Permission(enum.IntFlag):
+    """The permission bits of a queue (``PermName`` of the Java client)."""
+
+    NONE = 0
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+    PRIORITY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerData:
+    """Where one broker (replica group) lives: addresses by broker id, 0 being the master."""
+
+    broker_name: str
+    cluster: str
+    addresses: Mapping[int, str]
+
+    @property
+    def master(self) -> str | None:
+        """The master's ``host:port``, or None while the group has none."""
+        return self.addresses.get(MASTER_ID)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the addresses, master first."""
+        return iter([self.addresses[broker_id] for broker_id in sorted(self.addresses)])
+
+
+@dataclass(frozen=True, slots=True)
+class QueueData:
+    """How many queues of a topic a broker has, and what may be done with them."""
+
+    broker_name: str
+    read_queues: int
+    write_queues: int
+    perm: Permission
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """A topic's route as one name server sees it.
+
+    ``static_queues`` is filled for static topics only: the owner broker of each global queue id.
+    """
+
+    topic: str
+    brokers: tuple[BrokerData, ...]
+    queues: tuple[QueueData, ...]
+    static_queues: Mapping[int, str] = field(default_factory=dict)
+
+    def broker(self, broker_name: str) -> BrokerData | None:
+        """Return the broker of that name, or None."""
+        return next((data for data in self.brokers if data.broker_name == broker_name), None)
+
+    def read_queues(self) -> tuple[MessageQueue, ...]:
+        """Return the queues that may be read, sorted."""
+        if self.static_queues:
+            return tuple(MessageQueue(self.topic, name, qid) for qid, name in sorted(self.static_queues.items()))
+        return tuple(
+            sorted(
+                MessageQueue(self.topic, data.broker_name, queue_id)
+                for data in self.queues
+                if Permission.READ in data.perm
+                for queue_id in range(data.read_queues)
+            )
+        )
+
+    def write_queues(self) -> tuple[MessageQueue, ...]:
+        """Return the queues that may be written, sorted: those of brokers that have a master."""
+        if self.static_queues:
+            return self.read_queues()
+        masters = {data.broker_name for data in self.brokers if data.master is not None}
+        return tuple(
+            sorted(
+                MessageQueue(self.topic, data.broker_name, queue_id)
+                for data in self.queues
+                if Permission.WRITE in data.perm and data.broker_name in masters
+                for queue_id in range(data.write_queues)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A stored message with everything that Java's ``MessageExt`` tells.
+
+    ``body`` is decompressed; timestamps are milliseconds since the epoch; hosts are ``ip:port``.
+    ``msg_id`` is the client's unique id (property ``UNIQ_KEY``) and falls back to ``offset_msg_id``.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    body: bytes
+    msg_id: str
+    offset_msg_id: str
+    tags: str | None
+    keys: str | None
+    properties: Mapping[str, str]
+    born_timestamp: int
+    store_timestamp: int
+    born_host: str
+    store_host: str
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_crc: int
+    commit_log_offset: int
+    store_size: int
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue that the message was read from."""
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+
+class PullStatus(enum.Enum):
+    """What a pull found (``PullStatus`` of the Java client)."""
+
+    FOUND = "FOUND"
+    NO_NEW_MSG = "NO_NEW_MSG"
+    NO_MATCHED_MSG = "NO_MATCHED_MSG"
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """The answer to one pull; ``next_begin_offset`` is where the next pull must begin."""
+
+    status: PullStatus
+    messages: tuple[Message, ...]
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class SendStatus(enum.Enum):
+    """How durable a stored message is (``SendStatus`` of the Java client)."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendResult:
+    """Where a message (or the first of a batch) was stored."""
+
+    status: SendStatus
+    queue: MessageQueue
+    queue_offset: int
+    msg_id: str
+    offset_msg_id: str
+    transaction_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """Offsets of a queue as its broker reports them; ``last_update_timestamp`` in ms, 0 if never written."""
+
+    min_offset: int
+    max_offset: int
+    last_update_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOffset:
+    """A group's progress in one queue; ``last_timestamp`` is the store time (ms) of the last consumed message."""
+
+    broker_offset: int
+    consumer_offset: int
+    last_timestamp: int
+
+
+# --- where to start (or end) ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """The queue's min offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The queue's max offset (the next to be written)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """The group's committed offset; ``reset`` decides where there is none (None: fail)."""
+
+    reset: Earliest | Latest | None
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """The first message stored at or after ``timestamp_ms`` (milliseconds since the epoch)."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """Explicit positions by queue; ``default`` decides for the queues not listed (None: fail)."""
+
+    offsets: Mapping[MessageQueue, int | Earliest | Latest | AtTimestamp]
+    default: Earliest | Latest | GroupOffsets | None = None
+
+
+StartPolicy: TypeAlias = Earliest | Latest | GroupOffsets | AtTimestamp | AtOffsets
+
