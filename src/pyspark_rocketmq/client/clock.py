@@ -1,0 +1,85 @@
+"""Time as an argument: clocks for the real world and for tests, and deadlines measured on them."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Protocol
+
+from pyspark_rocketmq.errors import RequestTimeoutError
+
+__all__ = ["SYSTEM_CLOCK", "Clock", "Deadline"]
+
+
+class Clock(Protocol):
+    """What the client needs to know of time."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return wall-clock milliseconds since the epoch."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Pause the calling thread."""
+        ...
+
+
+class _SystemClock:
+    """The machine's clock."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+SYSTEM_CLOCK: Final[Clock] = _SystemClock()
+
+
+class Deadline:
+    """A moment by which a wait must end.
+
+    Parameters
+    ----------
+    clock : Clock
+    timeout_ms : float
+        From now on.
+    """
+
+    __slots__ = ("_at", "_clock", "timeout_ms")
+
+    def __init__(self, clock: Clock, timeout_ms: float) -> None:
+        self._clock = clock
+        self._at = clock.monotonic() + timeout_ms / 1000
+        self.timeout_ms = timeout_ms
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self._at - self._clock.monotonic())
+
+    @property
+    def expired(self) -> bool:
+        """Whether no time is left."""
+        return self._clock.monotonic() >= self._at
+
+    def sooner(self, timeout_ms: float) -> Deadline:
+        """Return a deadline ``timeout_ms`` from now, or this one if it ends first."""
+        return Deadline(self._clock, min(timeout_ms, self.remaining_s * 1000))
+
+    def check(self, what: str, **facts: object) -> None:
+        """Raise when no time is left.
+
+        Raises
+        ------
+        RequestTimeoutError
+            Names ``what`` and how long it was waited for.
+        """
+        if self.expired:
+            raise RequestTimeoutError(f"{what}: no answer within {self.timeout_ms:.0f} ms", **facts)

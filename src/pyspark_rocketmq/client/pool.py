@@ -1,0 +1,87 @@
+"""The connections of a process, one an address, born on first use and replaced when they die."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import TracebackType
+from typing import Self
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.client.connection import Connection, ConnectionOptions
+
+__all__ = ["ConnectionPool"]
+
+
+class ConnectionPool:
+    """Connections by address, shared by the threads of one process.
+
+    A child process that inherits a pool by a fork starts with an empty one: two processes that read
+    one socket would steal each other's answers.
+
+    Parameters
+    ----------
+    options : ConnectionOptions
+    clock : Clock
+    """
+
+    def __init__(self, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.options = options
+        self._clock = clock
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._opening: dict[str, threading.Lock] = {}
+        self._connections: dict[str, Connection] = {}
+
+    def get(self, addr: str) -> Connection:
+        """Return the live connection to ``addr``, opening it if there is none.
+
+        Raises
+        ------
+        ConnectError
+            If it cannot be opened within ``connect_timeout_ms``.
+        """
+        if self._pid != os.getpid():
+            for inherited in self._connections.values():
+                inherited.forget()
+            self._start_anew()
+        with self._lock:
+            opening = self._opening.setdefault(addr, threading.Lock())
+        with opening:  # callers of other addresses do not wait for a dead one
+            connection = self._connections.get(addr)
+            if connection is not None:
+                connection.poll()  # a server closes idle connections: notice it before a request is lost to it
+                if connection.alive:
+                    return connection
+                connection.close()
+            connection = Connection(addr, self.options, self._clock)
+            with self._lock:
+                self._connections[addr] = connection
+            return connection
+
+    def drop(self, addr: str) -> None:
+        """Close the connection to ``addr``, if there is one."""
+        with self._lock:
+            connection = self._connections.pop(addr, None)
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Close every connection; the pool can be used again."""
+        with self._lock:
+            connections = list(self._connections.values())
+            self._connections.clear()
+        for connection in connections:
+            if self._pid == os.getpid():
+                connection.close()
+            else:
+                connection.forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
