@@ -10,17 +10,20 @@ from typing import TypeAlias
 from pyspark_rocketmq.errors import OptionError
 
 __all__ = [
+    "Ago",
     "AtOffsets",
     "AtTimestamp",
     "BrokerData",
     "ConsumerOffset",
     "Earliest",
     "GroupOffsets",
+    "LastMessages",
     "Latest",
     "Message",
     "MessageQueue",
     "OffsetRange",
     "Permission",
+    "Position",
     "PullResult",
     "PullStatus",
     "QueueData",
@@ -298,12 +301,30 @@ class AtTimestamp:
 
 
 @dataclass(frozen=True, slots=True)
+class Ago:
+    """The first message stored at or after the moment ``ago_ms`` before the query's start."""
+
+    ago_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastMessages:
+    """``count`` offsets before the queue's max offset, but not before its min offset."""
+
+    count: int
+
+
+Position: TypeAlias = int | Earliest | Latest | AtTimestamp | Ago | LastMessages
+"""Where one queue starts or ends; a number is an offset."""
+
+
+@dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """Explicit positions by queue; ``default`` decides for the queues not listed (None: fail)."""
+    """Explicit positions by queue, else by topic; ``default`` decides for the rest (None: fail)."""
 
-    offsets: Mapping[MessageQueue, int | Earliest | Latest | AtTimestamp]
+    offsets: Mapping[MessageQueue, Position]
     default: Earliest | Latest | GroupOffsets | None = None
+    topics: Mapping[str, Position] = field(default_factory=dict)
 
 
-StartPolicy: TypeAlias = Earliest | Latest | GroupOffsets | AtTimestamp | AtOffsets
-
+StartPolicy: TypeAlias = Earliest | Latest | GroupOffsets | AtTimestamp | Ago | LastMessages | AtOffsets
