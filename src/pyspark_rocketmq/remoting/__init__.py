@@ -1,0 +1,1 @@
+"""The bytes of RocketMQ's remoting protocol, without I/O: frames, headers, bodies, signatures."""
