@@ -1,0 +1,122 @@
+"""Compressed bodies.
+
+Facts: ``org.apache.rocketmq.common.compression`` of 5.4.0. A body is compressed if sysFlag bit
+0x1 is set; bits 0x700 name the format since 4.9.4: 0 and 3 zlib, 1 an LZ4 frame, 2 a zstd frame
+that does not tell its content size, so that only a streaming decoder reads it.
+"""
+
+from __future__ import annotations
+
+import enum
+import zlib
+from typing import Final
+
+import pyarrow as pa
+
+from pyspark_rocketmq.errors import CorruptMessageError
+from pyspark_rocketmq.record.layout import MAX_BODY_BYTES, MessageFlag
+
+__all__ = ["Compression", "compress", "decompress"]
+
+_ZLIB_LEVEL: Final = 5
+_READ_STEP: Final = 8192
+
+
+class Compression(enum.Enum):
+    """How a body is compressed; the value is what the record's sysFlag holds then."""
+
+    NONE = MessageFlag(0)
+    ZLIB = MessageFlag.COMPRESSED | MessageFlag.COMPRESSION_ZLIB
+    LZ4 = MessageFlag.COMPRESSED | MessageFlag.COMPRESSION_LZ4
+    ZSTD = MessageFlag.COMPRESSED | MessageFlag.COMPRESSION_ZSTD
+
+    @classmethod
+    def of(cls, sys_flag: int) -> Compression:
+        """Return the compression that a sysFlag tells.
+
+        Raises
+        ------
+        CorruptMessageError
+            The type bits hold a number that no release uses.
+        """
+        if not sys_flag & MessageFlag.COMPRESSED:
+            return cls.NONE
+        match sys_flag & MessageFlag.COMPRESSION_TYPE:
+            case 0 | MessageFlag.COMPRESSION_ZLIB:  # clients before 4.9.4 leave the type empty
+                return cls.ZLIB
+            case MessageFlag.COMPRESSION_LZ4:
+                return cls.LZ4
+            case MessageFlag.COMPRESSION_ZSTD:
+                return cls.ZSTD
+            case unknown:
+                raise CorruptMessageError(f"unknown compression type {unknown >> 8} in sysFlag {sys_flag:#x}")
+
+
+def compress(data: bytes, kind: Compression) -> bytes:
+    """Compress a body as the Java client does."""
+    match kind:
+        case Compression.NONE:
+            return data
+        case Compression.ZLIB:
+            return zlib.compress(data, _ZLIB_LEVEL)
+        case Compression.LZ4 | Compression.ZSTD:
+            sink = pa.BufferOutputStream()
+            with pa.CompressedOutputStream(sink, kind.name.lower()) as stream:
+                stream.write(data)
+            return bytes(sink.getvalue())
+
+
+def decompress(data: bytes | memoryview, sys_flag: int, *, limit: int = MAX_BODY_BYTES) -> bytes:
+    """Return the plain body.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+        The stored body.
+    sys_flag : int
+        The record's sysFlag, which tells whether and how it is compressed.
+    limit : int
+        What the plain body may take, in bytes; no more than this is ever unpacked.
+
+    Raises
+    ------
+    CorruptMessageError
+        The body is damaged, cut short, of an unknown type, or larger than ``limit``.
+    """
+    kind = Compression.of(sys_flag)
+    if kind is Compression.NONE or not len(data):  # Java, too, leaves an empty body alone
+        return bytes(data)
+    match kind:
+        case Compression.ZLIB:
+            body = _inflate(data, limit)
+        case _:
+            body = _read_stream(data, kind.name.lower(), limit)
+    if len(body) > limit:
+        raise CorruptMessageError(f"the decompressed body is larger than {limit} bytes")
+    return body
+
+
+def _inflate(data: bytes | memoryview, limit: int) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        body = inflater.decompress(data, limit + 1)
+    except zlib.error as error:
+        raise CorruptMessageError(f"the body does not decompress as zlib: {error}") from error
+    if not inflater.eof and len(body) <= limit:
+        raise CorruptMessageError("the body does not decompress as zlib: it is cut short")
+    return body
+
+
+def _read_stream(data: bytes | memoryview, codec: str, limit: int) -> bytes:
+    # read() allocates what it is asked for: ask for what such a body usually takes, not for the limit.
+    step = max(_READ_STEP, 8 * len(data))
+    parts: list[bytes] = []
+    left = limit + 1
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
+            while left and (part := stream.read(min(step, left))):
+                parts.append(part)
+                left -= len(part)
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptMessageError(f"the body does not decompress as {codec}: {error}") from error
+    return b"".join(parts)
