@@ -28,6 +28,7 @@ __all__ = [
     "GroupNotFoundError",
     "LocalProtocolError",
     "MessageIllegalError",
+    "NameServerError",
     "OptionError",
     "PermissionDeniedError",
     "PlanError",
@@ -37,6 +38,7 @@ __all__ = [
     "RocketMQError",
     "RouteError",
     "SendError",
+    "SendRefusedError",
     "ServiceNotAvailableError",
     "TopicNotFoundError",
     "TransportError",
@@ -161,6 +163,13 @@ class TopicNotFoundError(RouteError):
     """No name server knows a route of the topic."""
 
 
+class NameServerError(RouteError):
+    """No address of the list answers as a name server does; says for each why.
+
+    Not retriable: the name servers were already tried again for some seconds.
+    """
+
+
 class BrokerNotFoundError(RouteError):
     """The route names no (suitable) broker of this name; it may come back."""
 
@@ -219,6 +228,17 @@ class MessageIllegalError(BrokerError):
 
 class UnsupportedRequestError(BrokerError):
     """The server does not know the request: an older broker, a proxy, or a VIP port."""
+
+
+class SendRefusedError(BrokerError):
+    """The broker did not store the message for a reason that another broker need not share.
+
+    Stands for the codes on which ``DefaultMQProducer`` turns to another broker and whose own error is
+    not retriable elsewhere in the protocol: SYSTEM_ERROR, NO_PERMISSION, TOPIC_NOT_EXIST at one broker.
+    """
+
+    retriable = True
+    stale_route = True
 
 
 class SendError(RocketMQError):

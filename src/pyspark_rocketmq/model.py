@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ __all__ = [
     "Message",
     "MessageQueue",
     "OffsetRange",
+    "OutgoingMessage",
     "Permission",
     "Position",
     "PullResult",
@@ -212,6 +213,70 @@ class Message:
     def queue(self) -> MessageQueue:
         """The queue that the message was read from."""
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """A message to be sent.
+
+    Parameters
+    ----------
+    topic : str
+    body : bytes
+        Not empty: brokers of 5.1 and later fail on an empty body.
+    tags : str, optional
+        The tag; consumers filter by it.
+    keys : str or sequence of str
+        Indexed by the broker; a string may hold several keys between spaces.
+    properties : Mapping[str, str]
+        The user's own; names that RocketMQ reserves are refused when the message is sent.
+    flag : int
+        A signed 32-bit number that RocketMQ stores and never looks at.
+    sharding_key : str, optional
+        Messages of one key go to one queue while the number of queues stays, and keep their order there.
+    delay_level : int
+        1 to 18 (1 s to 2 h by the broker's table); 0 for none.
+    delay_ms, deliver_at_ms : int, optional
+        Any delay, or moment (milliseconds since the epoch), up to three days ahead by default: RocketMQ 5 only;
+        older brokers deliver at once.
+    wait_store_ok : bool
+        Whether the broker answers only once the message is as durable as it is configured to make it.
+
+    Raises
+    ------
+    OptionError
+        A part that no broker takes, or more than one kind of delay.
+    """
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    keys: str | Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    flag: int = 0
+    sharding_key: str | None = None
+    delay_level: int = 0
+    delay_ms: int | None = None
+    deliver_at_ms: int | None = None
+    wait_store_ok: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.topic:
+            raise OptionError("a message needs a topic")
+        if not isinstance(self.body, bytes) or not self.body:
+            raise OptionError("a message needs a body of at least one byte, as bytes", topic=self.topic)
+        if not -(2**31) <= self.flag < 2**31:
+            raise OptionError("flag must be a signed 32-bit integer", topic=self.topic, flag=self.flag)
+        if not 0 <= self.delay_level <= 18:
+            raise OptionError("delay_level goes from 1 to 18", topic=self.topic, delay_level=self.delay_level)
+        delays = (self.delay_level or None, self.delay_ms, self.deliver_at_ms)
+        if sum(delay is not None for delay in delays) > 1:
+            raise OptionError("give one of delay_level, delay_ms and deliver_at_ms", topic=self.topic)
+
+    @property
+    def delayed(self) -> bool:
+        """Whether the message is not to be delivered at once."""
+        return bool(self.delay_level) or self.delay_ms is not None or self.deliver_at_ms is not None
 
 
 class PullStatus(enum.Enum):
