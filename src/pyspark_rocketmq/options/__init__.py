@@ -1,0 +1,34 @@
+"""Every option of every API: declared once, parsed once at the edge, never seen as text below it."""
+
+from pyspark_rocketmq.options.client import ClientOptions
+from pyspark_rocketmq.options.declare import (
+    CompatibilityWarning,
+    Kind,
+    Option,
+    OptionRow,
+    Options,
+    Where,
+    group,
+    option,
+    option_reference,
+    parse_options,
+)
+from pyspark_rocketmq.options.source import BodyAs, EventTime, SourceOptions, TimestampStrategy
+
+__all__ = [
+    "BodyAs",
+    "ClientOptions",
+    "CompatibilityWarning",
+    "EventTime",
+    "Kind",
+    "Option",
+    "OptionRow",
+    "Options",
+    "SourceOptions",
+    "TimestampStrategy",
+    "Where",
+    "group",
+    "option",
+    "option_reference",
+    "parse_options",
+]

@@ -1,0 +1,133 @@
+"""The options that every API shares: where the name servers are, how long to wait, who we are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options.declare import Options, option
+from pyspark_rocketmq.options.kinds import ADDRESSES, BOOLEAN, FILE, NAMESPACE, TEXT, whole_number
+
+__all__ = ["ClientOptions"]
+
+_TIMEOUT: Final = whole_number(1, example=10_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions(Options):
+    """How to reach a RocketMQ: hashable, so that a process keeps one client for equal options.
+
+    Raises
+    ------
+    OptionError
+        No name server, half a key pair, or TLS details without ``tls=true``.
+    """
+
+    name_servers: tuple[str, ...] = option(
+        "nameServer",
+        ADDRESSES,
+        env="NAMESRV_ADDR",
+        aliases=("namesrvAddr", "nameServerAddress", "nameserver.address", "nameserver.addr"),
+        doc="The name servers, between semicolons; one is enough, the others take over when it fails.",
+    )
+    request_timeout_ms: int = option(
+        "requestTimeoutMs",
+        _TIMEOUT,
+        default=10_000,
+        aliases=("pullTimeoutMs", "pull.timeout.ms"),
+        doc="How long a server may take for an answer, in milliseconds.",
+    )
+    connect_timeout_ms: int = option(
+        "connectTimeoutMs",
+        _TIMEOUT,
+        default=3_000,
+        doc="How long a connection may take to come up, in milliseconds.",
+    )
+    route_refresh_ms: int = option(
+        "routeRefreshMs",
+        whole_number(1, example=30_000),
+        default=30_000,
+        aliases=("nameserver.poll.interval",),
+        doc="After how many milliseconds a topic's route is looked up anew.",
+    )
+    namespace: str | None = option(
+        "namespace",
+        NAMESPACE,
+        default=None,
+        doc="The namespace that topics and groups live in: a prefix of their names on the server.",
+    )
+    access_key: str | None = option(
+        "accessKey",
+        TEXT,
+        default=None,
+        secret=True,
+        env="ROCKETMQ_ACCESS_KEY",
+        doc="The user's name (ACL 1.0: access key) for brokers with authentication.",
+    )
+    secret_key: str | None = option(
+        "secretKey",
+        TEXT,
+        default=None,
+        secret=True,
+        env="ROCKETMQ_SECRET_KEY",
+        doc="The secret that signs the requests; it never travels.",
+    )
+    security_token: str | None = option(
+        "securityToken",
+        TEXT,
+        default=None,
+        secret=True,
+        env="ROCKETMQ_SECURITY_TOKEN",
+        doc="The token of a temporary key pair.",
+    )
+    tls: bool = option(
+        "tls", BOOLEAN, default=False, aliases=("tls.enable",), doc="Speak TLS to every server."
+    )
+    tls_ca_file: str | None = option(
+        "tlsCaFile",
+        FILE,
+        default=None,
+        default_text="the system's",
+        doc="The PEM file of the authorities to trust.",
+    )
+    tls_cert_file: str | None = option(
+        "tlsCertFile", FILE, default=None, doc="The PEM file of the client's own certificate."
+    )
+    tls_key_file: str | None = option(
+        "tlsKeyFile", FILE, default=None, doc="The PEM file of the client certificate's key."
+    )
+    tls_server_name: str | None = option(
+        "tlsServerName",
+        TEXT,
+        default=None,
+        default_text="the address",
+        doc="The name that the servers' certificates must bear: brokers are addressed by IP.",
+    )
+    tls_verify: bool = option(
+        "tlsVerify", BOOLEAN, default=True, doc="False trusts any certificate: for tests only."
+    )
+
+    def __post_init__(self) -> None:
+        # A text would be walked letter by letter.
+        if not _is_tuple(self.name_servers) or not self.name_servers:
+            raise OptionError("name_servers must be a tuple of host:port texts", option="nameServer")
+        if (self.access_key is None) != (self.secret_key is None):
+            missing = "secretKey" if self.secret_key is None else "accessKey"
+            raise OptionError(
+                f"accessKey and secretKey belong together: {missing} is missing", option=missing
+            )
+        if self.security_token is not None and self.access_key is None:
+            raise OptionError("securityToken needs accessKey and secretKey", option="securityToken")
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            missing = "tlsKeyFile" if self.tls_key_file is None else "tlsCertFile"
+            raise OptionError(
+                f"tlsCertFile and tlsKeyFile belong together: {missing} is missing", option=missing
+            )
+        details = (self.tls_ca_file, self.tls_cert_file, self.tls_server_name)
+        if not self.tls and (any(details) or not self.tls_verify):
+            raise OptionError("TLS details are given, but TLS is off: set tls=true", option="tls")
+
+
+def _is_tuple(value: object) -> bool:
+    return isinstance(value, tuple)

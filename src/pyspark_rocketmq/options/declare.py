@@ -1,0 +1,317 @@
+"""How options are declared and parsed: every option is one field of a frozen dataclass.
+
+The declaration is the only place that knows an option's name, spellings, type, default and text. The
+parser, the error messages and the documentation's reference table all read it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
+
+from pyspark_rocketmq.errors import OptionError
+
+__all__ = [
+    "CompatibilityWarning",
+    "Kind",
+    "Option",
+    "OptionRow",
+    "Options",
+    "Where",
+    "group",
+    "option",
+    "option_reference",
+    "parse_options",
+]
+
+Where: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
+"""The call that the options were given to."""
+
+T = TypeVar("T")
+O = TypeVar("O", bound="Options")  # noqa: E741 - O for options, as T for any type
+
+_OPTION_KEY: Final = "pyspark_rocketmq.option"
+_GROUP_KEY: Final = "pyspark_rocketmq.group"
+_NEAREST: Final = 3
+
+
+class CompatibilityWarning(UserWarning):
+    """Options were given that are understood, but have no effect here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A type of values: what is expected, an example, and the parser.
+
+    Parameters
+    ----------
+    label : str
+        What is expected, as it ends the sentence "expected ...".
+    example : str
+        A value that parses.
+    parse : Callable[[str], T]
+        Turns the text into the value; raises ValueError whose message says what is wrong with it.
+    """
+
+    label: str
+    example: str
+    parse: Callable[[str], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One declared option; see `option`."""
+
+    name: str
+    kind: Kind[Any]
+    doc: str
+    aliases: tuple[str, ...]
+    env: str | None
+    secret: bool
+    only: tuple[Where, ...]
+    default_text: str
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The name and its aliases."""
+        return (self.name, *self.aliases)
+
+    def parse(self, text: str, spelling: str) -> Any:
+        """Parse the text or raise an OptionError that never shows a secret.
+
+        Raises
+        ------
+        OptionError
+            The text is no value of the option's kind.
+        """
+        try:
+            return self.kind.parse(text)
+        except ValueError as error:
+            hint = f"expected {self.kind.label}, for example {self.name}={self.kind.example}"
+            if self.secret:
+                raise OptionError(f"option {spelling} is malformed: {hint}", option=spelling) from None
+            detail = str(error)
+            problem = f"is malformed: {detail}; {hint}" if detail else f"is malformed: {hint}"
+            raise OptionError(f"option {spelling} {problem}", option=spelling, value=repr(text)) from None
+
+
+def option(
+    name: str,
+    kind: Kind[Any],
+    *,
+    doc: str,
+    default: Any = MISSING,
+    default_text: str | None = None,
+    aliases: tuple[str, ...] = (),
+    env: str | None = None,
+    secret: bool = False,
+    only: tuple[Where, ...] = (),
+) -> Any:
+    """Declare an option as a dataclass field.
+
+    Parameters
+    ----------
+    name : str
+        The option's name in camelCase.
+    kind : Kind
+        Its type of values.
+    doc : str
+        A sentence or two for the reference.
+    default : Any
+        The value when the option is absent; without one the option is required.
+    default_text : str, optional
+        How the reference shows the default, where the value itself does not tell.
+    aliases : tuple of str
+        Other spellings. Names compare without regard to case: Spark hands them over in lower case.
+    env : str, optional
+        The environment variable that is looked at when the option is absent.
+    secret : bool
+        The value is never shown: not in ``repr``, not in an error.
+    only : tuple of str
+        The calls where the option means something; all when empty.
+    """
+    if default_text is None:
+        default_text = "required" if default is MISSING else _shown(default)
+    declared = Option(name, kind, doc, aliases, env, secret, only, default_text)
+    return field(default=default, repr=not secret, metadata={_OPTION_KEY: declared})
+
+
+def group(cls: type[Options]) -> Any:
+    """Declare a field that holds another option class, whose options stand beside the own ones."""
+    return field(metadata={_GROUP_KEY: cls})
+
+
+class Options:
+    """The base of the option classes.
+
+    ``IGNORED`` are the keys that Spark adds by itself, in lower case. ``COMPATIBILITY`` are keys of other
+    connectors that have no counterpart here, with the reason: they are accepted with one warning.
+    """
+
+    __slots__ = ()
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset()
+    COMPATIBILITY: ClassVar[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRow:
+    """A line of the reference: an option as the documentation shows it."""
+
+    name: str
+    aliases: tuple[str, ...]
+    type: str
+    example: str
+    default: str
+    env: str | None
+    secret: bool
+    only: tuple[str, ...]
+    doc: str
+
+
+def option_reference(cls: type[Options]) -> tuple[OptionRow, ...]:
+    """Return the reference of an option class, in the order of its declaration."""
+    return tuple(
+        OptionRow(
+            o.name, o.aliases, o.kind.label, o.kind.example, o.default_text, o.env, o.secret, o.only, o.doc
+        )
+        for o in _declared(cls)
+    )
+
+
+def parse_options(
+    cls: type[O],
+    given: Mapping[str, Any],
+    *,
+    where: Where | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> O:
+    """Parse a map of options, once and for all.
+
+    Parameters
+    ----------
+    cls : type
+        The option class.
+    given : Mapping
+        Option names in any case to values (texts; numbers and booleans are taken too; None is "absent").
+    where : str, optional
+        The call that the options belong to; None leaves out the check that they mean something there.
+    environ : Mapping, optional
+        The environment; the process's own when absent.
+
+    Returns
+    -------
+    cls
+        The checked values.
+
+    Raises
+    ------
+    OptionError
+        An option is unknown, malformed, missing, given twice with different values, or contradicts another.
+    """
+    options = _declared(cls)
+    texts, compatible = _sort_out(cls, options, given)
+    misplaced = [o.name for o in options if o.name in texts and where and o.only and where not in o.only]
+    _refuse_or_warn(cls, where, misplaced, compatible)
+    return _build(cls, texts, os.environ if environ is None else environ)
+
+
+def _declared(cls: type[Options]) -> tuple[Option, ...]:
+    """Return the options of a class and of its groups."""
+    return tuple(_walk(cls))
+
+
+def _walk(cls: type[Options]) -> Iterator[Option]:
+    for declared in dataclasses.fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
+        if _GROUP_KEY in declared.metadata:
+            yield from _walk(declared.metadata[_GROUP_KEY])
+        else:
+            yield declared.metadata[_OPTION_KEY]
+
+
+def _sort_out(
+    cls: type[Options], options: tuple[Option, ...], given: Mapping[str, Any]
+) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """Return (option name -> (text, spelling)) and the compatibility keys that were given."""
+    by_key = {spelling.lower(): (o, spelling) for o in options for spelling in o.spellings}
+    compatibility = {key.lower(): key for key in cls.COMPATIBILITY}
+    texts: dict[str, tuple[str, str]] = {}
+    compatible: list[str] = []
+    for key, value in given.items():
+        lowered = key.lower()
+        if value is None or lowered in cls.IGNORED:
+            continue
+        if lowered in compatibility:
+            compatible.append(compatibility[lowered])
+            continue
+        if lowered not in by_key:
+            raise _unknown(key, options)
+        o, spelling = by_key[lowered]
+        text = (str(value).lower() if isinstance(value, bool) else str(value)).strip()
+        if o.name in texts and texts[o.name][0] != text:
+            raise OptionError(
+                f"options {texts[o.name][1]} and {spelling} are the same option with different values: "
+                f"give only {o.name}"
+            )
+        texts[o.name] = (text, spelling)
+    return texts, compatible
+
+
+def _unknown(key: str, options: tuple[Option, ...]) -> OptionError:
+    spellings = {spelling.lower(): spelling for o in options for spelling in o.spellings}
+    near = [
+        spellings[match] for match in difflib.get_close_matches(key.lower(), spellings, _NEAREST, cutoff=0.6)
+    ]
+    guess = f"did you mean {' or '.join(near)}? " if near else ""
+    names = ", ".join(sorted((o.name for o in options), key=str.lower))
+    return OptionError(f"unknown option {key}: {guess}The options are: {names}", option=key)
+
+
+def _refuse_or_warn(
+    cls: type[Options], where: Where | None, misplaced: list[str], compatible: list[str]
+) -> None:
+    """Refuse what would change the result's meaning, warn once of what has no effect."""
+    fatal = [o.name for o in _declared(cls) if o.name in misplaced and o.only == ("read",)]
+    if fatal:
+        raise OptionError(
+            f"{', '.join(fatal)} bounds a batch read and means nothing for {where}: "
+            "a stream has no end (use trigger(availableNow=True) to stop at what is there now)",
+            option=fatal[0],
+        )
+    reasons = [f"{name} (means nothing for {where})" for name in misplaced]
+    reasons += [f"{name} ({cls.COMPATIBILITY[name]})" for name in sorted(compatible)]
+    if reasons:
+        warnings.warn(f"options without effect: {'; '.join(reasons)}", CompatibilityWarning, stacklevel=4)
+
+
+def _build(cls: type[O], texts: Mapping[str, tuple[str, str]], environ: Mapping[str, str]) -> O:
+    values: dict[str, Any] = {}
+    for declared in dataclasses.fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
+        if _GROUP_KEY in declared.metadata:
+            values[declared.name] = _build(declared.metadata[_GROUP_KEY], texts, environ)
+            continue
+        o: Option = declared.metadata[_OPTION_KEY]
+        if o.name in texts:
+            values[declared.name] = o.parse(*texts[o.name])
+        elif o.env and environ.get(o.env, "").strip():
+            values[declared.name] = o.parse(environ[o.env].strip(), f"{o.name} (from ${o.env})")
+        elif declared.default is MISSING:
+            elsewhere = f" (or set the environment variable {o.env})" if o.env else ""
+            wanted = f"{o.kind.label}, for example {o.name}={o.kind.example}"
+            raise OptionError(f"option {o.name} is required: {wanted}{elsewhere}", option=o.name)
+    return cls(**values)
+
+
+def _shown(default: Any) -> str:
+    match default:
+        case None | ():
+            return "none"
+        case bool():
+            return str(default).lower()
+        case _:
+            return str(default)

@@ -1,0 +1,235 @@
+"""Where to start and end, from the user's text to a closed type. Nothing here asks a clock or a broker.
+
+Forms of a position: ``earliest``, ``latest``, ``group``, ``last:100``; of a time: milliseconds since the
+epoch, ISO 8601 (UTC unless it says otherwise), ``now``, or ``-10m`` before the query's start. Per queue as
+JSON ``{"topic": {"broker": {"queue id": position}}}``; ``{"topic": position}`` means all its queues.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from pyspark_rocketmq.model import (
+    Ago,
+    AtOffsets,
+    AtTimestamp,
+    Earliest,
+    GroupOffsets,
+    LastMessages,
+    Latest,
+    MessageQueue,
+    Position,
+    StartPolicy,
+)
+from pyspark_rocketmq.options.declare import Kind
+from pyspark_rocketmq.options.kinds import parse_duration_ms
+
+__all__ = ["ASSIGNMENT", "OFFSETS", "OFFSETS_BY_TIMESTAMP", "RESET", "TIMESTAMP", "UNLISTED"]
+
+T = TypeVar("T")
+
+LATEST_MARK: Final = -1
+EARLIEST_MARK: Final = -2
+_MAX_LONG: Final = (1 << 63) - 1
+_MAX_QUEUE_ID: Final = (1 << 31) - 1
+_LAST: Final = re.compile(r"last\s*:\s*(\d{1,18})")
+
+
+def _named_position(text: str) -> Earliest | Latest | LastMessages | None:
+    lowered = text.strip().lower()
+    match lowered:
+        case "earliest":
+            return Earliest()
+        case "latest":
+            return Latest()
+    found = _LAST.fullmatch(lowered)
+    return LastMessages(int(found[1])) if found else None
+
+
+def _timestamp(text: str) -> AtTimestamp | Ago:
+    stripped = text.strip()
+    if stripped.isascii() and stripped.isdigit():
+        return AtTimestamp(_long(int(stripped)))
+    if stripped.lower() == "now":
+        return Ago(0)
+    if stripped.startswith("-") and not stripped[1:].isdigit():
+        return Ago(parse_duration_ms(stripped[1:]))
+    try:
+        moment = datetime.fromisoformat(stripped)
+    except ValueError:
+        raise ValueError("it is no time") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    milliseconds = round(moment.timestamp() * 1000)
+    if milliseconds < 0:
+        raise ValueError("the time is before 1970")
+    return AtTimestamp(milliseconds)
+
+
+def _long(number: int) -> int:
+    if number > _MAX_LONG:
+        raise ValueError(f"{number} is not a 64-bit number")
+    return number
+
+
+def _offset_position(value: Any) -> Position:
+    """Turn a JSON value of an offsets map into a position."""
+    match value:
+        case bool():
+            pass
+        case int() if value == LATEST_MARK:
+            return Latest()
+        case int() if value == EARLIEST_MARK:
+            return Earliest()
+        case int() if value >= 0:
+            return _long(value)
+        case str() if (position := _named_position(value)) is not None:
+            return position
+    forms = 'an offset, -1 latest, -2 earliest, "earliest", "latest", "last:100"'
+    raise ValueError(f"{json.dumps(value)} is no position ({forms})")
+
+
+def _time_position(value: Any) -> Position:
+    """Turn a JSON value of a timestamps map into a position."""
+    match value:
+        case bool():
+            pass
+        case int() if value >= 0:
+            return AtTimestamp(_long(value))
+        case str():
+            return _timestamp(value)
+    raise ValueError(
+        f'{json.dumps(value)} is no time (milliseconds since the epoch, ISO 8601, "-10m", "now")'
+    )
+
+
+def _load_object(text: str) -> dict[str, Any]:
+    """Read a JSON object, refusing repeated keys (the last would silently win)."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            repeated = next(key for index, (key, _) in enumerate(pairs) if key in dict(pairs[:index]))
+            raise ValueError(f"the key {repeated!r} stands there twice")
+        return found
+
+    try:
+        value = json.loads(text, object_pairs_hook=once)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"JSON error at line {error.lineno} column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+    if not isinstance(value, dict) or not value:
+        raise ValueError("it must be a JSON object that names at least one topic")
+    return value
+
+
+def _queue_id(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > _MAX_QUEUE_ID:
+        raise ValueError(f"{text!r} is no queue id")
+    return int(text)
+
+
+def _at(path: str, call: Callable[[Any], T], value: Any) -> T:
+    """Call and say where in the document it failed."""
+    try:
+        return call(value)
+    except ValueError as error:
+        raise ValueError(f"at {path}: {error}") from None
+
+
+def _entries(path: str, value: Any, what: str) -> Iterator[tuple[str, str, Any]]:
+    """Walk one level of the document: (path, key, value)."""
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"at {path}: expected an object of {what}, found {json.dumps(value)}")
+    for key, inner in value.items():
+        yield f"{path} > {key}", key, inner
+
+
+def _per_queue(text: str, position: Callable[[Any], Position]) -> AtOffsets:
+    offsets: dict[MessageQueue, Position] = {}
+    topics: dict[str, Position] = {}
+    for topic, brokers in _load_object(text).items():
+        if not isinstance(brokers, dict):
+            topics[topic] = _at(topic, position, brokers)
+            continue
+        for broker_path, broker, queues in _entries(topic, brokers, "brokers"):
+            for path, key, value in _entries(broker_path, queues, "queue ids"):
+                queue = MessageQueue(topic, broker, _at(path, _queue_id, key))
+                if queue in offsets:  # "1" and "01"
+                    raise ValueError(f"at {path}: the queue stands there twice")
+                offsets[queue] = _at(path, position, value)
+    return AtOffsets(offsets, topics=topics)
+
+
+def _offsets(text: str) -> StartPolicy:
+    if text.lstrip().startswith("{"):
+        return _per_queue(text, _offset_position)
+    if text.lower() == "group":
+        return GroupOffsets(None)
+    position = _named_position(text)
+    if position is not None:
+        return position
+    try:
+        _timestamp(text)
+    except ValueError:
+        raise ValueError("") from None
+    raise ValueError("that is a time: give it as startingTimestamp or endingTimestamp")
+
+
+def _assignment(text: str) -> tuple[MessageQueue, ...]:
+    found: dict[MessageQueue, None] = {}
+    for topic, brokers in _load_object(text).items():
+        for path, broker, queue_ids in _entries(topic, brokers, "brokers"):
+            if not isinstance(queue_ids, list) or not queue_ids:
+                raise ValueError(f"at {path}: expected a list of queue ids, found {json.dumps(queue_ids)}")
+            for queue_id in queue_ids:
+                # bool is an int to Python, not to the user.
+                if type(queue_id) is not int or not 0 <= queue_id <= _MAX_QUEUE_ID:
+                    raise ValueError(f"at {path}: {json.dumps(queue_id)} is no queue id")
+                found[MessageQueue(topic, broker, queue_id)] = None
+    return tuple(sorted(found))
+
+
+def _unlisted(text: str) -> Earliest | Latest | GroupOffsets | None:
+    match text.lower():
+        case "earliest":
+            return Earliest()
+        case "latest":
+            return Latest()
+        case "group":
+            return GroupOffsets(None)
+        case "fail":
+            return None
+    raise ValueError("")
+
+
+def _reset(text: str) -> Earliest | Latest | None:
+    found = _unlisted(text)
+    if isinstance(found, GroupOffsets):
+        raise ValueError("")  # noqa: TRY004 - a wrong value, not a wrong type
+    return found
+
+
+_JSON_LABEL: Final = 'JSON {"topic": {"broker": {"queue id": %s}}} or {"topic": %s}'
+
+OFFSETS: Final = Kind(
+    f"earliest, latest, group, last:N, or {_JSON_LABEL % ('offset', 'offset')} (-1 latest, -2 earliest)",
+    '{"orders": {"broker-a": {"0": 500, "1": -2}}}',
+    _offsets,
+)
+TIMESTAMP: Final = Kind("milliseconds since the epoch, ISO 8601, now, or a time ago", "-10m", _timestamp)
+OFFSETS_BY_TIMESTAMP: Final = Kind(
+    _JSON_LABEL % ("time", "time"),
+    '{"orders": "2030-01-31T08:00:00Z"}',
+    lambda text: _per_queue(text, _time_position),
+)
+ASSIGNMENT: Final = Kind(
+    'JSON {"topic": {"broker": [queue ids]}}', '{"orders": {"broker-a": [0, 1]}}', _assignment
+)
+UNLISTED: Final = Kind("one of earliest, latest, group, fail", "earliest", _unlisted)
+RESET: Final = Kind("one of earliest, latest, fail", "earliest", _reset)

@@ -1,0 +1,362 @@
+"""The options of reading, batch and streaming alike, named as in Spark's Kafka source where they agree."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final, assert_never
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import (
+    Ago,
+    AtOffsets,
+    AtTimestamp,
+    Earliest,
+    GroupOffsets,
+    LastMessages,
+    Latest,
+    MessageQueue,
+    StartPolicy,
+)
+from pyspark_rocketmq.options.client import ClientOptions
+from pyspark_rocketmq.options.declare import Kind, Options, Where, group, option
+from pyspark_rocketmq.options.kinds import (
+    BOOLEAN,
+    GROUP,
+    PATTERN,
+    TOPICS,
+    choice,
+    names,
+    whole_number,
+)
+from pyspark_rocketmq.options.policies import (
+    ASSIGNMENT,
+    OFFSETS,
+    OFFSETS_BY_TIMESTAMP,
+    RESET,
+    TIMESTAMP,
+    UNLISTED,
+)
+
+__all__ = ["BodyAs", "EventTime", "SourceOptions", "TimestampStrategy"]
+
+_BATCH: Final[tuple[Where, ...]] = ("read",)
+_STREAM: Final[tuple[Where, ...]] = ("readStream",)
+
+DEFAULT_GROUP: Final = "pyspark-rocketmq"
+"""The group that pulls name when the user gives none; nothing is ever committed for it."""
+
+
+class BodyAs(enum.Enum):
+    """The type of the body column."""
+
+    BINARY = "binary"
+    STRING = "string"
+
+
+class TimestampStrategy(enum.Enum):
+    """What a start time after the last message means."""
+
+    LATEST = "latest"
+    ERROR = "error"
+
+
+class EventTime(enum.Enum):
+    """The message time that queues are held together by."""
+
+    OFF = "off"
+    STORE = "store"
+    BORN = "born"
+
+
+def _tags(text: str) -> tuple[str, ...]:
+    if text in ("", "*"):
+        return ()
+    tags = [tag.strip() for tag in text.split("||")]
+    if not all(tags):
+        raise ValueError("a tag between || is empty")
+    if "*" in tags:
+        raise ValueError("* stands alone: it means every message")
+    return tuple(dict.fromkeys(tags))
+
+
+def _rate(text: str) -> int | None:
+    return None if text == "-1" else _COUNT.parse(text)
+
+
+_COUNT: Final = whole_number(1, example=100_000)
+_RATE: Final = Kind("a whole number from 1 on, or -1 for no limit", "1000", _rate)
+_TAGS: Final = Kind("tags between ||, or *", "TagA || TagB", _tags)
+_COLUMNS: Final = names("column names, or *", "topic,queueOffset,body")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions(Options):
+    """Everything that a read can be told.
+
+    Raises
+    ------
+    OptionError
+        Not exactly one of topic, subscribePattern and assign is given, or options contradict one another.
+    """
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"path"})
+    COMPATIBILITY: ClassVar[Mapping[str, str]] = {
+        "pull.consumer.cache.initialCapacity": "a Java map's initial size",
+        "pull.consumer.cache.maxCapacity": "connections are pooled by broker, not by queue",
+        "pull.consumer.cache.loadFactor": "a Java map's load factor",
+        "consumer.pull.thread.pool.size": "pulls are pipelined without threads: see pullsInFlight",
+        "brokerserver.heartbeat.interval": "a reader by offsets joins no group and sends no heartbeat",
+        "fetchOffset.numRetries": "requests are retried until their deadline: see requestTimeoutMs",
+        "fetchOffset.retryIntervalMs": "requests are retried until their deadline: see requestTimeoutMs",
+    }
+
+    client: ClientOptions = group(ClientOptions)
+
+    # --- which queues -----------------------------------------------------------------------
+    topics: tuple[str, ...] = option(
+        "topic",
+        TOPICS,
+        default=(),
+        aliases=("topics", "subscribe", "consumer.topic"),
+        doc="The topics to read, between commas. Exactly one of topic, subscribePattern, assign.",
+    )
+    topic_pattern: re.Pattern[str] | None = option(
+        "subscribePattern",
+        PATTERN,
+        default=None,
+        doc="The topics whose whole name matches; a stream also finds those created later.",
+    )
+    assign: tuple[MessageQueue, ...] = option("assign", ASSIGNMENT, default=(), doc="Exactly these queues.")
+    consumer_group: str | None = option(
+        "consumerGroup",
+        GROUP,
+        default=None,
+        aliases=("consumer.group",),
+        doc="The group whose progress is committed to the brokers, and where startingOffsets=group reads it.",
+    )
+
+    # --- where to start and end -------------------------------------------------------------
+    starting_offsets: StartPolicy | None = option(
+        "startingOffsets",
+        OFFSETS,
+        default=None,
+        default_text="latest for a stream, earliest for a batch",
+        doc="Where a query without a checkpoint starts.",
+    )
+    starting_timestamp: AtTimestamp | Ago | None = option(
+        "startingTimestamp",
+        TIMESTAMP,
+        default=None,
+        doc="Start at the first message stored at or after this time; goes before the two other forms.",
+    )
+    starting_offsets_by_timestamp: AtOffsets | None = option(
+        "startingOffsetsByTimestamp",
+        OFFSETS_BY_TIMESTAMP,
+        default=None,
+        doc="Start times by topic or queue; goes before startingOffsets.",
+    )
+    starting_timestamp_strategy: TimestampStrategy = option(
+        "startingOffsetsByTimestampStrategy",
+        choice(TimestampStrategy),
+        default=TimestampStrategy.LATEST,
+        default_text="latest",
+        doc="What a start time after a queue's last message means: start at its end, or fail.",
+    )
+    starting_offsets_default: Earliest | Latest | GroupOffsets | None = option(
+        "startingOffsetsDefault",
+        UNLISTED,
+        default=None,
+        default_text="fail",
+        doc="Where the queues start that startingOffsets or startingOffsetsByTimestamp does not list.",
+    )
+    group_offset_reset: Earliest | Latest | None = option(
+        "groupOffsetReset",
+        RESET,
+        default=Earliest(),
+        default_text="earliest",
+        doc="Where startingOffsets=group starts a queue for which the group has committed nothing.",
+    )
+    ending_offsets: StartPolicy | None = option(
+        "endingOffsets",
+        OFFSETS,
+        default=None,
+        default_text="latest",
+        only=_BATCH,
+        doc="Where a batch ends (exclusive).",
+    )
+    ending_timestamp: AtTimestamp | Ago | None = option(
+        "endingTimestamp",
+        TIMESTAMP,
+        default=None,
+        only=_BATCH,
+        doc="End before the first message stored at or after this time; goes before the two other forms.",
+    )
+    ending_offsets_by_timestamp: AtOffsets | None = option(
+        "endingOffsetsByTimestamp",
+        OFFSETS_BY_TIMESTAMP,
+        default=None,
+        only=_BATCH,
+        doc="End times by topic or queue; goes before endingOffsets.",
+    )
+    ending_offsets_default: Earliest | Latest | GroupOffsets | None = option(
+        "endingOffsetsDefault",
+        UNLISTED,
+        default=None,
+        default_text="fail",
+        only=_BATCH,
+        doc="Where the queues end that endingOffsets or endingOffsetsByTimestamp does not list.",
+    )
+
+    # --- how much a trigger -----------------------------------------------------------------
+    max_offsets_per_trigger: int | None = option(
+        "maxOffsetsPerTrigger",
+        _COUNT,
+        default=None,
+        only=_STREAM,
+        doc="The most offsets of a micro-batch, shared out by backlog; no queue starves.",
+    )
+
+    # --- how parallel -----------------------------------------------------------------------
+    min_partitions: int | None = option(
+        "minPartitions",
+        whole_number(1, example=16),
+        default=None,
+        doc="At least so many Spark partitions, as far as there are messages: big ranges are split.",
+    )
+    max_records_per_partition: int | None = option(
+        "maxRecordsPerPartition",
+        _COUNT,
+        default=None,
+        doc="At most so many offsets a Spark partition: bigger ranges are split.",
+    )
+    partition_per_queue: bool = option(
+        "partitionPerQueue",
+        BOOLEAN,
+        default=False,
+        doc="Strictly one Spark partition a queue: small ranges are not packed, big ones not split.",
+    )
+
+    # --- how to read ------------------------------------------------------------------------
+    pull_batch_size: int = option(
+        "pullBatchSize",
+        whole_number(1, example=32, maximum=10_000),
+        default=32,
+        aliases=("consumer.batch.size", "pull.max.batch.size"),
+        doc="The most messages to ask for in one pull; the broker's own limit (32 by default) holds too.",
+    )
+    pulls_in_flight: int = option(
+        "pullsInFlight",
+        whole_number(1, example=16, maximum=256),
+        default=16,
+        doc="How many pulls of a task are under way at once.",
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        BOOLEAN,
+        default=True,
+        doc="Fail when messages of a planned range are gone; false skips them with a warning.",
+    )
+
+    # --- what a row is ----------------------------------------------------------------------
+    columns: tuple[str, ...] = option(
+        "columns",
+        _COLUMNS,
+        default=(),
+        default_text="the default columns",
+        doc="The columns to build, in this order; each costs. * is all of them.",
+    )
+    include_properties: bool = option(
+        "includeProperties", BOOLEAN, default=False, doc="Add the column properties (map<string,string>)."
+    )
+    body_as: BodyAs = option(
+        "bodyAs", choice(BodyAs), default=BodyAs.BINARY, default_text="binary", doc="The body column's type."
+    )
+
+    def __post_init__(self) -> None:
+        given = [
+            name
+            for name, value in (
+                ("topic", self.topics),
+                ("subscribePattern", self.topic_pattern),
+                ("assign", self.assign),
+            )
+            if value
+        ]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none"
+            raise OptionError(f"exactly one of topic, subscribePattern and assign is needed, found {found}")
+        if self.partition_per_queue and (self.min_partitions or self.max_records_per_partition):
+            raise OptionError("partitionPerQueue contradicts minPartitions and maxRecordsPerPartition")
+        for policy in (self.start_policy(streaming=True), self.end_policy()):
+            if self.consumer_group is None and _asks_group(policy):
+                raise OptionError(
+                    "offsets of the group are asked for: give consumerGroup", option="consumerGroup"
+                )
+
+    @property
+    def group(self) -> str:
+        """The group that pulls name."""
+        return self.consumer_group or DEFAULT_GROUP
+
+    def start_policy(self, *, streaming: bool) -> StartPolicy:
+        """Return where a query without a checkpoint starts: timestamp > offsets by timestamp > offsets.
+
+        Raises
+        ------
+        OptionError
+            A batch would start at the end.
+        """
+        policy = self._completed(
+            self.starting_timestamp or self.starting_offsets_by_timestamp or self.starting_offsets,
+            self.starting_offsets_default,
+        )
+        if policy is None:
+            return Latest() if streaming else Earliest()
+        if not streaming and _mentions(policy, Latest):
+            raise OptionError("a batch that starts at latest reads nothing", option="startingOffsets")
+        return policy
+
+    def end_policy(self) -> StartPolicy:
+        """Return where a batch ends, with the same precedence.
+
+        Raises
+        ------
+        OptionError
+            It would end at the beginning.
+        """
+        policy = self._completed(
+            self.ending_timestamp or self.ending_offsets_by_timestamp or self.ending_offsets,
+            self.ending_offsets_default,
+        )
+        if policy is not None and _mentions(policy, Earliest):
+            raise OptionError("a batch that ends at earliest reads nothing", option="endingOffsets")
+        return policy or Latest()
+
+    def _completed(
+        self, policy: StartPolicy | None, unlisted: Earliest | Latest | GroupOffsets | None
+    ) -> StartPolicy | None:
+        """Fill in what other options say of the group's reset and of queues that are not listed."""
+        reset = GroupOffsets(self.group_offset_reset)
+        match policy:
+            case GroupOffsets():
+                return reset
+            case AtOffsets():
+                return replace(policy, default=reset if isinstance(unlisted, GroupOffsets) else unlisted)
+            case None | Earliest() | Latest() | AtTimestamp() | Ago() | LastMessages():
+                return policy
+        assert_never(policy)
+
+
+def _mentions(policy: StartPolicy, kind: type[Earliest | Latest]) -> bool:
+    """Say whether the policy, or a part of it that the user wrote out, is of the kind."""
+    if isinstance(policy, AtOffsets):
+        positions = (*policy.offsets.values(), *policy.topics.values())
+        return any(isinstance(position, kind) for position in positions)
+    return isinstance(policy, kind)
+
+
+def _asks_group(policy: StartPolicy) -> bool:
+    return isinstance(policy.default if isinstance(policy, AtOffsets) else policy, GroupOffsets)
