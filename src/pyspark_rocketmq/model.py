@@ -19,8 +19,10 @@ __all__ = [
     "GroupOffsets",
     "LastMessages",
     "Latest",
+    "LostRange",
     "Message",
     "MessageQueue",
+    "MessageSelector",
     "OffsetRange",
     "OutgoingMessage",
     "Permission",
@@ -29,6 +31,7 @@ __all__ = [
     "PullStatus",
     "QueueData",
     "QueueStats",
+    "RangeReport",
     "SendResult",
     "SendStatus",
     "StartPolicy",
@@ -95,6 +98,65 @@ class OffsetRange:
 
     def __str__(self) -> str:
         return f"{self.queue}[{self.from_offset}, {self.until_offset})"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSelector:
+    """Which messages a broker hands out (``MessageSelector`` of the Java client).
+
+    Build one with `by_tag` or `by_sql`; the default takes every message.
+    """
+
+    expression: str = "*"
+    expression_type: str = "TAG"
+
+    @classmethod
+    def by_tag(cls, expression: str) -> MessageSelector:
+        """Select by tag: ``"TagA || TagB"``; ``"*"`` or an empty string takes all."""
+        tags = sorted({tag.strip() for tag in expression.split("||")} - {""})
+        if not tags and expression.strip():
+            raise OptionError("a tag expression names tags between '||'", expression=expression)
+        return cls("*" if not tags or "*" in tags else " || ".join(tags))
+
+    @classmethod
+    def by_sql(cls, expression: str) -> MessageSelector:
+        """Select by an SQL92 condition on the properties; the broker needs ``enablePropertyFilter=true``."""
+        return cls(expression, "SQL92")
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether nothing is filtered out."""
+        return self.expression_type == "TAG" and self.expression == "*"
+
+    @property
+    def tags(self) -> frozenset[str] | None:
+        """The tags asked for; None when it is not a tag filter. Brokers compare hashes only: check again."""
+        if self.takes_all or self.expression_type != "TAG":
+            return None
+        return frozenset(tag.strip() for tag in self.expression.split("||"))
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Messages of a planned range that the broker does not have (any more), and why."""
+
+    offsets: OffsetRange
+    condition: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeReport:
+    """What became of every offset of a range: ``rows + filtered + gaps + lost`` is its length.
+
+    ``filtered`` counts messages that a tag or SQL filter left out, ``gaps`` offsets that never held a
+    message for consumers (compacted, remapped), ``lost`` what expired or vanished.
+    """
+
+    offsets: OffsetRange
+    rows: int
+    filtered: int
+    gaps: int
+    lost: tuple[LostRange, ...] = ()
 
 
 class Permission(enum.IntFlag):

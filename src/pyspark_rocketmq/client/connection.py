@@ -88,11 +88,21 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer. ``body`` is a view of the receive buffer: copy what must outlive the call."""
+    """An answer whose body lies in a receive buffer shared with other answers.
+
+    ``body`` is a view of ``buffer[start:end]``: copy what must outlive the call, or the whole buffer does.
+    """
 
     command: Command
-    body: memoryview
     addr: str
+    buffer: bytearray
+    start: int
+    end: int
+
+    @property
+    def body(self) -> memoryview:
+        """The body, without a copy."""
+        return memoryview(self.buffer)[self.start : self.end]
 
     @property
     def code(self) -> int:
@@ -407,7 +417,8 @@ class Connection:
             frame = decode_frame(view[buffer.start : buffer.start + length])
             buffer.start += length
             if frame.command.is_response:
-                delivered.append(Response(frame.command, frame.body, self.addr))
+                body_start = buffer.start - len(frame.body)
+                delivered.append(Response(frame.command, self.addr, buffer.data, body_start, buffer.start))
             elif self.on_request is not None:
                 self.on_request(frame.command, frame.body)
 

@@ -86,6 +86,11 @@ class PullWindow(Generic[P]):
         return self.expected >= self.until
 
     @property
+    def held(self) -> int:
+        """How many answers wait for an earlier one."""
+        return len(self._answers)
+
+    @property
     def exhausted(self) -> bool:
         """Whether no further pull is predicted (holes may still open)."""
         return self._next >= self.until

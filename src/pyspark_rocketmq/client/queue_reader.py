@@ -1,0 +1,214 @@
+"""From offset ranges to messages: the one reader that every API of the package stands on.
+
+Ranges are emitted one after the other, each in offset order and exactly once; pulls are pipelined over
+all of them, so that many small ranges cost little more than one. Memory is bounded by
+``max_bytes_in_flight`` at both ends and by one batch.
+
+Delivery promise: every offset of a range is returned, filtered, or reported as lost, or an error is raised.
+Reading has no side effects at the broker; the same ranges give the same rows again while the broker has them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_rocketmq.client.range_pull import RangePull, ReadOptions
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import Message, OffsetRange, RangeReport
+from pyspark_rocketmq.record.arrow import BatchDecoder, Chunk
+from pyspark_rocketmq.record.message import decode_messages
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.core import Client
+
+__all__ = ["DecodeOptions", "read_batches", "read_chunks", "read_messages"]
+
+ReportHandler = Callable[[RangeReport], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeOptions:
+    """Which columns to build, and how large record batches may become.
+
+    Parameters
+    ----------
+    columns : sequence of str or (str, str)
+        Names of `record.arrow.COLUMNS`, or pairs of an own name and such a name.
+    max_batch_rows, max_batch_bytes : int
+        A batch is handed out when it holds this many rows or bytes of answers.
+    """
+
+    columns: Sequence[str | tuple[str, str]]
+    body_as: str = "binary"
+    check_crc: bool = False
+    max_batch_rows: int = 10_000
+    max_batch_bytes: int = 16 << 20
+
+
+def read_chunks(
+    client: Client, ranges: Sequence[OffsetRange], options: ReadOptions
+) -> Iterator[tuple[RangePull, list[Chunk]]]:
+    """Pull ranges and yield their raw records, undecoded, as they come in order.
+
+    Each range ends with one empty list, when everything of it has been yielded.
+
+    Raises
+    ------
+    DataLossError
+        Messages are gone and ``options.fail_on_data_loss`` is set.
+    RocketMQError
+        A range made no progress for ``options.stall_timeout_ms``, or failed for good.
+    """
+    waiting = deque(ranges)
+    active: deque[RangePull] = deque()
+    try:
+        while waiting or active:
+            _fill(client, active, waiting, options)
+            head = active[0]
+            try:
+                if head.blocked:
+                    head.fill(1)
+                    head.blocked = False
+                chunks = [] if head.done else head.receive()
+            except RocketMQError as error:
+                head.recover(error)
+                continue
+            if chunks:
+                yield head, chunks
+            if head.done:
+                head.close()
+                active.popleft()
+                yield head, []
+    finally:
+        for pull in active:
+            pull.close()
+
+
+def _fill(client: Client, active: deque[RangePull], waiting: deque[OffsetRange], options: ReadOptions) -> None:
+    """Keep the allowed number of pulls in flight, the first range first."""
+    budget = options.pulls_in_flight - sum(pull.load for pull in active)
+    if active and not active[0].waits:
+        budget = max(budget, 1)  # whatever the others hold, the one that everything waits for goes on
+    for pull in active:
+        budget -= _try_to_fill(pull, budget)
+    while waiting and (budget > 0 or not active):
+        pull = RangePull(client, waiting.popleft(), options)
+        active.append(pull)
+        budget -= _try_to_fill(pull, budget)
+
+
+def _try_to_fill(pull: RangePull, budget: int) -> int:
+    """Send pulls of a range; one that cannot be sent waits for the range's turn, where it is retried or raised."""
+    if pull.blocked or budget <= 0:
+        return 0
+    try:
+        return pull.fill(budget)
+    except RocketMQError:
+        pull.blocked = True
+        return 0
+
+
+def read_batches(
+    client: Client,
+    ranges: Sequence[OffsetRange],
+    options: ReadOptions,
+    decode: DecodeOptions,
+    *,
+    on_report: ReportHandler | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Read ranges as Arrow record batches, each of one range and all of the same schema.
+
+    Parameters
+    ----------
+    client : Client
+    ranges : sequence of OffsetRange
+    options : ReadOptions
+    decode : DecodeOptions
+    on_report : Callable, optional
+        Called after each range with what became of its offsets.
+
+    Raises
+    ------
+    CorruptMessageError
+        A record does not decode; names its queue and offset.
+    DataLossError, RocketMQError
+        As `read_chunks`.
+    """
+    tags = options.selector.tags
+    pending: list[Chunk] = []
+    rows = planned = size = 0
+    decoder: BatchDecoder | None = None
+    for pull, chunks in read_chunks(client, ranges, options):
+        decoder = decoder or _decoder(pull.offsets, decode, tags)
+        pending += chunks
+        planned += sum(chunk.until_offset - chunk.from_offset for chunk in chunks)
+        size += sum(chunk.end - chunk.start for chunk in chunks)
+        if pending and (not chunks or planned >= decode.max_batch_rows or size >= decode.max_batch_bytes):
+            for batch in decoder.decode(pending):
+                kept = batch if tags is None else _matching(batch, tags)
+                rows += kept.num_rows
+                if kept.num_rows:
+                    yield kept
+            pending = []
+            planned = size = 0
+        if not chunks:
+            if on_report is not None:
+                on_report(_report(pull, rows, filtered=not options.selector.takes_all))
+            rows = 0
+            decoder = None
+
+
+def read_messages(
+    client: Client, ranges: Sequence[OffsetRange], options: ReadOptions, *, check_crc: bool = False
+) -> Iterator[Message]:
+    """Read ranges as one `Message` object each: convenient, and many times slower than `read_batches`."""
+    tags = options.selector.tags
+    for pull, chunks in read_chunks(client, ranges, options):
+        queue = pull.offsets.queue
+        for chunk in chunks:
+            view = memoryview(chunk.buffer)[chunk.start : chunk.end]
+            for message in decode_messages(view, queue=queue, from_offset=chunk.from_offset, check_crc=check_crc):
+                if message.queue_offset < chunk.until_offset and (tags is None or message.tags in tags):
+                    yield message
+
+
+_TAGS_FOR_CHECK = "__tags__"
+
+
+def _decoder(offsets: OffsetRange, decode: DecodeOptions, tags: frozenset[str] | None) -> BatchDecoder:
+    """Build the decoder of one range; a tag filter needs the tags, asked for or not."""
+    extra: list[tuple[str, str]] = [] if tags is None else [(_TAGS_FOR_CHECK, "tags")]
+    return BatchDecoder(
+        [*decode.columns, *extra],
+        queue=offsets.queue,
+        body_as=decode.body_as,
+        check_crc=decode.check_crc,
+        max_batch_rows=decode.max_batch_rows,
+        max_batch_bytes=decode.max_batch_bytes,
+    )
+
+
+def _matching(batch: pa.RecordBatch, tags: frozenset[str]) -> pa.RecordBatch:
+    """Keep the rows whose tag is really asked for: brokers compare hashes, and hashes collide."""
+    mask = pc.is_in(batch.column(_TAGS_FOR_CHECK), value_set=pa.array(sorted(tags), pa.string()))
+    batch = batch.drop_columns([_TAGS_FOR_CHECK])
+    return batch if pc.all(mask).as_py() else batch.filter(mask)
+
+
+def _report(pull: RangePull, rows: int, *, filtered: bool) -> RangeReport:
+    missing = len(pull.offsets) - rows - sum(len(lost.offsets) for lost in pull.lost)
+    if missing < 0:
+        raise AssertionError(f"{pull.offsets} gave {rows} rows and lost {pull.lost}: more than it holds")
+    return RangeReport(
+        offsets=pull.offsets,
+        rows=rows,
+        filtered=missing if filtered else 0,
+        gaps=0 if filtered else missing,
+        lost=tuple(pull.lost),
+    )

@@ -1,0 +1,318 @@
+"""One offset range being pulled: from which broker, with which pulls in flight, through which trouble."""
+
+# Facts (PullMessageProcessor, DefaultMessageStore.getMessage; RocketMQ 4.9 and 5.4)
+# - nextBeginOffset is the only way forward; PULL_RETRY_IMMEDIATELY (20) from a slave may repeat the offset.
+# - PULL_OFFSET_MOVED (21): OFFSET_TOO_SMALL = expired, OFFSET_OVERFLOW_BADLY = the log is shorter than planned,
+#   OFFSET_RESET = an operator's reset of the group, told once, whatever offset was asked.
+# - PULL_NOT_FOUND (19) may jump over a hole of the consume queue; a slave says it where it lags its master.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.connection import Connection, Response
+from pyspark_rocketmq.client.retry import RetryPolicy
+from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
+    RequestTimeoutError,
+    RocketMQError,
+    ServiceNotAvailableError,
+    TopicNotFoundError,
+)
+from pyspark_rocketmq.model import MASTER_ID, LostRange, MessageSelector, OffsetRange
+from pyspark_rocketmq.planning.gaps import PullVerdict, decide_loss
+from pyspark_rocketmq.planning.window import Ask, PullWindow, Taken
+from pyspark_rocketmq.record.arrow import Chunk
+from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
+from pyspark_rocketmq.remoting.codes import ResponseCode
+from pyspark_rocketmq.remoting.header import PullMessageRequest, PullMessageResponse
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.core import Client
+
+__all__ = ["RangePull", "ReadOptions"]
+
+_SUBSCRIPTION: Final = 4  # PullSysFlag.FLAG_SUBSCRIPTION: the request's own expression counts
+_BACK_OFF: Final = RetryPolicy(base_ms=50, max_ms=2_000)
+_VANISHED_PATIENCE_MS: Final = 10_000
+"""How long planned messages may be missing at the end of a queue: a broker that restarts builds its index anew."""
+_FIRST_GUESS_BYTES: Final = 256 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """How ranges are read.
+
+    Parameters
+    ----------
+    consumer_group : str
+        Sent with every pull; the broker creates it if it may.
+    selector : MessageSelector
+    fail_on_data_loss : bool
+        Whether messages that are gone raise `DataLossError` or are counted and skipped.
+    pull_batch_size : int
+        The most messages asked for in one pull; brokers cap it (32 by default).
+    pulls_in_flight : int
+        The most pulls in flight of one reader, over all its ranges.
+    max_bytes_in_flight : int
+        Bound, by the size of former answers, on what the broker may have to hold for this reader.
+    stall_timeout_ms : int
+        How long a range may make no progress, through any number of retries, before the read fails.
+    """
+
+    consumer_group: str
+    selector: MessageSelector = MessageSelector()  # noqa: RUF009 - frozen
+    fail_on_data_loss: bool = True
+    pull_batch_size: int = 1024
+    pulls_in_flight: int = 16
+    max_bytes_in_flight: int = 32 << 20
+    stall_timeout_ms: int = 120_000
+
+
+class RangePull:
+    """The state of one range; driven by `queue_reader`.
+
+    Parameters
+    ----------
+    client : Client
+    offsets : OffsetRange
+    options : ReadOptions
+    """
+
+    def __init__(self, client: Client, offsets: OffsetRange, options: ReadOptions) -> None:
+        self.offsets = offsets
+        self.lost: list[LostRange] = []
+        self.blocked = False
+        """Set when a pull could not even be sent: the range is tried again when its turn comes."""
+        self._client = client
+        self._options = options
+        self._window: PullWindow[Chunk | None] = PullWindow(
+            offsets,
+            batch_size=options.pull_batch_size,
+            filtered=not options.selector.takes_all,
+            stride=client.pull_strides.get(offsets.broker_name),
+        )
+        self._connection: Connection | None = None
+        self._broker_id = MASTER_ID
+        self._refused_by: set[str] = set()
+        self._in_flight: dict[int, Ask] = {}
+        self._answer_bytes = _FIRST_GUESS_BYTES
+        self._failures = 0
+        self._progress = self._now()
+        self._missing_since: float | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether every offset has been accounted for."""
+        return self._window.done
+
+    @property
+    def waits(self) -> bool:
+        """Whether a pull is in flight."""
+        return bool(self._in_flight)
+
+    @property
+    def load(self) -> int:
+        """How many answers may be held for this range: pulls in flight, and answers that wait for an earlier one."""
+        return len(self._in_flight) + self._window.held
+
+    def fill(self, budget: int) -> int:
+        """Send up to ``budget`` pulls; return how many were sent.
+
+        Raises
+        ------
+        TransportError, RouteError
+            The broker cannot be reached; see `recover`.
+        """
+        sent = 0
+        while sent < budget and (self.load + 1) * self._answer_bytes <= self._limit(sent):
+            ask = self._window.ask()
+            if ask is None:
+                break
+            connection = self._connection = self._connection or self._locate()
+            self._in_flight[connection.submit(self._request(ask))] = ask
+            sent += 1
+        return sent
+
+    def receive(self) -> list[Chunk]:
+        """Wait for one answer and return the records whose turn has come (often none).
+
+        Raises
+        ------
+        DataLossError
+            Messages of the range are gone and ``fail_on_data_loss`` is set.
+        RocketMQError
+            Pass it to `recover`.
+        """
+        if not self._in_flight or self._connection is None:
+            raise BrokerNotFoundError("no pull could be sent", queue=self.offsets.queue)
+        deadline = Deadline(self._client.clock, self._client.request_timeout_ms)
+        opaque, response = self._connection.wait_any(self._in_flight, deadline)
+        self._digest(self._in_flight.pop(opaque), response)
+        return [
+            Chunk(taken.payload.buffer, taken.payload.start, taken.payload.end, taken.from_offset, taken.until_offset)
+            for taken in self._take()
+            if taken.payload is not None
+        ]
+
+    def recover(self, error: RocketMQError) -> None:
+        """Prepare to go on after ``error``, or raise it: not retriable, or no progress for too long."""
+        if isinstance(error, TopicNotFoundError):
+            self._give_up(PullVerdict.QUEUE_GONE, self.offsets.until_offset)
+            return
+        stalled_ms = (self._now() - self._progress) * 1000
+        error.facts.setdefault("queue", str(self.offsets.queue))
+        error.facts.setdefault("offset", self._window.expected)
+        if not error.retriable or stalled_ms >= self._options.stall_timeout_ms:
+            raise error
+        self._failures += 1
+        if self._connection is not None:
+            self._refused_by.add(self._connection.addr)
+            if isinstance(error, RequestTimeoutError):  # half-open, or a peer that is stuck
+                self._client.drop(self._connection.addr)
+        self.close()
+        self._window.restart()
+        if error.stale_route:
+            self._client.invalidate(self.offsets.topic)
+        self._client.clock.sleep(_BACK_OFF.pause_s(self._failures, self._client.random))
+        self.blocked = False
+
+    def close(self) -> None:
+        """Drop the pulls in flight."""
+        if self._connection is not None:
+            self._connection.abandon(*self._in_flight)
+        self._in_flight.clear()
+        self._connection = None
+        self._client.pull_strides[self.offsets.broker_name] = self._window.stride
+
+    def _now(self) -> float:
+        return self._client.clock.monotonic()
+
+    def _limit(self, sent: int) -> int:
+        """Return how many bytes may be held: a range with nothing in flight may always ask for one answer."""
+        if not self._in_flight and not sent:
+            return (self.load + 1) * self._answer_bytes
+        return self._options.max_bytes_in_flight
+
+    def _take(self) -> list[Taken[Chunk | None]]:
+        taken = self._window.take()
+        if taken:
+            self._progress = self._now()
+            self._failures = 0
+            self._missing_since = None
+            self._refused_by.clear()
+        return taken
+
+    # --- where ---
+
+    def _locate(self) -> Connection:
+        """Connect to the suggested broker id, else the master, else any replica that has not failed us yet."""
+        route = self._client.route(self.offsets.topic)
+        broker = route.broker(self.offsets.broker_name)
+        if broker is None or not broker.addresses:
+            raise BrokerNotFoundError(
+                "the broker is not in the topic's route (any more)", queue=str(self.offsets.queue)
+            )
+        by_preference = sorted(broker.addresses, key=lambda i: (i != self._broker_id, i != MASTER_ID, i))
+        candidates = [i for i in by_preference if broker.addresses[i] not in self._refused_by]
+        if not candidates:
+            self._refused_by.clear()
+            candidates = by_preference
+        addr = broker.addresses[candidates[0]]
+        try:
+            return self._client.connection(addr)
+        except RocketMQError:
+            self._refused_by.add(addr)
+            raise
+
+    def _request(self, ask: Ask) -> PullMessageRequest:
+        queue, selector = self.offsets.queue, self._options.selector
+        return PullMessageRequest(
+            consumer_group=self._options.consumer_group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=ask.offset,
+            max_msg_nums=ask.max_messages,
+            sys_flag=_SUBSCRIPTION,
+            subscription=selector.expression,
+            expression_type=selector.expression_type,
+            broker_name=queue.broker_name,
+        )
+
+    # --- what ---
+
+    def _digest(self, ask: Ask, response: Response) -> None:
+        match response.code:
+            case ResponseCode.SUCCESS:
+                self._found(ask, response)
+            case ResponseCode.PULL_NOT_FOUND | ResponseCode.PULL_RETRY_IMMEDIATELY:
+                self._nothing(ask, PullMessageResponse.parse(response.fields))
+            case ResponseCode.PULL_OFFSET_MOVED:
+                self._moved(ask, PullMessageResponse.parse(response.fields), response.remark)
+            case ResponseCode.TOPIC_NOT_EXIST | ResponseCode.INVALID_PARAMETER if self._is_head(ask):
+                self._window.refused(ask.offset)
+                self._client.invalidate(self.offsets.topic)
+                self._give_up(PullVerdict.QUEUE_GONE, self.offsets.until_offset)
+            case _:
+                self._window.refused(ask.offset)
+                response.require(queue=str(self.offsets.queue), offset=ask.offset)
+
+    def _found(self, ask: Ask, response: Response) -> None:
+        header = PullMessageResponse.parse(response.fields)
+        self._broker_id = header.suggest_which_broker_id
+        size = response.end - response.start
+        self._answer_bytes = max(size, (self._answer_bytes * 7 + size) // 8, MIN_RECORD_SIZE)
+        chunk = Chunk(response.buffer, response.start, response.end, ask.offset, header.next_begin_offset)
+        messages = 1 if self._options.selector.takes_all else _count_records(response.body)
+        self._window.answered(ask.offset, header.next_begin_offset, messages, chunk)
+
+    def _nothing(self, ask: Ask, header: PullMessageResponse) -> None:
+        """Handle an answer without records: a filter's scan, a jump, or the end of what this replica has."""
+        if header.next_begin_offset > ask.offset:
+            self._window.answered(ask.offset, header.next_begin_offset, 0, None)
+            return
+        self._window.refused(ask.offset)
+        if not self._is_head(ask):
+            return
+        self._missing_since = self._missing_since or self._now()
+        if (self._now() - self._missing_since) * 1000 < _VANISHED_PATIENCE_MS:
+            self._broker_id = MASTER_ID  # a slave that lags knows no better
+            raise ServiceNotAvailableError(
+                "the broker does not have these messages (yet, or any more)",
+                code=ResponseCode.PULL_NOT_FOUND,
+                addr=self._connection and self._connection.addr,
+            )
+        self._give_up(PullVerdict.BEYOND_MAX, header.max_offset)
+
+    def _moved(self, ask: Ask, header: PullMessageResponse, remark: str | None) -> None:
+        self._window.refused(ask.offset)
+        if not self._is_head(ask) or remark == "OFFSET_RESET":
+            return  # asked again when its turn comes: the group's reset is not ours, offsets come from the plan
+        if header.next_begin_offset > ask.offset:
+            self._give_up(PullVerdict.BELOW_MIN, header.next_begin_offset)
+        else:
+            self._give_up(PullVerdict.BEYOND_MAX, header.max_offset)
+
+    def _is_head(self, ask: Ask) -> bool:
+        """Whether this pull is the one that everything waits for: only then its refusal is judged."""
+        return ask.offset == self._window.expected
+
+    def _give_up(self, verdict: PullVerdict, bound: int) -> None:
+        """Let the one function that decides about data loss raise, or say where to go on."""
+        wanted = OffsetRange(self.offsets.queue, self._window.expected, self.offsets.until_offset)
+        decision = decide_loss(wanted, verdict, bound, fail_on_data_loss=self._options.fail_on_data_loss)
+        self.lost.append(decision.lost)
+        self._window.skip_to(decision.offset)
+        self._progress = self._now()
+
+
+def _count_records(body: memoryview) -> int:
+    """Count the records of an answer by their size fields; a malformed one is the decoder's to report."""
+    count = position = 0
+    while position + MIN_RECORD_SIZE <= len(body):
+        size = int.from_bytes(body[position : position + 4], "big", signed=True)
+        count += 1
+        position += max(size, MIN_RECORD_SIZE)
+    return count
