@@ -22,10 +22,6 @@ from pyspark_rocketmq.remoting.command import Buffer
 
 __all__ = ["Credentials", "sign"]
 
-_ACCESS_KEY = "AccessKey"
-_SECURITY_TOKEN = "SecurityToken"
-_SIGNATURE = "Signature"
-
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
@@ -53,10 +49,10 @@ def sign(fields: Mapping[str, str], body: Buffer, credentials: Credentials) -> d
     LocalProtocolError
         A value has no UTF-8 form.
     """
-    signed = {name: value for name, value in fields.items() if name != _SIGNATURE}
-    signed[_ACCESS_KEY] = credentials.access_key
+    signed = {name: value for name, value in fields.items() if name != "Signature"}
+    signed["AccessKey"] = credentials.access_key
     if credentials.security_token is not None:
-        signed[_SECURITY_TOKEN] = credentials.security_token
+        signed["SecurityToken"] = credentials.security_token
     try:
         # Field names are ASCII, so code point order is Java's string order.
         values = "".join([signed[name] for name in sorted(signed)]).encode()
@@ -65,5 +61,5 @@ def sign(fields: Mapping[str, str], body: Buffer, credentials: Credentials) -> d
         # Without its cause, which would carry the text, the secret key perhaps.
         raise LocalProtocolError("a signed value has no UTF-8 form") from None
     digest = hmac.digest(key, b"".join((values, body)), "sha1")
-    signed[_SIGNATURE] = base64.b64encode(digest).decode("ascii")
+    signed["Signature"] = base64.b64encode(digest).decode("ascii")
     return signed

@@ -115,8 +115,9 @@ def encode_header(command: Command, serializer: Serializer) -> bytes:
             code=command.code,
             opaque=command.opaque,
         ) from error
-    except UnicodeEncodeError as error:
-        raise LocalProtocolError("the header has text without a UTF-8 form", code=command.code) from error
+    except UnicodeEncodeError:
+        # Without its cause, which would carry the whole header, a security token perhaps.
+        raise LocalProtocolError("the header has text without a UTF-8 form", code=command.code) from None
 
 
 def decode_header(view: Buffer, serializer: Serializer) -> Command:

@@ -55,7 +55,7 @@ def parse_json(view: Buffer) -> Any:
             return _decoder.decode(text)
         except ValueError:
             return _document(text)
-    except (ValueError, StopIteration, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise RemoteProtocolError("the peer sent a body that is no JSON", size=len(view)) from error
 
 
@@ -73,7 +73,7 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
         case "[":
             return _array(text, at + 1, depth + 1)
         case _:
-            return _decoder.scan_once(text, at)
+            return _decoder.raw_decode(text, at)
 
 
 def _object(text: str, at: int, depth: int) -> tuple[dict[Any, Any], int]:
@@ -120,7 +120,7 @@ def _array(text: str, at: int, depth: int) -> tuple[list[Any], int]:
 def _key(text: str, at: int, depth: int) -> tuple[str | frozenset[tuple[str, Any]], int]:
     match text[at : at + 1]:
         case '"':
-            return _decoder.scan_once(text, at)  # type: ignore[no-any-return]
+            return _decoder.raw_decode(text, at)
         case "{":
             members, end = _object(text, at + 1, depth + 1)
             try:
