@@ -216,7 +216,9 @@ class TopicRoute:
     def read_queues(self) -> tuple[MessageQueue, ...]:
         """Return the queues that may be read, sorted."""
         if self.static_queues:
-            return tuple(MessageQueue(self.topic, name, qid) for qid, name in sorted(self.static_queues.items()))
+            return tuple(
+                MessageQueue(self.topic, name, qid) for qid, name in sorted(self.static_queues.items())
+            )
         return tuple(
             sorted(
                 MessageQueue(self.topic, data.broker_name, queue_id)
@@ -393,7 +395,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOffset:
-    """A group's progress in one queue; ``last_timestamp`` is the store time (ms) of the last consumed message."""
+    """A group's progress in a queue; ``last_timestamp`` (ms) is when the last consumed message was stored."""
 
     broker_offset: int
     consumer_offset: int
@@ -417,7 +419,7 @@ class Latest:
 class GroupOffsets:
     """The group's committed offset; ``reset`` decides where there is none (None: fail)."""
 
-    reset: Earliest | Latest | None
+    reset: Earliest | Latest | AtTimestamp | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,7 +452,7 @@ class AtOffsets:
     """Explicit positions by queue, else by topic; ``default`` decides for the rest (None: fail)."""
 
     offsets: Mapping[MessageQueue, Position]
-    default: Earliest | Latest | GroupOffsets | None = None
+    default: Earliest | Latest | GroupOffsets | AtTimestamp | None = None
     topics: Mapping[str, Position] = field(default_factory=dict)
 
 

@@ -22,11 +22,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.errors import ConnectError, ConnectionLostError, RemoteProtocolError, RequestTimeoutError
 from pyspark_rocketmq.remoting.acl import Credentials, sign
-from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Command, Serializer
 from pyspark_rocketmq.remoting.failure import error_for
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
+from pyspark_rocketmq.errors import (
+    ConnectError,
+    ConnectionLostError,
+    RemoteProtocolError,
+    RequestTimeoutError,
+)
+from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Command, Serializer
 from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame, frame_length
 from pyspark_rocketmq.remoting.header import RequestHeader
 
@@ -135,7 +141,7 @@ class _ReceiveBuffer:
     end: int = 0
 
     def space(self, needed: int) -> None:
-        """Make room for the rest of a frame of ``needed`` bytes (0: unknown); moves to a new buffer when it must.
+        """Make room for the rest of a frame of ``needed`` bytes (0: unknown), in a new buffer if need be.
 
         The old buffer is left to the views that were handed out of it. A new one grows with what has
         arrived, not with what the peer announced.
@@ -212,7 +218,9 @@ class Connection:
         """How many requests wait for an answer."""
         return len(self._pending)
 
-    def call(self, request: RequestHeader, body: bytes = b"", *, deadline: Deadline | None = None) -> Response:
+    def call(
+        self, request: RequestHeader, body: bytes = b"", *, deadline: Deadline | None = None
+    ) -> Response:
         """Send a request and wait for its answer, whatever its code.
 
         Raises
@@ -231,7 +239,7 @@ class Connection:
             raise
 
     def submit(self, request: RequestHeader, body: bytes = b"", *, deadline: Deadline | None = None) -> int:
-        """Send a request and return the opaque number to wait for; answers pile up until waited for or abandoned."""
+        """Send a request and return its opaque number: to be waited for or abandoned, or answers pile up."""
         opaque = next(self._opaques) & _MAX_OPAQUE
         frame = self._encode(request, body, opaque, 0)
         with self._turn:
@@ -271,7 +279,9 @@ class Connection:
                 self._check()
                 if deadline.expired:
                     raise RequestTimeoutError(
-                        f"no answer within {deadline.timeout_ms:.0f} ms", addr=self.addr, in_flight=len(self._pending)
+                        f"no answer within {deadline.timeout_ms:.0f} ms",
+                        addr=self.addr,
+                        in_flight=len(self._pending),
                     )
                 if self._leading:
                     self._turn.wait(deadline.remaining_s)
@@ -280,7 +290,7 @@ class Connection:
             self._lead(deadline.remaining_s)
 
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Receive what is there (or comes within ``timeout_s``), unless another thread does; notice a closed peer."""
+        """Receive what is there or comes within ``timeout_s``, unless another thread does; notice an end."""
         with self._turn:
             if self._leading or self._error is not None:
                 return
@@ -298,7 +308,9 @@ class Connection:
         """Close the connection; whoever waits gets ConnectionLostError."""
         self._fail(ConnectionLostError("the connection was closed", addr=self.addr))
         with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)  # wakes the leader
+            self._sock.shutdown(socket.SHUT_RDWR)
+        with self._turn:  # the leader wakes up by the shutdown; a closed selector would let it sleep on
+            self._turn.wait_for(lambda: not self._leading, timeout=1.0)
         with self._io:
             self._selector.close()
             self._sock.close()

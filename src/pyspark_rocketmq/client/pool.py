@@ -53,7 +53,7 @@ class ConnectionPool:
         with opening:  # callers of other addresses do not wait for a dead one
             connection = self._connections.get(addr)
             if connection is not None:
-                connection.poll()  # a server closes idle connections: notice it before a request is lost to it
+                connection.poll()  # notice that the server closed it, before a request is lost
                 if connection.alive:
                     return connection
                 connection.close()
@@ -83,5 +83,7 @@ class ConnectionPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark_rocketmq.record.arrow import BatchDecoder, Chunk
 
 from pyspark_rocketmq.client.range_pull import RangePull, ReadOptions
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Message, OffsetRange, RangeReport
-from pyspark_rocketmq.record.arrow import BatchDecoder, Chunk
 from pyspark_rocketmq.record.message import decode_messages
 
 if TYPE_CHECKING:
@@ -90,7 +90,9 @@ def read_chunks(
             pull.close()
 
 
-def _fill(client: Client, active: deque[RangePull], waiting: deque[OffsetRange], options: ReadOptions) -> None:
+def _fill(
+    client: Client, active: deque[RangePull], waiting: deque[OffsetRange], options: ReadOptions
+) -> None:
     """Keep the allowed number of pulls in flight, the first range first."""
     budget = options.pulls_in_flight - sum(pull.load for pull in active)
     if active and not active[0].waits:
@@ -104,7 +106,7 @@ def _fill(client: Client, active: deque[RangePull], waiting: deque[OffsetRange],
 
 
 def _try_to_fill(pull: RangePull, budget: int) -> int:
-    """Send pulls of a range; one that cannot be sent waits for the range's turn, where it is retried or raised."""
+    """Send pulls of a range; if that fails, it waits for the range's turn to be retried or raised."""
     if pull.blocked or budget <= 0:
         return 0
     try:
@@ -173,7 +175,9 @@ def read_messages(
         queue = pull.offsets.queue
         for chunk in chunks:
             view = memoryview(chunk.buffer)[chunk.start : chunk.end]
-            for message in decode_messages(view, queue=queue, from_offset=chunk.from_offset, check_crc=check_crc):
+            for message in decode_messages(
+                view, queue=queue, from_offset=chunk.from_offset, check_crc=check_crc
+            ):
                 if message.queue_offset < chunk.until_offset and (tags is None or message.tags in tags):
                     yield message
 

@@ -2,14 +2,16 @@
 
 # Facts (PullMessageProcessor, DefaultMessageStore.getMessage; RocketMQ 4.9 and 5.4)
 # - nextBeginOffset is the only way forward; PULL_RETRY_IMMEDIATELY (20) from a slave may repeat the offset.
-# - PULL_OFFSET_MOVED (21): OFFSET_TOO_SMALL = expired, OFFSET_OVERFLOW_BADLY = the log is shorter than planned,
-#   OFFSET_RESET = an operator's reset of the group, told once, whatever offset was asked.
+# - PULL_OFFSET_MOVED (21): OFFSET_TOO_SMALL = expired, OFFSET_OVERFLOW_BADLY = the log is shorter than
+#   planned, OFFSET_RESET = an operator's reset of the group, told once, whatever offset was asked.
 # - PULL_NOT_FOUND (19) may jump over a hole of the consume queue; a slave says it where it lags its master.
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from pyspark_rocketmq.record.arrow import Chunk
 
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.connection import Connection, Response
@@ -24,7 +26,6 @@ from pyspark_rocketmq.errors import (
 from pyspark_rocketmq.model import MASTER_ID, LostRange, MessageSelector, OffsetRange
 from pyspark_rocketmq.planning.gaps import PullVerdict, decide_loss
 from pyspark_rocketmq.planning.window import Ask, PullWindow, Taken
-from pyspark_rocketmq.record.arrow import Chunk
 from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import PullMessageRequest, PullMessageResponse
@@ -37,7 +38,7 @@ __all__ = ["RangePull", "ReadOptions"]
 _SUBSCRIPTION: Final = 4  # PullSysFlag.FLAG_SUBSCRIPTION: the request's own expression counts
 _BACK_OFF: Final = RetryPolicy(base_ms=50, max_ms=2_000)
 _VANISHED_PATIENCE_MS: Final = 10_000
-"""How long planned messages may be missing at the end of a queue: a broker that restarts builds its index anew."""
+"""How long planned messages may be missing at a queue's end: a broker that restarts rebuilds its index."""
 _FIRST_GUESS_BYTES: Final = 256 << 10
 
 
@@ -115,7 +116,7 @@ class RangePull:
 
     @property
     def load(self) -> int:
-        """How many answers may be held for this range: pulls in flight, and answers that wait for an earlier one."""
+        """How many answers are in flight for this range, or here and waiting for an earlier one."""
         return len(self._in_flight) + self._window.held
 
     def fill(self, budget: int) -> int:
@@ -152,7 +153,13 @@ class RangePull:
         opaque, response = self._connection.wait_any(self._in_flight, deadline)
         self._digest(self._in_flight.pop(opaque), response)
         return [
-            Chunk(taken.payload.buffer, taken.payload.start, taken.payload.end, taken.from_offset, taken.until_offset)
+            Chunk(
+                taken.payload.buffer,
+                taken.payload.start,
+                taken.payload.end,
+                taken.from_offset,
+                taken.until_offset,
+            )
             for taken in self._take()
             if taken.payload is not None
         ]
@@ -208,7 +215,7 @@ class RangePull:
     # --- where ---
 
     def _locate(self) -> Connection:
-        """Connect to the suggested broker id, else the master, else any replica that has not failed us yet."""
+        """Connect to the suggested broker id, else the master, else a replica that did not fail us yet."""
         route = self._client.route(self.offsets.topic)
         broker = route.broker(self.offsets.broker_name)
         if broker is None or not broker.addresses:
@@ -309,7 +316,7 @@ class RangePull:
 
 
 def _count_records(body: memoryview) -> int:
-    """Count the records of an answer by their size fields; a malformed one is the decoder's to report."""
+    """Count the records of an answer by their sizes; a malformed one is the decoder's to report."""
     count = position = 0
     while position + MIN_RECORD_SIZE <= len(body):
         size = int.from_bytes(body[position : position + 4], "big", signed=True)

@@ -31,7 +31,9 @@ class LossDecision:
     lost: LostRange
 
 
-def decide_loss(wanted: OffsetRange, verdict: PullVerdict, bound: int, *, fail_on_data_loss: bool) -> LossDecision:
+def decide_loss(
+    wanted: OffsetRange, verdict: PullVerdict, bound: int, *, fail_on_data_loss: bool
+) -> LossDecision:
     """Decide what becomes of a planned range that its broker cannot give.
 
     Parameters
@@ -50,7 +52,10 @@ def decide_loss(wanted: OffsetRange, verdict: PullVerdict, bound: int, *, fail_o
     """
     match verdict:
         case PullVerdict.BELOW_MIN:
-            condition, cause = "OFFSETS_EXPIRED", f"the queue now begins at {bound}: older messages were deleted"
+            condition, cause = (
+                "OFFSETS_EXPIRED",
+                f"the queue now begins at {bound}: older messages were deleted",
+            )
             resume = min(max(bound, wanted.from_offset), wanted.until_offset)
         case PullVerdict.BEYOND_MAX:
             condition = "OFFSET_WENT_BACK"
@@ -64,8 +69,8 @@ def decide_loss(wanted: OffsetRange, verdict: PullVerdict, bound: int, *, fail_o
     lost = OffsetRange(wanted.queue, wanted.from_offset, resume)
     if fail_on_data_loss:
         raise DataLossError(
-            f"{len(lost)} messages cannot be read: {cause}. With failOnDataLoss=false they are counted as lost and "
-            f"reading goes on at {resume}",
+            f"{len(lost)} messages cannot be read: {cause}. With failOnDataLoss=false they are counted as "
+            f"lost and reading goes on at {resume}",
             condition=condition,
             queue=str(wanted.queue),
             from_offset=lost.from_offset,

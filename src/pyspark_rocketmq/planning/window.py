@@ -160,7 +160,9 @@ class PullWindow(Generic[P]):
         """Return an offset that the predictions have passed but that is neither in flight nor here."""
         if self._next <= self.expected:
             return None
-        if self.expected not in self._in_flight and not (self._answers and self._answers[0][0] <= self.expected):
+        if self.expected not in self._in_flight and not (
+            self._answers and self._answers[0][0] <= self.expected
+        ):
             return self.expected
         while self._holes:
             hole = self._holes.pop()

@@ -1,0 +1,273 @@
+"""A connection against peers that answer late, out of order, in pieces, wrongly, or not at all."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+
+import pytest
+from tests.support.scripted_peer import Peer, ScriptedPeer, answer
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
+from pyspark_rocketmq.client.connection import Connection, ConnectionOptions
+from pyspark_rocketmq.client.pool import ConnectionPool
+from pyspark_rocketmq.errors import (
+    ConnectError,
+    ConnectionLostError,
+    RemoteProtocolError,
+    RequestTimeoutError,
+)
+from pyspark_rocketmq.remoting.command import Command
+from pyspark_rocketmq.remoting.frame import Frame, encode_frame
+from pyspark_rocketmq.remoting.header import GetMaxOffsetRequest
+
+OPTIONS = ConnectionOptions(connect_timeout_ms=2_000, request_timeout_ms=3_000)
+
+
+def request(queue_id: int = 0) -> GetMaxOffsetRequest:
+    return GetMaxOffsetRequest(topic="orders", queue_id=queue_id, broker_name="broker-a")
+
+
+def deadline(timeout_ms: int = 3_000) -> Deadline:
+    return Deadline(SYSTEM_CLOCK, timeout_ms)
+
+
+def echo(peer: Peer, frame: Frame) -> None:
+    peer.send(answer(frame, body=frame.command.fields["queueId"].encode()))
+
+
+@pytest.fixture
+def connect():
+    opened: list[Connection] = []
+
+    def open_one(peer: ScriptedPeer) -> Connection:
+        opened.append(Connection(peer.addr, OPTIONS))
+        return opened[-1]
+
+    yield open_one
+    for connection in opened:
+        connection.close()
+
+
+def test_call_returns_the_answer(connect) -> None:
+    with ScriptedPeer(echo) as peer:
+        response = connect(peer).call(request(7))
+        assert (response.code, bytes(response.body)) == (0, b"7")
+
+
+def test_answers_in_reverse_order_find_their_requests(connect) -> None:
+    held: list[Frame] = []
+
+    def reverse(peer: Peer, frame: Frame) -> None:
+        held.append(frame)
+        if len(held) == 50:
+            for one in reversed(held):
+                echo(peer, one)
+
+    with ScriptedPeer(reverse) as peer:
+        connection = connect(peer)
+        opaques = [connection.submit(request(i)) for i in range(50)]
+        assert [bytes(connection.wait(opaque, deadline()).body) for opaque in opaques] == [
+            b"%d" % i for i in range(50)
+        ]
+        assert connection.in_flight == 0
+
+
+def test_one_answer_dribbled_byte_by_byte(connect) -> None:
+    def dribble(peer: Peer, frame: Frame) -> None:
+        peer.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in answer(frame, body=b"x" * 100):
+            peer.send(bytes([byte]))
+
+    with ScriptedPeer(dribble) as peer:
+        assert bytes(connect(peer).call(request()).body) == b"x" * 100
+
+
+def test_answers_larger_than_a_receive_buffer(connect) -> None:
+    bodies = [bytes([i]) * size for i, size in enumerate((3, 900_000, 5_000_000, 10, 1_500_000))]
+
+    def big(peer: Peer, frame: Frame) -> None:
+        peer.send(answer(frame, body=bodies[int(frame.command.fields["queueId"])]))
+
+    with ScriptedPeer(big) as peer:
+        connection = connect(peer)
+        opaques = [connection.submit(request(i)) for i in range(5)]
+        assert [bytes(connection.wait(opaque, deadline()).body) for opaque in opaques] == bodies
+
+
+def test_bodies_stay_intact_while_later_answers_arrive(connect) -> None:
+    with ScriptedPeer(lambda peer, frame: peer.send(answer(frame, body=os.urandom(8) * 20_000))) as peer:
+        connection = connect(peer)
+        opaques = [connection.submit(request(i)) for i in range(60)]
+        bodies = [connection.wait(opaque, deadline()).body for opaque in opaques]
+        assert all(bytes(body) == bytes(body[:8]) * 20_000 for body in bodies)
+
+
+def test_threads_share_a_connection(connect) -> None:
+    with ScriptedPeer(echo) as peer:
+        connection = connect(peer)
+        wrong: list[object] = []
+
+        def work(base: int) -> None:
+            for i in range(base, base + 200):
+                body = bytes(connection.call(request(i)).body)
+                if body != b"%d" % i:
+                    wrong.append((i, body))
+
+        threads = [threading.Thread(target=work, args=(1000 * n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=30)
+        assert not any(thread.is_alive() for thread in threads)
+        assert wrong == []
+
+
+def test_silent_peer_is_a_timeout_and_the_late_answer_is_dropped(connect) -> None:
+    held: list[Frame] = []
+
+    def late(peer: Peer, frame: Frame) -> None:
+        held.append(frame)
+        if len(held) == 2:
+            echo(peer, held[0])
+            echo(peer, held[1])
+
+    with ScriptedPeer(late) as peer:
+        connection = connect(peer)
+        with pytest.raises(RequestTimeoutError, match="no answer within 100 ms") as info:
+            connection.call(request(1), deadline=deadline(100))
+        assert info.value.retriable
+        assert bytes(connection.call(request(2)).body) == b"2"
+        assert connection.in_flight == 0
+
+
+def test_answer_to_nothing_we_asked_is_ignored(connect) -> None:
+    def noisy(peer: Peer, frame: Frame) -> None:
+        stranger = Frame(type(frame.command)(code=0, opaque=999_999), memoryview(b""))
+        peer.send(answer(stranger, body=b"stranger"))
+        echo(peer, frame)
+
+    with ScriptedPeer(noisy) as peer:
+        assert bytes(connect(peer).call(request(3)).body) == b"3"
+
+
+def test_peer_that_hangs_up_fails_everything_in_flight(connect) -> None:
+    with ScriptedPeer(lambda peer, frame: peer.hang_up()) as peer:
+        connection = connect(peer)
+        opaque = connection.submit(request())
+        with pytest.raises(ConnectionLostError, match="closed") as info:
+            connection.wait(opaque, deadline())
+        assert info.value.retriable
+        assert info.value.stale_route
+        assert info.value.facts["addr"] == peer.addr
+        assert not connection.alive
+        with pytest.raises(ConnectionLostError):
+            connection.submit(request())
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+        (0x7FFFFFFF).to_bytes(4, "big") + b"\x00\x00\x00\x02{}",
+        b"\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\x00\x00\x00\x0c\x05\x00\x00\x02{}aaaaaa",
+        b"\x00\x00\x00\x06\x00\x00\x00\x02{]",
+    ],
+)
+def test_peer_that_speaks_something_else(connect, garbage: bytes) -> None:
+    with ScriptedPeer(lambda peer, frame: peer.send(garbage)) as peer:
+        with pytest.raises(RemoteProtocolError) as info:
+            connect(peer).call(request())
+        assert info.value.facts["addr"] == peer.addr
+
+
+def test_writer_goes_on_while_the_peer_answers_without_being_read(connect) -> None:
+    """A peer that stops reading until its answers are taken would deadlock a client that only writes."""
+    with ScriptedPeer(lambda peer, frame: peer.send(answer(frame, body=b"x" * 50_000))) as peer:
+        connection = connect(peer)
+        opaques = [
+            connection.submit(request(i), body=b"y" * 20_000, deadline=deadline(20_000)) for i in range(400)
+        ]
+        for opaque in opaques:
+            assert len(connection.wait(opaque, deadline(20_000)).body) == 50_000
+
+
+def test_requests_of_the_server_reach_the_handler(connect) -> None:
+    seen: list[int] = []
+
+    def notify(peer: Peer, frame: Frame) -> None:
+        peer.send(
+            encode_frame(Command(code=40, opaque=frame.command.opaque, flag=2, fields={"consumerGroup": "g"}))
+        )
+        echo(peer, frame)
+
+    with ScriptedPeer(notify) as peer:
+        connection = connect(peer)
+        connection.on_request = lambda command, body: seen.append(command.code)
+        assert bytes(connection.call(request(5)).body) == b"5"
+        assert seen == [40]
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        addr = f"127.0.0.1:{listener.getsockname()[1]}"
+    with pytest.raises(ConnectError, match="cannot connect") as info:
+        Connection(addr, OPTIONS)
+    assert info.value.facts["addr"] == addr
+
+
+@pytest.mark.parametrize("addr", ["localhost", "localhost:", ":9876", "localhost:port", "localhost:99999"])
+def test_not_an_address(addr: str) -> None:
+    with pytest.raises(ConnectError, match="expected host:port"):
+        Connection(addr, OPTIONS)
+
+
+def test_close_wakes_whoever_waits(connect) -> None:
+    with ScriptedPeer(lambda peer, frame: None) as peer:
+        connection = connect(peer)
+        opaque = connection.submit(request())
+        closer = threading.Timer(0.1, connection.close)
+        closer.start()
+        with pytest.raises(ConnectionLostError, match="was closed"):
+            connection.wait(opaque, deadline(10_000))
+        closer.join()
+
+
+def test_pool_replaces_a_connection_that_the_server_closed() -> None:
+    hung_up = threading.Event()
+
+    def once(peer: Peer, frame: Frame) -> None:
+        echo(peer, frame)
+        if not hung_up.is_set():
+            peer.hang_up()
+            hung_up.set()
+
+    with ScriptedPeer(once) as peer, ConnectionPool(OPTIONS) as pool:
+        first = pool.get(peer.addr)
+        first.call(request())
+        assert hung_up.wait(5)
+        with pytest.raises(ConnectionLostError):  # until the end of the connection has arrived here
+            first.wait(first.submit(request()), deadline())
+        assert bytes(pool.get(peer.addr).call(request(9)).body) == b"9"
+        assert peer.connections == 2
+
+
+def test_child_process_gets_connections_of_its_own() -> None:
+    with ScriptedPeer(echo) as peer, ConnectionPool(OPTIONS) as pool:
+        mine = pool.get(peer.addr)
+        mine.call(request())
+        child = os.fork()
+        if child == 0:  # the child must neither read the parent's socket nor end its connection
+            code = 1
+            try:
+                own = pool.get(peer.addr)
+                code = 0 if own is not mine and bytes(own.call(request(4)).body) == b"4" else 2
+                pool.close()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert pool.get(peer.addr) is mine
+        assert bytes(mine.call(request(6)).body) == b"6"
+        assert peer.connections == 2
