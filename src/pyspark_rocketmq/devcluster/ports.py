@@ -1,0 +1,49 @@
+"""Free ports on the loopback interface."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark_rocketmq.errors import DevClusterError
+
+__all__ = ["BROKER_PORTS", "free_port"]
+
+LOOPBACK: Final = "127.0.0.1"
+BROKER_PORTS: Final = (-2, 0, 1)
+"""What a broker takes around its listen port: the fast (VIP) port and the replication port."""
+
+# Below the ports that systems give to outgoing connections, so that a server which is down for a
+# while finds its port free when it is started again.
+_FIRST, _LAST = 15_000, 30_000
+_ATTEMPTS = 200
+
+
+def free_port(source: random.Random, offsets: Sequence[int] = (0,)) -> int:
+    """Return a random port that is free together with its neighbours at ``offsets``.
+
+    Nothing holds the ports until the server binds them: a caller must be ready to try again.
+
+    Raises
+    ------
+    DevClusterError
+        None was found.
+    """
+    for _ in range(_ATTEMPTS):
+        port = source.randrange(_FIRST, _LAST)
+        if all(_is_free(port + offset) for offset in offsets):
+            return port
+    raise DevClusterError(f"no free port between {_FIRST} and {_LAST} after {_ATTEMPTS} attempts")
+
+
+def _is_free(port: int) -> bool:
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))  # every interface: brokers bind their replication port there
+        except OSError:
+            return False
+    return True

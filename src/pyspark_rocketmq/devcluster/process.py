@@ -1,0 +1,312 @@
+"""One server as a child process: started, awaited, stopped, paused, and never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
+from pyspark_rocketmq.errors import DevClusterError
+
+__all__ = ["ChildProcess", "Watchdog", "command_line", "end_processes", "resident_bytes"]
+
+_POLL_S = 0.02
+_TAIL_BYTES = 16 * 1024
+# The child waits for a line before it becomes the server: by then the watchdog knows its pid, so
+# that there is no moment at which the owner's death would leave it behind.
+_GATE = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "sh")
+
+
+class Watchdog:
+    """A small process that ends the servers when this process ends, even by SIGKILL.
+
+    A context manager; closing it normally means that the caller has stopped the servers itself:
+    what is still watched is killed.
+    """
+
+    def __init__(self) -> None:
+        script = Path(__file__).with_name("watchdog.py")
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", script, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,
+        )
+
+    def watch(self, pid: int) -> None:
+        """Kill this process when the owner is gone."""
+        self._tell(f"+{pid}")
+
+    def forget(self, pid: int) -> None:
+        """Leave this process alone: it has ended and its pid may be given away."""
+        self._tell(f"-{pid}")
+
+    def remove(self, folder: Path) -> None:
+        """Remove this folder when the owner is gone."""
+        self._tell(str(folder.absolute()))
+
+    def close(self) -> None:
+        """Let the watchdog finish its work and end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+
+    def _tell(self, instruction: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(os.fsencode(instruction + "\n"))
+        except BrokenPipeError as error:
+            raise DevClusterError(
+                "the watchdog process is gone; stop the cluster and start it anew"
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ChildProcess:
+    """A server process with its own folder and log file.
+
+    Parameters
+    ----------
+    name : str
+        What errors call it.
+    command : sequence of str
+        The program and its arguments.
+    log_file : Path
+        Receives both output streams; appended to when the process is started again.
+    env : mapping of str to str
+        Added to this process's environment.
+    watchdog : Watchdog, optional
+        None detaches the process: it outlives this one.
+    clock : Clock
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        log_file: Path,
+        env: Mapping[str, str],
+        watchdog: Watchdog | None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.name = name
+        self.log_file = log_file
+        self._command = tuple(command)
+        self._env = dict(env)
+        self._watchdog = watchdog
+        self._clock = clock
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watched = False
+        self._log_start = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs, else None."""
+        return self._process.pid if self._process is not None and self.is_running else None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there (a paused one is)."""
+        if self._process is None:
+            return False
+        if self._process.poll() is None:
+            return True
+        self._reaped()
+        return False
+
+    def start(self) -> None:
+        """Start the process and return at once; see `wait_for_log`.
+
+        Raises
+        ------
+        DevClusterError
+            It runs already.
+        """
+        if self.is_running:
+            raise DevClusterError(f"{self.name} runs already", pid=self.pid)
+        self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
+        with self.log_file.open("ab") as log:
+            # A session of its own: Ctrl-C is for the owner, which then stops its servers in order.
+            process = subprocess.Popen(
+                [*_GATE, *self._command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.log_file.parent,
+                env={**os.environ, **self._env},
+                start_new_session=True,
+            )
+        self._process = process
+        if self._watchdog is not None:
+            self._watchdog.watch(process.pid)
+            self._watched = True
+        assert process.stdin is not None
+        with process.stdin as gate:
+            gate.write(b"go\n")
+
+    def wait_for_log(self, pattern: str, deadline: Deadline) -> None:
+        """Wait until a line of this start's log matches, as servers print one when they are up.
+
+        Parameters
+        ----------
+        pattern : str
+            A regular expression.
+        deadline : Deadline
+
+        Raises
+        ------
+        DevClusterError
+            The process ended first, or the deadline passed; carries the log's tail.
+        """
+        wanted = re.compile(pattern)
+        self.wait_until(lambda: wanted.search(self._log_since_start()) is not None, deadline, "is not up")
+
+    def wait_until(self, condition: Callable[[], bool], deadline: Deadline, otherwise: str) -> None:
+        """Wait for a condition while the process lives.
+
+        Raises
+        ------
+        DevClusterError
+            As `wait_for_log` does; ``otherwise`` says what did not happen in time.
+        """
+        while not condition():
+            if not self.is_running:
+                code = self._process.returncode if self._process is not None else None
+                raise DevClusterError(
+                    f"{self.name} ended while it started", log_tail=self.log_tail(), exit_code=code
+                )
+            if deadline.expired:
+                raise DevClusterError(
+                    f"{self.name} {otherwise} after {deadline.timeout_ms / 1000:g} s",
+                    log_tail=self.log_tail(),
+                    pid=self.pid,
+                )
+            self._clock.sleep(_POLL_S)
+
+    def terminate(self, timeout_s: float) -> None:
+        """Ask the process to end (SIGTERM), and kill it when it has not after ``timeout_s``."""
+        if not self.is_running:
+            return
+        self.resume()
+        self._signal(signal.SIGTERM)
+        assert self._process is not None
+        try:
+            self._process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        else:
+            self._reaped()
+
+    def kill(self) -> None:
+        """End the process at once (SIGKILL), as a crash does."""
+        if self.is_running:
+            self._signal(signal.SIGKILL)
+            assert self._process is not None
+            self._process.wait(timeout=30)
+            self._reaped()
+
+    def pause(self) -> None:
+        """Freeze the process (SIGSTOP): its connections stay open and nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a frozen process go on (SIGCONT)."""
+        self._signal(signal.SIGCONT)
+
+    @property
+    def rss_bytes(self) -> int:
+        """Resident memory of the process in bytes, 0 when it does not run."""
+        return resident_bytes(self.pid) if self.pid is not None else 0
+
+    def log_tail(self, lines: int = 40) -> str:
+        """Return the last lines of this start's log."""
+        return "\n".join(self._log_since_start(_TAIL_BYTES).splitlines()[-lines:])
+
+    def _log_since_start(self, limit: int | None = None) -> str:
+        if not self.log_file.exists():
+            return ""
+        with self.log_file.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start, size - limit) if limit else self._log_start)
+            return log.read().decode(errors="replace")
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is None or not self.is_running:
+            raise DevClusterError(f"{self.name} does not run", signal=number.name)
+        self._process.send_signal(number)
+
+    def _reaped(self) -> None:
+        if self._watched and self._watchdog is not None and self._process is not None:
+            self._watchdog.forget(self._process.pid)
+            self._watched = False
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process in bytes, 0 when it is gone."""
+    statm = Path(f"/proc/{pid}/statm")
+    if Path("/proc/self/statm").exists():
+        try:
+            return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (FileNotFoundError, ProcessLookupError):
+            return 0
+    kilobytes = _ps(pid, "rss")
+    return int(kilobytes) * 1024 if kilobytes else 0
+
+
+def command_line(pid: int) -> str:
+    """Return the command line of a process, empty when it is gone or a zombie."""
+    if Path("/proc/self/cmdline").exists():
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return ""
+    return _ps(pid, "command")
+
+
+def end_processes(
+    pids: Sequence[int], *, is_ours: Callable[[int], bool], deadline: Deadline, clock: Clock
+) -> None:
+    """End processes that are not our children: SIGTERM, then SIGKILL at the deadline.
+
+    ``is_ours`` is asked before every signal, because a pid may have been given away.
+    """
+    for pid in filter(is_ours, pids):
+        _kill(pid, signal.SIGCONT)
+        _kill(pid, signal.SIGTERM)
+    while any(map(is_ours, pids)) and not deadline.expired:
+        clock.sleep(_POLL_S)
+    for pid in filter(is_ours, pids):
+        _kill(pid, signal.SIGKILL)
+
+
+def _kill(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _ps(pid: int, column: str) -> str:
+    done = subprocess.run(
+        ["ps", "-ww", "-o", f"{column}=", "-p", str(pid)],
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    )
+    return done.stdout.strip()

@@ -1,0 +1,169 @@
+"""Name servers and brokers as objects to stop, kill, pause and start again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.devcluster.ports import LOOPBACK
+from pyspark_rocketmq.devcluster.process import ChildProcess, Watchdog
+from pyspark_rocketmq.devcluster.settings import SERVER_ENV
+
+__all__ = ["Broker", "NameServer", "Server", "ServerSpec"]
+
+_UP: Final = "boot success"
+_STOP_TIMEOUT_S: Final = 40.0  # a broker of 5.4 takes 17 s to end in order
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """How to run one server.
+
+    Parameters
+    ----------
+    name : str
+    home : Path
+        Its own folder: settings, store, log.
+    port : int
+    command : tuple of str
+    env : mapping of str to str
+    """
+
+    name: str
+    home: Path
+    port: int
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+class Server:
+    """A running (or stopped) server of a `DevCluster`.
+
+    Its port and folder stay its own while it is down.
+    """
+
+    def __init__(
+        self, spec: ServerSpec, *, start_timeout_s: float, watchdog: Watchdog | None, clock: Clock
+    ) -> None:
+        self._spec = spec
+        self._start_timeout_s = start_timeout_s
+        self._clock = clock
+        self._process = ChildProcess(
+            spec.name,
+            spec.command,
+            log_file=spec.home / "server.log",
+            env={**SERVER_ENV, "ROCKETMQ_HOME": str(spec.home), **spec.env},
+            watchdog=watchdog,
+            clock=clock,
+        )
+
+    @property
+    def name(self) -> str:
+        """Its name in this cluster, such as ``broker-a`` or, for a slave, ``broker-a-1``."""
+        return self._spec.name
+
+    @property
+    def home(self) -> Path:
+        """Its own folder."""
+        return self._spec.home
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as ``host:port``."""
+        return f"{LOOPBACK}:{self._spec.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id while it runs, else None."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there (a paused one is)."""
+        return self._process.is_running
+
+    @property
+    def rss_bytes(self) -> int:
+        """Resident memory of its process in bytes."""
+        return self._process.rss_bytes
+
+    def log_tail(self, lines: int = 40) -> str:
+        """Return the last lines it logged since its last start."""
+        return self._process.log_tail(lines)
+
+    def launch(self) -> None:
+        """Start it and return at once; `await_up` waits."""
+        self._process.start()
+
+    def await_up(self) -> None:
+        """Wait until it serves.
+
+        Raises
+        ------
+        DevClusterError
+            It ended, or is not up within the cluster's ``start_timeout_s``; carries its log's tail.
+        """
+        self._process.wait_for_log(_UP, Deadline(self._clock, self._start_timeout_s * 1000))
+
+    def start(self) -> None:
+        """Start it (again) and wait until it serves.
+
+        Raises
+        ------
+        DevClusterError
+            As `await_up`, or it runs already.
+        """
+        self.launch()
+        self.await_up()
+
+    def stop(self) -> None:
+        """Shut it down in order; a broker takes ten seconds and more for that, see `kill`."""
+        self._process.terminate(_STOP_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """End it at once, as a crash or ``kill -9`` does."""
+        self._process.kill()
+
+    def pause(self) -> None:
+        """Freeze it: connections stay open and nothing is answered, as behind a lost network."""
+        self._process.pause()
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        self._process.resume()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.address!r}, pid={self.pid})"
+
+
+class NameServer(Server):
+    """A name server."""
+
+
+class Broker(Server):
+    """A broker.
+
+    Parameters
+    ----------
+    broker_name : str
+        The name of its replica group, the same for a master and its slaves.
+    broker_id : int
+        0 for the master.
+    """
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        *,
+        broker_name: str,
+        broker_id: int,
+        start_timeout_s: float,
+        watchdog: Watchdog | None,
+        clock: Clock,
+    ) -> None:
+        super().__init__(spec, start_timeout_s=start_timeout_s, watchdog=watchdog, clock=clock)
+        self.broker_name = broker_name
+        self.broker_id = broker_id

@@ -1,0 +1,112 @@
+"""The files and JVM arguments that a server starts with; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+__all__ = [
+    "SERVER_ENV",
+    "broker_properties",
+    "jvm_arguments",
+    "logback_files",
+    "name_server_properties",
+    "properties_text",
+]
+
+# Java 17 closes what the servers' mapped files and fastjson reach into.
+_OPENED: Final = (
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+)
+
+# What is in the user's shell for other installations must not reach these servers.
+SERVER_ENV: Final = {"NAMESRV_ADDR": "", "ROCKETMQ_SERIALIZE_TYPE": ""}
+
+_SMALL_STORE: Final = {
+    # 1 GiB and 400 MB files otherwise: sparse, but slow to make on some file systems.
+    "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
+    "maxHashSlotNum": "500000",
+    "maxIndexNum": "2000000",
+    # A broker deletes and then refuses messages as its disk fills up; a developer's disk often is.
+    "diskMaxUsedSpaceRatio": "95",
+    # A name server that was restarted knows the brokers again after 10 s (the least) instead of 30 s.
+    "registerNameServerPeriod": "10000",
+}
+
+_LOGBACK: Final = """<configuration>
+  <appender name="STDOUT" class="{package}ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d{{HH:mm:ss.SSS}} %-5level [%thread] %logger{{20}} - %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="STDOUT"/></root>
+</configuration>
+"""
+
+
+def jvm_arguments(home: Path, heap: str, extra: Sequence[str]) -> list[str]:
+    """Return a server's JVM arguments; ``user.home`` keeps every default path inside ``home``."""
+    # Reserve nothing up front and name no collector that ``extra`` could contradict.
+    return [f"-Xmx{heap}", *_OPENED, f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", *extra]
+
+
+def logback_files() -> dict[str, str]:
+    """Return the logging settings of 4.9 and 5.x: warnings and errors, to the process's own log file.
+
+    5.x finds ``rmq.logback.xml`` on the class path; 4.9 insists on files of its home folder.
+    """
+    v4 = _LOGBACK.format(package="")
+    v5 = _LOGBACK.format(package="org.apache.rocketmq.logging.")
+    old = {f"conf/logback_{program}.xml": v4 for program in ("broker", "namesrv", "tools")}
+    return {"conf/rmq.logback.xml": v5, **old}
+
+
+def name_server_properties(port: int, overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a name server that listens on the loopback interface."""
+    return {"listenPort": str(port), "bindAddress": "127.0.0.1", **overrides}
+
+
+def broker_properties(
+    *,
+    cluster: str,
+    broker_name: str,
+    broker_id: int,
+    port: int,
+    name_server: str,
+    home: Path,
+    overrides: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the settings of a broker that is small, local and otherwise like a default one.
+
+    The replication port has no address setting, and 4.9 has none at all: those listen on every
+    interface.
+    """
+    store = home / "store"
+    return {
+        **_SMALL_STORE,
+        "brokerClusterName": cluster,
+        "brokerName": broker_name,
+        "brokerId": str(broker_id),
+        "brokerRole": "SLAVE" if broker_id else "ASYNC_MASTER",
+        "listenPort": str(port),
+        "haListenPort": str(port + 1),
+        "bindAddress": "127.0.0.1",
+        "brokerIP1": "127.0.0.1",
+        "brokerIP2": "127.0.0.1",
+        "namesrvAddr": name_server,
+        "storePathRootDir": str(store),
+        "storePathCommitLog": str(store / "commitlog"),
+        **overrides,
+    }
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """Return a Java properties file."""
+    return "".join(f"{key}={_escape(value)}\n" for key, value in properties.items())
+
+
+def _escape(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return "\\" + escaped if escaped.startswith(" ") else escaped

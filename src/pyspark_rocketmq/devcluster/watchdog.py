@@ -1,0 +1,56 @@
+"""Kills the servers of a process that is gone, however it went; run as a script, not imported.
+
+It reads one instruction a line from its standard input, a pipe whose other end only the owner
+holds: ``+PID`` watch this process, ``-PID`` forget it, ``/FOLDER`` remove this folder too. When
+the pipe ends, or the owner is no longer its parent (a forked copy of the owner may keep the pipe
+open), everything watched is killed and the folders are removed.
+
+``PR_SET_PDEATHSIG`` would need no process, but it is Linux only and fires when the *thread* that
+started the child ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import sys
+
+_PARENT_CHECK_S = 1.0
+
+
+def main() -> None:
+    """Serve until the owner is gone, then clean up after it."""
+    owner = int(sys.argv[1])
+    pids: set[int] = set()
+    folders: set[str] = set()
+    pending = b""
+    while os.getppid() == owner:
+        if not select.select([0], [], [], _PARENT_CHECK_S)[0]:
+            continue
+        data = os.read(0, 65536)
+        if not data:
+            break
+        *lines, pending = (pending + data).split(b"\n")
+        for line in lines:
+            _obey(os.fsdecode(line), pids, folders)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _obey(line: str, pids: set[int], folders: set[str]) -> None:
+    if line.startswith("+"):
+        pids.add(int(line[1:]))
+    elif line.startswith("-"):
+        pids.discard(int(line[1:]))
+    else:
+        folders.add(line)
+
+
+if __name__ == "__main__":
+    main()

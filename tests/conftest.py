@@ -1,0 +1,65 @@
+"""Fixtures for every test: a broker a suite, a fresh topic and group a test, one Spark session."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.support.topics import TopicFactory, create_topic, fresh_name
+
+from pyspark_rocketmq.devcluster import DevCluster
+
+
+@pytest.fixture(scope="session")
+def mq() -> Iterator[DevCluster]:
+    """A RocketMQ 5.4.0 with one broker, shared by the suite: leave it running and unchanged."""
+    with DevCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def mq49() -> Iterator[DevCluster]:
+    """A RocketMQ 4.9 with one broker, shared by the suite: leave it running and unchanged."""
+    with DevCluster(version="4.9.8") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> TopicFactory:
+    """Make a fresh topic named after the test: ``topic(queues=4, cluster=mq)``."""
+
+    def make(queues: int = 4, *, cluster: DevCluster | None = None, perm: int = 6) -> str:
+        name = fresh_name(request.node.name)
+        create_topic(cluster or request.getfixturevalue("mq"), name, queues, perm)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest) -> str:
+    """A fresh group name; brokers make groups on first use."""
+    return fresh_name(f"g-{request.node.name}")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A local Spark session with two cores, shared by the suite."""
+    # Workers, among them the one that looks for data sources, must be this interpreter.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("pyspark-rocketmq tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

@@ -1,0 +1,33 @@
+"""Waiting for what happens elsewhere, with a deadline and a failure that says what was seen last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_POLL_S = 0.02
+
+
+def eventually(condition: Callable[[], T], timeout_s: float = 10.0, *, what: str = "the condition") -> T:
+    """Return the first truthy answer of ``condition``; AssertionError when none came in time.
+
+    A condition may itself assert: its last AssertionError is the failure's cause.
+    """
+    end = time.monotonic() + timeout_s
+    while True:
+        answer: object = None
+        cause: AssertionError | None = None
+        try:
+            found = condition()
+            if found:
+                return found
+            answer = found
+        except AssertionError as error:
+            cause = error
+        if time.monotonic() >= end:
+            seen = cause if cause is not None else repr(answer)
+            raise AssertionError(f"{what} did not come true within {timeout_s:g} s; last: {seen}") from cause
+        time.sleep(_POLL_S)
