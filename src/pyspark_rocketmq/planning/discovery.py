@@ -1,0 +1,190 @@
+"""Which queues a query reads, as topics, brokers and queues come, go, and come back.
+
+A stream knows its queues by their positions. A queue that leaves the route keeps its position and goes on
+there when it is back: leaving the route is never taken for data loss, and never leads back to the start
+policy. A queue that is first seen while the stream runs begins where the query's start would have put it
+(`planning.starts.late_policy`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.options import SourceOptions
+
+__all__ = ["Discovery", "check_checkpoint", "discover", "matching_topics", "plan_ranges", "targets"]
+
+# Facts: TopicValidator.java (5.4.0) lists the topics that belong to the system.
+_SYSTEM_TOPICS: Final = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+)
+_SYSTEM_PREFIX: Final = "rmq_sys_"
+_GROUP_PREFIXES: Final = ("%RETRY%", "%DLQ%")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """How the known queues and those of the route relate.
+
+    Parameters
+    ----------
+    new : tuple of MessageQueue
+        Queues without a position: each needs one before it is read.
+    grown : tuple of MessageQueue
+        Those of ``new`` that extend a topic on a broker whose queues were known: certainly created since.
+    absent : tuple of MessageQueue
+        Known queues that the route does not show (broker away, queue count reduced, topic deleted).
+    """
+
+    new: tuple[MessageQueue, ...]
+    grown: tuple[MessageQueue, ...]
+    absent: tuple[MessageQueue, ...]
+
+
+def discover(
+    known: Collection[MessageQueue], seen: Iterable[MessageQueue], *, closed: bool = False
+) -> Discovery:
+    """Compare the queues that have a position with those that the route shows now.
+
+    Parameters
+    ----------
+    known : collection of MessageQueue
+        The queues of the last offset.
+    seen : iterable of MessageQueue
+        The readable queues of the route now, of all topics that the query reads.
+    closed : bool
+        Under ``Trigger.AvailableNow`` queues that appear wait for the next run.
+    """
+    there = set(seen)
+    absent = tuple(sorted(queue for queue in known if queue not in there))
+    if closed:
+        return Discovery(new=(), grown=(), absent=absent)
+    highest: dict[tuple[str, str], int] = {}
+    for queue in known:
+        place = (queue.topic, queue.broker_name)
+        highest[place] = max(queue.queue_id, highest.get(place, -1))
+    new = tuple(sorted(there.difference(known)))
+    grown = tuple(
+        queue
+        for queue in new
+        if queue.queue_id > highest.get((queue.topic, queue.broker_name), queue.queue_id)
+    )
+    return Discovery(new=new, grown=grown, absent=absent)
+
+
+def targets(
+    positions: Mapping[MessageQueue, int],
+    max_offsets: Mapping[MessageQueue, int],
+    *,
+    frozen: Mapping[MessageQueue, int] | None = None,
+) -> dict[MessageQueue, int]:
+    """Return how far each queue could be read now; never before its position.
+
+    Parameters
+    ----------
+    positions : Mapping
+        The next offset of every known queue.
+    max_offsets : Mapping
+        The max offsets of the queues that can be asked now; an absent queue stays where it is.
+    frozen : Mapping, optional
+        The targets of an AvailableNow run, taken at its start: no queue goes further, and the target of a
+        queue that has gone is dropped with it.
+    """
+    reach: dict[MessageQueue, int] = {}
+    for queue, position in positions.items():
+        limit = max_offsets.get(queue, position)
+        if frozen is not None:
+            limit = min(limit, frozen.get(queue, position))
+        reach[queue] = max(position, limit)
+    return reach
+
+
+def plan_ranges(
+    start: Mapping[MessageQueue, int],
+    end: Mapping[MessageQueue, int],
+    begins: Mapping[MessageQueue, int] | None = None,
+) -> tuple[OffsetRange, ...]:
+    """Return the ranges between two offsets of a stream, empty ones left out, in the queues' order.
+
+    Parameters
+    ----------
+    start, end : Mapping
+        Positions by queue.
+    begins : Mapping, optional
+        Where queues begin that ``end`` has for the first time; goes before ``start``.
+
+    Raises
+    ------
+    OptionError
+        ``end`` has a queue of which no begin is known: the offsets do not belong together.
+    """
+    ranges: list[OffsetRange] = []
+    for queue in sorted(end):
+        begin = (begins or {}).get(queue, start.get(queue))
+        if begin is None:
+            raise OptionError(
+                "the end offset has a queue that the start offset does not know: the checkpoint is damaged, "
+                "or was written by another query",
+                queue=queue,
+            )
+        # An end before its start is a position that was moved back (a log that began anew): nothing to read.
+        if begin < end[queue]:
+            ranges.append(OffsetRange(queue, begin, end[queue]))
+    return tuple(ranges)
+
+
+def matching_topics(pattern: re.Pattern[str], topics: Iterable[str]) -> tuple[str, ...]:
+    """Return the topics whose whole name matches, sorted.
+
+    The system's own topics never match; retry and dead-letter topics only if the pattern begins with their
+    prefix.
+    """
+    return tuple(sorted({topic for topic in topics if pattern.fullmatch(topic) and _is_for(pattern, topic)}))
+
+
+def check_checkpoint(known: Iterable[MessageQueue], options: SourceOptions) -> None:
+    """Check that the positions of a checkpoint belong to what the query reads.
+
+    More topics than before are fine: their queues are new. Fewer are not: their messages would be left
+    out without a word.
+
+    Raises
+    ------
+    OptionError
+        The checkpoint has topics (or, with ``assign``, queues) that the query does not read.
+    """
+    known = list(known)
+    pattern = options.topic_pattern
+    if options.assign:
+        strangers = sorted({str(queue) for queue in known} - {str(queue) for queue in options.assign})
+        reads = ", ".join(map(str, options.assign))
+    elif pattern is not None:
+        strangers = sorted({queue.topic for queue in known if not pattern.fullmatch(queue.topic)})
+        reads = f"the topics that match {pattern.pattern}"
+    else:
+        strangers = sorted({queue.topic for queue in known} - set(options.topics))
+        reads = ", ".join(options.topics)
+    if strangers:
+        raise OptionError(
+            f"the checkpoint was written for {', '.join(strangers)}, but the query reads {reads}: "
+            "give the query the same topics again, or another checkpointLocation"
+        )
+
+
+def _is_for(pattern: re.Pattern[str], topic: str) -> bool:
+    if topic in _SYSTEM_TOPICS or topic.lower().startswith(_SYSTEM_PREFIX):
+        return False
+    group_prefix = next((prefix for prefix in _GROUP_PREFIXES if topic.startswith(prefix)), None)
+    return group_prefix is None or pattern.pattern.startswith(group_prefix)
