@@ -7,6 +7,7 @@ get the same partitions.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -53,9 +54,10 @@ def split(
     counts = _part_counts(whole, min_partitions or 1, max_records_per_partition)
     parts = [part for r, count in zip(whole, counts, strict=True) for part in _cut(r, count)]
     small = [part for part in parts if len(part) < small_range]
-    partitions = [(part,) for part in parts if len(part) >= small_range]
-    most = max_records_per_partition or max(small_range, *map(len, small), 0)
-    partitions += _pack(small, small_range, most, at_least=(min_partitions or 1) - len(partitions))
+    partitions: list[tuple[OffsetRange, ...]] = [(part,) for part in parts if len(part) >= small_range]
+    partitions += _pack(
+        small, small_range, max_records_per_partition, at_least=(min_partitions or 1) - len(partitions)
+    )
     return tuple(sorted(partitions))
 
 
@@ -81,11 +83,11 @@ def _biggest(r: OffsetRange, count: int) -> int:
 def _cut(r: OffsetRange, count: int) -> list[OffsetRange]:
     """Cut a range into parts whose lengths differ by one at most."""
     bounds = [r.from_offset + len(r) * index // count for index in range(count + 1)]
-    return [OffsetRange(r.queue, begin, end) for begin, end in zip(bounds, bounds[1:], strict=False)]
+    return [OffsetRange(r.queue, begin, end) for begin, end in itertools.pairwise(bounds)]
 
 
 def _pack(
-    parts: Sequence[OffsetRange], enough: int, most: int, *, at_least: int
+    parts: Sequence[OffsetRange], enough: int, most: int | None, *, at_least: int
 ) -> list[tuple[OffsetRange, ...]]:
     """Spread small parts evenly over as few partitions as hold ``enough`` each, none above ``most``."""
     if not parts:
@@ -95,7 +97,7 @@ def _pack(
     lightest = [(0, index) for index in range(wanted)]
     for part in sorted(parts, key=lambda part: (-len(part), part)):
         load, index = lightest[0]
-        if load and load + len(part) > most:
+        if most is not None and load and load + len(part) > most:
             heapq.heappush(lightest, (len(part), len(bins)))
             bins.append([part])
         else:
