@@ -213,7 +213,7 @@ def test_the_lookups_are_exactly_what_resolving_needs(
     if late:
         policy = late_policy(policy, start_time_ms=now, grown=list(wanted)[:2])
     asked = lookups(policy, wanted, start_time_ms=now)
-    assert all(0 <= timestamp for timestamp in asked.timestamps.values())
+    assert all(timestamp >= 0 for timestamp in asked.timestamps.values())
     answers = Answers(
         min_offsets=dict.fromkeys(asked.min_offsets, 10),
         max_offsets=dict.fromkeys(asked.max_offsets, 90),
