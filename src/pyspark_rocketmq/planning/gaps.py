@@ -1,4 +1,18 @@
-"""Data loss is decided here and nowhere else."""
+"""Data loss is decided here and nowhere else.
+
+Three named conditions, and what ``failOnDataLoss=false`` makes of them:
+
+OFFSETS_EXPIRED
+    The queue's min offset has passed the range: the deleted part is skipped and counted.
+OFFSET_WENT_BACK
+    The queue ends before the range: its log was truncated (an unclean crash, a failover to a replica that
+    lagged) or the topic was created anew. The range is skipped and counted; a stream goes on at the queue's
+    end, never before it: what lies there may have been read already.
+QUEUE_LOST
+    The topic or the queue was deleted: the range is skipped and counted.
+
+A broker that is away, or out of the route, is none of these: its queues wait.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +21,9 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from pyspark_rocketmq.errors import DataLossError
-from pyspark_rocketmq.model import LostRange, OffsetRange
+from pyspark_rocketmq.model import LostRange, MessageQueue, OffsetRange
 
-__all__ = ["LossDecision", "PullVerdict", "decide_loss"]
+__all__ = ["LossDecision", "PullVerdict", "decide_loss", "decide_moved_back"]
 
 
 class PullVerdict(enum.Enum):
@@ -77,3 +91,45 @@ def decide_loss(
             until_offset=lost.until_offset,
         )
     return LossDecision(resume, LostRange(lost, condition))
+
+
+def decide_moved_back(
+    queue: MessageQueue, position: int, *, min_offset: int, max_offset: int, fail_on_data_loss: bool
+) -> int:
+    """Decide where a stream goes on in a queue that now ends before the stream's position.
+
+    Call it only for offsets that a master has confirmed for a while: a broker that restarts builds its index
+    anew, and a replica may lag.
+
+    Parameters
+    ----------
+    queue : MessageQueue
+    position : int
+        The next offset that the stream would read, above ``max_offset``.
+    min_offset, max_offset : int
+        What the queue holds now.
+    fail_on_data_loss : bool
+
+    Returns
+    -------
+    int
+        ``max_offset``: offsets below it were used before, so reading them could repeat messages.
+
+    Raises
+    ------
+    DataLossError
+        OFFSET_WENT_BACK, if ``fail_on_data_loss`` is set.
+    """
+    if fail_on_data_loss:
+        raise DataLossError(
+            f"the queue now holds [{min_offset}, {max_offset}), but everything up to {position} was read: its "
+            "log was truncated, or the topic was created anew, and offsets are being used again. With "
+            f"failOnDataLoss=false the query goes on at {max_offset} without the messages before it; to read "
+            "a topic that was created anew from its beginning, start with another checkpointLocation",
+            condition="OFFSET_WENT_BACK",
+            queue=str(queue),
+            position=position,
+            min_offset=min_offset,
+            max_offset=max_offset,
+        )
+    return max_offset
