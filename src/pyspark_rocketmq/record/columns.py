@@ -1,0 +1,172 @@
+"""The columns of a record batch, each built on its own from the rows of a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.record.corrupt import Corrupt
+from pyspark_rocketmq.record.ids import format_host
+from pyspark_rocketmq.record.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
+from pyspark_rocketmq.record.property_table import MAP_TYPE, PropertyTable
+from pyspark_rocketmq.record.rows import Rows
+from pyspark_rocketmq.record.spans import Int64s, Spans, contents
+
+__all__ = ["COLUMNS", "ColumnBuilder", "Constants"]
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
+
+COLUMNS: Final[Mapping[str, pa.DataType]] = {
+    "topic": pa.string(),
+    "brokerName": pa.string(),
+    "queueId": pa.int32(),
+    "queueOffset": pa.int64(),
+    "msgId": pa.string(),
+    "keys": pa.string(),
+    "tags": pa.string(),
+    "body": pa.binary(),
+    "bornTimestamp": _TIMESTAMP,
+    "storeTimestamp": _TIMESTAMP,
+    "properties": MAP_TYPE,
+    "offsetMsgId": pa.string(),
+    "flag": pa.int32(),
+    "sysFlag": pa.int32(),
+    "bornHost": pa.string(),
+    "storeHost": pa.string(),
+    "reconsumeTimes": pa.int32(),
+    "preparedTransactionOffset": pa.int64(),
+    "bodyCrc": pa.int32(),
+}
+"""Every column and its type, as Spark lays it out in Arrow (``to_arrow_schema(…, timezone="UTC")``)."""
+
+_HEX: Final = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), np.uint16)
+
+
+class Constants:
+    """Columns with one value, made once and sliced: they cost nothing a batch."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str | int, pa.Array] = {}
+
+    def repeat(self, value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+        """Return ``rows`` times the value."""
+        array = self._arrays.get(value)
+        if array is None or len(array) < rows:
+            array = self._arrays[value] = pa.repeat(pa.scalar(value, kind), rows)
+        return array.slice(0, rows)
+
+
+class ColumnBuilder:
+    """Builds the columns of one record batch.
+
+    Parameters
+    ----------
+    rows : Rows
+        The batch's messages.
+    queue : MessageQueue
+        What topic, brokerName and queueId say: the queue that was read, not what the records hold.
+        The two differ for light message queues (parent topic) and static topics (physical queue).
+    constants : Constants
+        Kept from batch to batch.
+    """
+
+    def __init__(self, rows: Rows, queue: MessageQueue, constants: Constants) -> None:
+        self.rows = rows
+        self.queue = queue
+        self._constants = constants
+        self._corrupt = Corrupt(queue)
+
+    def build(self, source: str, kind: pa.DataType) -> pa.Array:
+        """Return the column ``source`` of `COLUMNS`; only a body may be of another type than there.
+
+        Raises
+        ------
+        CorruptMessageError
+            A string is not UTF-8, or a timestamp does not fit.
+        """
+        array = _BUILDERS[source](self)
+        if kind == array.type:
+            return array
+        return self._corrupt.text(array, self.rows.offset, source)
+
+    @cached_property
+    def properties(self) -> PropertyTable:
+        """The messages' properties, parsed once for all columns that come from them."""
+        return PropertyTable(self.rows, self._corrupt)
+
+    @cached_property
+    def offset_msg_id(self) -> pa.Array:
+        """The ids that say where the messages are stored."""
+        hosts = self.rows.store_host()
+        commit_log_offset = np.frombuffer(self.rows.head["commit_log_offset"].tobytes(), np.uint8).reshape(
+            -1, 8
+        )
+        ids: list[pa.Array] = []
+        order: list[Int64s] = []
+        for width in np.unique(hosts.length).tolist():
+            some = np.flatnonzero(hosts.length == width)
+            raw = np.empty((some.size, width + 8), np.uint8)
+            raw[:, :width] = contents(hosts[some].collect(self.rows.buffers)).reshape(-1, width)
+            raw[:, width:] = commit_log_offset[some]
+            ends = np.arange(some.size + 1, dtype=np.int32) * np.int32(2 * (width + 8))
+            data = [None, pa.py_buffer(ends), pa.py_buffer(_HEX[raw])]
+            ids.append(pa.Array.from_buffers(pa.string(), some.size, data))
+            order.append(some)
+        if len(ids) == 1:
+            return ids[0]
+        return pa.concat_arrays(ids).take(pa.array(np.argsort(np.concatenate(order))))
+
+    def msg_id(self) -> pa.Array:
+        """Return the clients' ids, or, where a message has none, the offset message id."""
+        unique = self.properties.column(PROPERTY_UNIQUE_KEY)
+        return pc.coalesce(unique, self.offset_msg_id) if unique.null_count else unique
+
+    def constant(self, value: str | int, kind: pa.DataType) -> pa.Array:
+        """Return the same value for all."""
+        return self._constants.repeat(value, kind, len(self.rows))
+
+    def integer(self, field: str, kind: type[np.int32 | np.int64] = np.int32) -> pa.Array:
+        """Return a fixed field."""
+        return pa.array(self.rows.head[field].astype(kind))
+
+    def timestamp(self, field: str) -> pa.Array:
+        """Return a fixed field, milliseconds since the epoch, as a timestamp in microseconds."""
+        ms = self.rows.head[field].astype(np.int64)
+        fits = (ms <= _MAX_TIMESTAMP_MS) & (ms >= -_MAX_TIMESTAMP_MS)
+        self._corrupt.require(fits, self.rows.offset, f"the {field} is no timestamp that Spark could hold")
+        return pa.Array.from_buffers(_TIMESTAMP, len(self.rows), [None, pa.py_buffer(ms * 1000)])
+
+    def host(self, where: Spans) -> pa.Array:
+        """Return hosts as text; few differ, so each is formatted once."""
+        hosts = where.collect(self.rows.buffers).dictionary_encode()
+        return pa.array(map(format_host, hosts.dictionary.to_pylist()), pa.string()).take(hosts.indices)
+
+
+_BUILDERS: Final[Mapping[str, Callable[[ColumnBuilder], pa.Array]]] = {
+    "topic": lambda batch: batch.constant(batch.queue.topic, pa.string()),
+    "brokerName": lambda batch: batch.constant(batch.queue.broker_name, pa.string()),
+    "queueId": lambda batch: batch.constant(batch.queue.queue_id, pa.int32()),
+    "queueOffset": lambda batch: pa.array(batch.rows.offset),
+    "msgId": ColumnBuilder.msg_id,
+    "keys": lambda batch: batch.properties.column(PROPERTY_KEYS),
+    "tags": lambda batch: batch.properties.column(PROPERTY_TAGS),
+    "body": lambda batch: batch.rows.body.collect(batch.rows.buffers),
+    "bornTimestamp": lambda batch: batch.timestamp("born_timestamp"),
+    "storeTimestamp": lambda batch: batch.timestamp("store_timestamp"),
+    "properties": lambda batch: batch.properties.map(),
+    "offsetMsgId": lambda batch: batch.offset_msg_id,
+    "flag": lambda batch: batch.integer("flag"),
+    "sysFlag": lambda batch: batch.integer("sys_flag"),
+    "bornHost": lambda batch: batch.host(batch.rows.born_host()),
+    "storeHost": lambda batch: batch.host(batch.rows.store_host()),
+    "reconsumeTimes": lambda batch: batch.integer("reconsume_times"),
+    "preparedTransactionOffset": lambda batch: batch.integer("prepared_transaction_offset", np.int64),
+    "bodyCrc": lambda batch: batch.integer("body_crc"),
+}
