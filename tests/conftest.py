@@ -23,7 +23,7 @@ def mq() -> Iterator[DevCluster]:
 @pytest.fixture(scope="session")
 def mq49() -> Iterator[DevCluster]:
     """A RocketMQ 4.9 with one broker, shared by the suite: leave it running and unchanged."""
-    with DevCluster(version="4.9.8") as cluster:
+    with DevCluster(version="4.9.7") as cluster:
         yield cluster
 
 

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.client.connection import ConnectionOptions
 from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, resolve, rocketmq_coordinates
 from pyspark_rocketmq.devcluster.java import Java, class_path, find_java
 from pyspark_rocketmq.devcluster.ports import BROKER_PORTS, free_port
@@ -35,6 +36,10 @@ __all__ = ["DevCluster", "JvmOptions"]
 
 CLUSTER_NAME: Final = "DefaultCluster"
 
+_MAIN_CLASSES: Final[Mapping[type[Server], str]] = {
+    NameServer: "org.apache.rocketmq.namesrv.NamesrvStartup",
+    Broker: "org.apache.rocketmq.broker.BrokerStartup",
+}
 _PORT_ATTEMPTS: Final = 3
 _PORT_TAKEN: Final = re.compile(r"BindException|Address already in use|Failed to bind", re.IGNORECASE)
 _TOOL_FAILED: Final = re.compile(
@@ -92,6 +97,8 @@ class DevCluster:
         For each server.
     detached : bool, default False
         The servers outlive this process; needs a ``workdir``.
+    connection : ConnectionOptions, optional
+        How this class itself reaches the servers, where they ask for credentials or TLS.
     java : Java, optional
         Default: `find_java`.
 
@@ -116,6 +123,7 @@ class DevCluster:
         workdir: Path | None = None,
         start_timeout_s: float = 60.0,
         detached: bool = False,
+        connection: ConnectionOptions | None = None,
         java: Java | None = None,
         clock: Clock = SYSTEM_CLOCK,
         source: random.Random | None = None,
@@ -138,6 +146,7 @@ class DevCluster:
         self._workdir = workdir
         self._start_timeout_s = start_timeout_s
         self._detached = detached
+        self._connection = connection or ConnectionOptions()
         self._java = java
         self._clock = clock
         self._random = source or random.Random()  # noqa: S311 - ports, no secrets
@@ -317,8 +326,8 @@ class DevCluster:
                 return
 
     def _bring_up(self) -> None:
-        # One wave after the other: a broker looks once for name servers while it starts, and again
-        # only 10 s later; so does a slave for its master.
+        # One wave after the other: a broker looks once for name servers while it starts, a slave for
+        # its master, and both again only after 10 s.
         masters = [broker for broker in self._brokers if broker.broker_id == 0]
         slaves = [broker for broker in self._brokers if broker.broker_id != 0]
         for wave in (self._name_servers, masters, slaves):
@@ -339,14 +348,8 @@ class DevCluster:
     def _lay_out_name_server(self, java: Java, number: int) -> NameServer:
         home = self._home / f"namesrv-{number}"
         port = free_port(self._random)
-        spec = self._spec(
-            java,
-            NameServer,
-            home,
-            port,
-            "org.apache.rocketmq.namesrv.NamesrvStartup",
-            name_server_properties(port, self._name_server_config),
-        )
+        properties = name_server_properties(port, self._name_server_config)
+        spec = self._spec(java, NameServer, home, port=port, properties=properties)
         return NameServer(
             spec, start_timeout_s=self._start_timeout_s, watchdog=self._watchdog, clock=self._clock
         )
@@ -363,24 +366,20 @@ class DevCluster:
             home=home,
             overrides=self._broker_config,
         )
-        spec = self._spec(java, Broker, home, port, "org.apache.rocketmq.broker.BrokerStartup", properties)
+        spec = self._spec(java, Broker, home, port=port, properties=properties)
         return Broker(
             spec,
             broker_name=broker_name,
             broker_id=broker_id,
+            name_servers=self._name_servers,
+            connection=self._connection,
             start_timeout_s=self._start_timeout_s,
             watchdog=self._watchdog,
             clock=self._clock,
         )
 
     def _spec(
-        self,
-        java: Java,
-        kind: type[Server],
-        home: Path,
-        port: int,
-        main_class: str,
-        properties: Mapping[str, str],
+        self, java: Java, kind: type[Server], home: Path, *, port: int, properties: Mapping[str, str]
     ) -> ServerSpec:
         options = self._options[kind]
         self._write_files(home, {**options.files, "conf/server.properties": properties_text(properties)})
@@ -389,7 +388,7 @@ class DevCluster:
             *jvm_arguments(home, options.heap, options.jvm_args),
             "-cp",
             class_path([home / "conf", *self._jars]),
-            main_class,
+            _MAIN_CLASSES[kind],
             "-c",
             str(home / "conf" / "server.properties"),
         )

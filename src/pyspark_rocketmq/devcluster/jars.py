@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import queue
-import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -265,13 +264,13 @@ def _resolve_in(
 
 
 class _Listener(queue.Queue[str]):
-    """A queue to py4j, which hands output to those only, that passes every line straight on."""
+    """A queue, because py4j hands output only to those, that passes every line straight on."""
 
     def __init__(self, listener: Callable[[str], None]) -> None:
         super().__init__()
         self._listener = listener
 
-    def put(self, item: str, block: bool = True, timeout: float | None = None) -> None:
+    def put(self, item: str, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002
         self._listener(item.rstrip("\n"))
 
 
@@ -288,17 +287,13 @@ def _spark_jvm(listener: Callable[[str], None], deadline: Deadline) -> Iterator[
         redirect_stderr=output,
         return_proc=True,
     )
-    alarm = threading.Timer(deadline.remaining_s, process.kill)
-    alarm.daemon = True
-    alarm.start()
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+    parameters = GatewayParameters(port=port, auth_token=token, read_timeout=max(1.0, deadline.remaining_s))
+    gateway = JavaGateway(gateway_parameters=parameters)
     try:
         yield gateway.jvm
     finally:
-        alarm.cancel()
+        gateway.shutdown()  # else objects that are collected later would call back
         gateway.close()
+        process.stdin.close()
         process.kill()
         process.wait(timeout=30)
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()

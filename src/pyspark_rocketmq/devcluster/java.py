@@ -59,7 +59,7 @@ class Java:
         if not compiler.exists():
             raise DevClusterError(f"this Java has no compiler (javac): {_ADVICE}", java=self.executable)
         output.mkdir(parents=True, exist_ok=True)
-        command = [compiler, "-nowarn", "-d", output, "-cp", class_path(jars), *sources]
+        command: list[str | Path] = [compiler, "-nowarn", "-d", output, "-cp", class_path(jars), *sources]
         done = _run(command, timeout_s=timeout_s)
         if done.returncode:
             raise DevClusterError(
@@ -95,7 +95,7 @@ class Java:
         DevClusterError
             It failed, or ran longer than ``timeout_s`` (it is killed then).
         """
-        command = [self.executable, *jvm_args, "-cp", class_path(jars), main_class, *args]
+        command: list[str | Path] = [self.executable, *jvm_args, "-cp", class_path(jars), main_class, *args]
         done = _run(command, timeout_s=timeout_s, env=env)
         if done.returncode:
             raise DevClusterError(f"{main_class} failed", log_tail=done.stdout, exit_code=done.returncode)

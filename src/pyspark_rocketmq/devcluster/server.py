@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.client.connection import ConnectionOptions
 from pyspark_rocketmq.devcluster.ports import LOOPBACK
 from pyspark_rocketmq.devcluster.process import ChildProcess, Watchdog
+from pyspark_rocketmq.devcluster.registration import is_registered, register_now
 from pyspark_rocketmq.devcluster.settings import SERVER_ENV
 
 __all__ = ["Broker", "NameServer", "Server", "ServerSpec"]
@@ -152,6 +154,10 @@ class Broker(Server):
         The name of its replica group, the same for a master and its slaves.
     broker_id : int
         0 for the master.
+    name_servers : sequence of NameServer
+        Those that it registers with.
+    connection : ConnectionOptions
+        How to talk to the servers: credentials, TLS.
     """
 
     def __init__(
@@ -160,6 +166,8 @@ class Broker(Server):
         *,
         broker_name: str,
         broker_id: int,
+        name_servers: Sequence[NameServer],
+        connection: ConnectionOptions,
         start_timeout_s: float,
         watchdog: Watchdog | None,
         clock: Clock,
@@ -167,3 +175,32 @@ class Broker(Server):
         super().__init__(spec, start_timeout_s=start_timeout_s, watchdog=watchdog, clock=clock)
         self.broker_name = broker_name
         self.broker_id = broker_id
+        self._name_servers = tuple(name_servers)
+        self._connection = connection
+
+    def await_up(self) -> None:
+        """Wait until it serves and every running name server knows it.
+
+        Raises
+        ------
+        DevClusterError
+            As `Server.await_up`.
+        """
+        deadline = Deadline(self._clock, self._start_timeout_s * 1000)
+        self._process.wait_for_log(_UP, deadline)
+        if not self._is_registered(deadline):
+            register_now(self.address, options=self._connection, deadline=deadline, clock=self._clock)
+            self._process.wait_until(
+                lambda: self._is_registered(deadline), deadline, "has not registered with the name servers"
+            )
+
+    def _is_registered(self, deadline: Deadline) -> bool:
+        return is_registered(
+            [server.address for server in self._name_servers if server.is_running],
+            broker_name=self.broker_name,
+            broker_id=self.broker_id,
+            address=self.address,
+            options=self._connection,
+            deadline=deadline,
+            clock=self._clock,
+        )

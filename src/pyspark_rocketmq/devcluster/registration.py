@@ -1,0 +1,59 @@
+"""Whether the name servers know a broker: only then can clients find it."""
+
+# Facts (BrokerController.start, BrokerOuterAPI, NettyRemotingClient.scanAvailableNameSrv; 5.4.0)
+# - A starting broker registers once with the name servers that a background scan has found so far, often
+#   none yet, says "boot success" either way, and registers again only after 10 s.
+# - An update of the setting brokerPermission, to whatever value, makes it register at once
+#   (AdminBrokerProcessor.updateBrokerConfig).
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.client.connection import Connection, ConnectionOptions
+from pyspark_rocketmq.errors import BrokerError, TransportError
+from pyspark_rocketmq.remoting.body import decode_cluster_info, encode_broker_properties
+from pyspark_rocketmq.remoting.header import GetBrokerClusterInfoRequest, UpdateBrokerConfigRequest
+
+__all__ = ["is_registered", "register_now"]
+
+_READ_WRITE: Final = "6"
+
+
+def is_registered(
+    name_servers: Sequence[str],
+    *,
+    broker_name: str,
+    broker_id: int,
+    address: str,
+    options: ConnectionOptions,
+    deadline: Deadline,
+    clock: Clock,
+) -> bool:
+    """Tell whether every one of these name servers has the broker at this address.
+
+    Raises
+    ------
+    TransportError
+        A name server does not answer.
+    """
+    for name_server in name_servers:
+        with contextlib.closing(Connection(name_server, options, clock)) as connection:
+            response = connection.call(GetBrokerClusterInfoRequest(), deadline=deadline).require()
+            known = decode_cluster_info(response.body).brokers.get(broker_name)
+        if known is None or known.addresses.get(broker_id) != address:
+            return False
+    return True
+
+
+def register_now(address: str, *, options: ConnectionOptions, deadline: Deadline, clock: Clock) -> None:
+    """Ask a broker to register at once; one that refuses, for want of rights, registers in its own time."""
+    with (
+        contextlib.suppress(TransportError, BrokerError),
+        contextlib.closing(Connection(address, options, clock)) as connection,
+    ):
+        settings = encode_broker_properties({"brokerPermission": _READ_WRITE})
+        connection.call(UpdateBrokerConfigRequest(), settings, deadline=deadline).require()
