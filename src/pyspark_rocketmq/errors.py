@@ -234,7 +234,7 @@ class SendRefusedError(BrokerError):
     """The broker did not store the message for a reason that another broker need not share.
 
     Stands for the codes on which ``DefaultMQProducer`` turns to another broker and whose own error is
-    not retriable elsewhere in the protocol: SYSTEM_ERROR, NO_PERMISSION, TOPIC_NOT_EXIST at one broker.
+    not retriable in other requests, such as SYSTEM_ERROR and NO_PERMISSION.
     """
 
     retriable = True

@@ -20,6 +20,7 @@ from pyspark_rocketmq.inventory import ClientConnection, ConsumerConnection
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.remoting.body.shape import Node, queue_key, read, write
 from pyspark_rocketmq.remoting.command import Buffer
+from pyspark_rocketmq.remoting.java_hash import java_hash
 
 __all__ = [
     "decode_consumer_connection",
@@ -185,17 +186,8 @@ def _subscription(topic: str, selector: MessageSelector, version: int) -> dict[s
         "topic": topic,
         "subString": selector.expression,
         "tagsSet": tags,
-        "codeSet": sorted({_java_hash(tag) for tag in tags}),
+        "codeSet": sorted({java_hash(tag) for tag in tags}),
         "subVersion": version,
         "expressionType": selector.expression_type,
         "classFilterMode": False,
     }
-
-
-def _java_hash(text: str) -> int:
-    """Return ``String.hashCode``: over UTF-16 code units, in 32 bits."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for at in range(0, len(units), 2):
-        value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
-    return value - (1 << 32) if value & 0x80000000 else value

@@ -1,0 +1,107 @@
+"""A RocketMQ client in pure Python, usable without Spark.
+
+``Client`` knows name servers, routes and offsets; ``Producer`` and ``SendPipeline`` send; ``PullConsumer``
+reads at offsets; ``Admin`` creates and describes. Names are resolved on first use: who needs only a clock
+does not wait for Arrow.
+
+Examples
+--------
+>>> from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer, PullConsumer
+>>> with Client("127.0.0.1:9876") as client:  # doctest: +SKIP
+...     Admin(client).create_topic("orders", queues=4)
+...     Producer(client).send(OutgoingMessage("orders", b"42", tags="new", keys="order-42"))
+...     consumer = PullConsumer("report", client=client)
+...     for queue in consumer.fetch_subscribe_message_queues("orders"):
+...         print(consumer.pull(queue, "*", consumer.min_offset(queue), 32).messages)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.admin import Admin
+    from pyspark_rocketmq.client.consumer import PullConsumer
+    from pyspark_rocketmq.client.core import Client, shared_client
+    from pyspark_rocketmq.client.outgoing import Outgoing, encode_many, encode_one
+    from pyspark_rocketmq.client.producer import Producer, ProducerOptions
+    from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches, read_messages
+    from pyspark_rocketmq.client.range_pull import ReadOptions
+    from pyspark_rocketmq.client.send_pipeline import SendOutcome, SendPipeline
+    from pyspark_rocketmq.inventory import ClusterInfo, GroupConfig, TopicConfig
+    from pyspark_rocketmq.model import (
+        Message,
+        MessageQueue,
+        MessageSelector,
+        OffsetRange,
+        OutgoingMessage,
+        PullResult,
+        PullStatus,
+        SendResult,
+        SendStatus,
+    )
+    from pyspark_rocketmq.options import ClientOptions
+    from pyspark_rocketmq.record.compress import Compression
+
+__all__ = [
+    "Admin",
+    "Client",
+    "ClientOptions",
+    "ClusterInfo",
+    "Compression",
+    "DecodeOptions",
+    "GroupConfig",
+    "Message",
+    "MessageQueue",
+    "MessageSelector",
+    "OffsetRange",
+    "Outgoing",
+    "OutgoingMessage",
+    "Producer",
+    "ProducerOptions",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "ReadOptions",
+    "SendOutcome",
+    "SendPipeline",
+    "SendResult",
+    "SendStatus",
+    "TopicConfig",
+    "encode_many",
+    "encode_one",
+    "read_batches",
+    "read_messages",
+    "shared_client",
+]
+
+_HOMES: Final = {
+    "pyspark_rocketmq.client.admin": ("Admin",),
+    "pyspark_rocketmq.client.consumer": ("PullConsumer",),
+    "pyspark_rocketmq.client.core": ("Client", "shared_client"),
+    "pyspark_rocketmq.client.outgoing": ("Outgoing", "encode_many", "encode_one"),
+    "pyspark_rocketmq.client.producer": ("Producer", "ProducerOptions"),
+    "pyspark_rocketmq.client.queue_reader": ("DecodeOptions", "read_batches", "read_messages"),
+    "pyspark_rocketmq.client.range_pull": ("ReadOptions",),
+    "pyspark_rocketmq.client.send_pipeline": ("SendOutcome", "SendPipeline"),
+    "pyspark_rocketmq.inventory": ("ClusterInfo", "GroupConfig", "TopicConfig"),
+    "pyspark_rocketmq.model": (
+        *("Message", "MessageQueue", "MessageSelector", "OffsetRange", "OutgoingMessage"),
+        *("PullResult", "PullStatus", "SendResult", "SendStatus"),
+    ),
+    "pyspark_rocketmq.options": ("ClientOptions",),
+    "pyspark_rocketmq.record.compress": ("Compression",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Resolve a public name on first use (PEP 562)."""
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,397 @@
+"""Administration: topics, groups, clusters, statistics, settings of brokers."""
+
+# Facts (AdminBrokerProcessor, DefaultRequestProcessor of the name server; 4.9 and 5.4)
+# - A broker registers a new topic with the name servers before it answers: the route is there at once.
+# - Deleting a topic is two steps: at every broker, then at every name server. Unknown names are no error.
+# - UPDATE_BROKER_CONFIG answers success for unknown keys and bad values: only reading back tells.
+# - In consume statistics a queue without a stored offset shows as 0, and so does an unknown group.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from pyspark_rocketmq.client.connection import Response
+from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.pipeline import Call, pipeline
+from pyspark_rocketmq.client.retry import retry
+from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
+    OptionError,
+    RequestTimeoutError,
+    RocketMQError,
+)
+from pyspark_rocketmq.inventory import ClusterInfo, ConsumerConnection, GroupConfig, TopicConfig
+from pyspark_rocketmq.model import ConsumerOffset, MessageQueue, Permission, QueueStats, TopicRoute
+from pyspark_rocketmq.remoting.body import (
+    decode_broker_properties,
+    decode_cluster_info,
+    decode_consume_stats,
+    decode_consumer_connection,
+    decode_group_configs,
+    decode_runtime_info,
+    decode_topic_configs,
+    decode_topic_list,
+    decode_topic_stats,
+    encode_broker_properties,
+    encode_group_config,
+    encode_topic_attributes,
+)
+from pyspark_rocketmq.remoting.codes import ResponseCode
+from pyspark_rocketmq.remoting.header import (
+    CreateTopicRequest,
+    DeleteSubscriptionGroupRequest,
+    DeleteTopicFromNamesrvRequest,
+    DeleteTopicRequest,
+    GetAllSubscriptionGroupRequest,
+    GetAllTopicConfigRequest,
+    GetAllTopicListFromNameserverRequest,
+    GetBrokerClusterInfoRequest,
+    GetBrokerConfigRequest,
+    GetBrokerRuntimeInfoRequest,
+    GetConsumerConnectionListRequest,
+    GetConsumeStatsRequest,
+    GetTopicStatsInfoRequest,
+    UpdateAndCreateSubscriptionGroupRequest,
+    UpdateBrokerConfigRequest,
+)
+
+__all__ = ["Admin"]
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+READ_WRITE: Final = Permission.READ | Permission.WRITE
+
+_SYSTEM_TOPICS: Final = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+    }
+)
+_SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_ROCKSDB_TRANS_", "%RETRY%", "%DLQ%")
+_REPLY_SUFFIX: Final = "_REPLY_TOPIC"
+
+_SYSTEM_GROUPS: Final = frozenset(
+    {
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_OWNER",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_SYS_RMQ_TRANS",
+    }
+)
+_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+
+_ROUTE_POLL_S: Final = 0.01
+
+
+class Admin:
+    """Creates, describes and deletes what a RocketMQ consists of.
+
+    Every call works on all masters concerned, side by side, and is retried through short outages. Raises
+    `NameServerError`, `BrokerNotFoundError`, `TransportError` and `BrokerError` as `Client` does.
+
+    Parameters
+    ----------
+    client : Client
+        Stays the caller's.
+
+    Examples
+    --------
+    >>> with Client("127.0.0.1:9876") as client:  # doctest: +SKIP
+    ...     admin = Admin(client)
+    ...     admin.create_topic("orders", queues=4)
+    ...     admin.topic_stats("orders")
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    # --- clusters and brokers ---
+
+    def cluster_info(self) -> ClusterInfo:
+        """Return every broker and cluster that the name server knows."""
+        answer = self._client.name_servers.call(
+            GetBrokerClusterInfoRequest(), deadline=self._client.deadline()
+        )
+        return decode_cluster_info(answer.require().body)
+
+    def broker_config(self, broker_name: str) -> dict[str, str]:
+        """Return the settings of a broker's master."""
+        call = Call(
+            GetBrokerConfigRequest(), lambda response: decode_broker_properties(response.require().body)
+        )
+        return self._at((broker_name,), call)[broker_name]
+
+    def set_broker_config(self, broker_name: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a broker's master while it runs, and read them back.
+
+        Raises
+        ------
+        OptionError
+            The broker did not take a setting: its name is unknown or its value malformed.
+        """
+        call = Call(UpdateBrokerConfigRequest(), _done, encode_broker_properties(settings))
+        self._at((broker_name,), call)
+        now = self.broker_config(broker_name)
+        for name, value in settings.items():
+            if now.get(name) != value:
+                raise OptionError(
+                    "the broker did not take the setting", broker_name=broker_name, setting=name
+                )
+
+    def broker_runtime_info(self, broker_name: str) -> dict[str, str]:
+        """Return version, log positions and rates of a broker's master, as it names them."""
+        call = Call(
+            GetBrokerRuntimeInfoRequest(), lambda response: decode_runtime_info(response.require().body)
+        )
+        return self._at((broker_name,), call)[broker_name]
+
+    # --- topics ---
+
+    def topics(self, *, include_system: bool = False) -> tuple[str, ...]:
+        """Return the names of all topics, sorted; with those that RocketMQ makes for itself on request."""
+        request = GetAllTopicListFromNameserverRequest()
+        answer = self._client.name_servers.call(request, deadline=self._client.deadline())
+        names = decode_topic_list(answer.require().body)
+        if include_system:
+            return names
+        info = self.cluster_info()
+        hidden = _SYSTEM_TOPICS | info.brokers.keys() | info.clusters.keys()
+        hidden |= {cluster + _REPLY_SUFFIX for cluster in info.clusters}
+        return tuple(name for name in names if name not in hidden and not name.startswith(_SYSTEM_PREFIXES))
+
+    def topic_route(self, topic: str) -> TopicRoute:
+        """Return the topic's route, looked up now.
+
+        Raises
+        ------
+        TopicNotFoundError
+        """
+        self._client.invalidate(topic)
+        return self._client.route(topic)
+
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        queues: int = 8,
+        read_queues: int | None = None,
+        perm: Permission = READ_WRITE,
+        order: bool = False,
+        attributes: Mapping[str, str | None] | None = None,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+    ) -> None:
+        """Create a topic, or change it if it exists; it can be used when this returns.
+
+        Parameters
+        ----------
+        queues : int
+            Queues a broker. To shrink a topic without losing messages lower ``queues`` first, which stops
+            writing, and ``read_queues`` when the rest has been read.
+        read_queues : int, optional
+            ``queues`` if absent.
+        attributes : mapping, optional
+            RocketMQ 5: such as ``{"message.type": "FIFO"}``; None takes an attribute away.
+        cluster, brokers : optional
+            Where; every broker of every cluster if both are absent.
+
+        Raises
+        ------
+        OptionError
+            No broker to create it at.
+        BrokerError
+            The broker refuses the name (INVALID_PARAMETER) or an attribute.
+        """
+        names = self._names(cluster, brokers)
+        request = CreateTopicRequest(
+            topic=topic,
+            read_queue_nums=queues if read_queues is None else read_queues,
+            write_queue_nums=queues,
+            perm=int(perm),
+            order=order,
+            attributes=encode_topic_attributes(attributes) if attributes else None,
+        )
+        self._at(names, Call(request, _done))
+        self._await_route(
+            topic,
+            lambda route: (
+                route is not None
+                and set(names) <= {data.broker_name for data in route.queues if data.write_queues == queues}
+            ),
+        )
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic at every broker and name server; no error if there is none."""
+        self._at(tuple(self.cluster_info().brokers), Call(DeleteTopicRequest(topic=topic), _done))
+        for answer in self._client.name_servers.call_each(
+            DeleteTopicFromNamesrvRequest(topic=topic), deadline=self._client.deadline()
+        ):
+            answer.require(topic=topic)
+        self._client.routes.forget(topic)
+        self._await_route(topic, lambda route: route is None)
+
+    def topic_configs(self, topic: str) -> dict[str, TopicConfig]:
+        """Return the topic's settings by broker.
+
+        Raises
+        ------
+        TopicNotFoundError
+        """
+        call = Call(
+            GetAllTopicConfigRequest(), lambda response: decode_topic_configs(response.require().body)
+        )
+        tables = self._at(self._homes(topic), call)
+        return {name: table[topic] for name, table in tables.items() if topic in table}
+
+    def topic_stats(self, topic: str) -> dict[MessageQueue, QueueStats]:
+        """Return min and max offset and the last store time of every queue.
+
+        Raises
+        ------
+        TopicNotFoundError
+        """
+        call = Call(
+            GetTopicStatsInfoRequest(topic=topic),
+            lambda response: decode_topic_stats(response.require(topic=topic).body),
+        )
+        return _merged(self._at(self._homes(topic), call))
+
+    # --- groups ---
+
+    def create_group(
+        self, group: str | GroupConfig, *, cluster: str | None = None, brokers: Iterable[str] | None = None
+    ) -> None:
+        """Create a consumer group, or change it; a name alone takes every default.
+
+        Raises
+        ------
+        BrokerError
+            The broker refuses the name.
+        """
+        config = GroupConfig(group) if isinstance(group, str) else group
+        call = Call(UpdateAndCreateSubscriptionGroupRequest(), _done, encode_group_config(config))
+        self._at(self._names(cluster, brokers), call)
+
+    def delete_group(self, group: str, *, clean_offsets: bool = True) -> None:
+        """Delete a consumer group, with its stored offsets; no error if there is none."""
+        request = DeleteSubscriptionGroupRequest(group_name=group, clean_offset=clean_offsets)
+        self._at(tuple(self.cluster_info().brokers), Call(request, _done))
+
+    def groups(self, *, include_system: bool = False) -> dict[str, GroupConfig]:
+        """Return all consumer groups and their settings; those of RocketMQ itself on request."""
+        call = Call(
+            GetAllSubscriptionGroupRequest(), lambda response: decode_group_configs(response.require().body)
+        )
+        found = _merged(self._at(tuple(self.cluster_info().brokers), call))
+        return {
+            name: found[name]
+            for name in sorted(found)
+            if include_system or (name not in _SYSTEM_GROUPS and not name.startswith(_SYSTEM_GROUP_PREFIX))
+        }
+
+    def consume_stats(self, group: str, topic: str | None = None) -> dict[MessageQueue, ConsumerOffset]:
+        """Return a group's progress in every queue that it has offsets of, or of one topic.
+
+        A queue without a stored offset shows as 0, also for a group that does not exist.
+        """
+        request = GetConsumeStatsRequest(consumer_group=group, topic=topic)
+        call = Call(
+            request, lambda response: decode_consume_stats(response.require(group=group, topic=topic).body)
+        )
+        names = self._homes(topic) if topic is not None else tuple(self.cluster_info().brokers)
+        return _merged(self._at(names, call))
+
+    def consumer_connections(self, group: str) -> dict[str, ConsumerConnection]:
+        """Return the group's connected consumers by broker; brokers without any are left out."""
+
+        def parse(response: Response) -> ConsumerConnection | None:
+            if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
+                return None
+            return decode_consumer_connection(response.require(group=group).body)
+
+        call = Call(GetConsumerConnectionListRequest(consumer_group=group), parse)
+        found = self._at(tuple(self.cluster_info().brokers), call)
+        return {name: connection for name, connection in found.items() if connection is not None}
+
+    # --- how ---
+
+    def _homes(self, topic: str) -> tuple[str, ...]:
+        """Return the names of the brokers that hold queues of a topic."""
+        return tuple(dict.fromkeys(data.broker_name for data in self._client.route(topic).queues))
+
+    def _names(self, cluster: str | None, brokers: Iterable[str] | None) -> tuple[str, ...]:
+        """Return the names of the brokers that were asked for."""
+        if brokers is not None:
+            names = tuple(brokers)
+        elif cluster is not None:
+            names = self.cluster_info().clusters.get(cluster, ())
+        else:
+            names = tuple(self.cluster_info().brokers)
+        if not names:
+            raise OptionError("no such broker or cluster at this name server", cluster=cluster)
+        return names
+
+    def _at(self, broker_names: Iterable[str], call: Call[T]) -> dict[str, T]:
+        """Make the same call at the masters of brokers, side by side, until each one succeeded."""
+        client = self._client
+        deadline = client.deadline()
+        wanted = tuple(broker_names)
+        answers: dict[str, T] = {}
+
+        def attempt() -> None:
+            info = self.cluster_info()
+            placed = []
+            for name in wanted:
+                if name in answers:
+                    continue
+                master = info.brokers[name].master if name in info.brokers else None
+                if master is None:
+                    raise BrokerNotFoundError("no name server knows a master of the broker", broker_name=name)
+                placed.append((name, client.connection(master), call))
+            outcomes = pipeline(placed, deadline=deadline.sooner(client.request_timeout_ms))
+            errors: list[RocketMQError] = []
+            for name, outcome in outcomes.items():
+                if isinstance(outcome, RocketMQError):
+                    outcome.facts.setdefault("broker_name", name)
+                    errors.append(outcome)
+                else:
+                    answers[name] = outcome
+            if errors:
+                raise min(errors, key=lambda error: error.retriable)
+
+        retry(attempt, deadline=deadline, clock=client.clock, random=client.random)
+        return answers
+
+    def _await_route(self, topic: str, settled: Callable[[TopicRoute | None], bool]) -> None:
+        """Wait until the route is as it must be after a change."""
+        client = self._client
+        deadline = client.deadline(client.request_timeout_ms)
+        while True:
+            client.invalidate(topic)
+            if settled(client.routes.find_many((topic,), deadline=deadline)[topic]):
+                return
+            if deadline.expired:
+                raise RequestTimeoutError("the name servers' route did not follow the change", topic=topic)
+            client.clock.sleep(_ROUTE_POLL_S)
+
+
+def _done(response: Response) -> None:
+    response.require()
+
+
+def _merged(tables: Mapping[str, dict[T, V]]) -> dict[T, V]:
+    return {key: value for table in tables.values() for key, value in table.items()}

@@ -1,0 +1,399 @@
+"""The client of one RocketMQ: connections, routes, and the offsets of many queues in few round trips."""
+
+from __future__ import annotations
+
+import os
+import random as random_module
+import threading
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from pyspark_rocketmq.client import broker
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
+from pyspark_rocketmq.client.connection import Connection, ConnectionOptions, TlsOptions
+from pyspark_rocketmq.client.group import GroupAnnouncer
+from pyspark_rocketmq.client.pipeline import Call, pipeline
+from pyspark_rocketmq.client.pool import ConnectionPool
+from pyspark_rocketmq.client.retry import RandomSource, retry
+from pyspark_rocketmq.client.route import NameServers, RouteCache
+from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
+from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
+from pyspark_rocketmq.options import ClientOptions, parse_options
+from pyspark_rocketmq.remoting.acl import Credentials
+
+__all__ = ["Client", "shared_client"]
+
+T = TypeVar("T")
+
+_OPERATION_TIMEOUT_MS: Final = 30_000
+"""How long an operation is retried through a broker's restart or a change of masters."""
+
+
+class Client:
+    """Knows the name servers, the routes and one connection a server; every other API stands on it.
+
+    Safe to share between threads. A child process that inherits one by a fork opens its own connections.
+
+    Parameters
+    ----------
+    options : ClientOptions or str
+        A string is the name server list: ``"host:port;host:port"``.
+    clock, random : optional
+        Injected by tests.
+    operation_timeout_ms : int
+        How long an operation (with its retries) may take; one try takes at most
+        ``options.request_timeout_ms``. Name servers that do not answer are an error in about 3 s.
+
+    Examples
+    --------
+    >>> with Client("127.0.0.1:9876") as client:  # doctest: +SKIP
+    ...     queues = client.read_queues("orders")
+    ...     client.max_offsets(queues)
+    """
+
+    def __init__(
+        self,
+        options: ClientOptions | str,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        random: RandomSource | None = None,
+        operation_timeout_ms: int = _OPERATION_TIMEOUT_MS,
+    ) -> None:
+        if isinstance(options, str):
+            options = parse_options(ClientOptions, {"nameServer": options}, environ={})
+        self.options = options
+        self.clock = clock
+        self.random: RandomSource = random or random_module.Random()  # noqa: S311 - jitter, not a secret
+        self.request_timeout_ms = options.request_timeout_ms
+        self.operation_timeout_ms = operation_timeout_ms
+        self.pool = ConnectionPool(_connection_options(options), clock)
+        self.name_servers = NameServers(
+            self.pool,
+            options.name_servers,
+            clock=clock,
+            random=self.random,
+            timeout_ms=options.connect_timeout_ms,
+        )
+        self.routes = RouteCache(self.name_servers, clock=clock, ttl_ms=options.route_refresh_ms)
+        self.pull_strides: dict[str, int] = {}
+        """What readers learned of each broker's limit on one pull; a hint only."""
+        self._groups = GroupAnnouncer(self)
+        self._checked: set[tuple[MessageSelector, str]] = set()
+
+    def __repr__(self) -> str:
+        return f"Client({';'.join(self.options.name_servers)})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.pool.close()
+
+    # --- where things are ---
+
+    def deadline(self, timeout_ms: float | None = None) -> Deadline:
+        """Return the deadline of an operation that starts now."""
+        return Deadline(self.clock, self.operation_timeout_ms if timeout_ms is None else timeout_ms)
+
+    def route(self, topic: str) -> TopicRoute:
+        """Return the topic's route, at most ``routeRefreshMs`` old.
+
+        Raises
+        ------
+        TopicNotFoundError, NameServerError
+        """
+        return self.routes.get(topic, deadline=self.deadline())
+
+    def invalidate(self, topic: str) -> None:
+        """Have the topic's route looked up anew at its next use."""
+        self.routes.invalidate(topic)
+
+    def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues of a topic that may be read, sorted.
+
+        Raises
+        ------
+        TopicNotFoundError, NameServerError
+        """
+        return self.route(topic).read_queues()
+
+    def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues of a topic that may be written, sorted: those whose broker has a master.
+
+        Raises
+        ------
+        TopicNotFoundError, NameServerError
+        """
+        return self.route(topic).write_queues()
+
+    def broker_address(self, broker_name: str, *, topic: str, master_only: bool = True) -> str:
+        """Return a broker's address as the topic's route tells it: the master's, or a slave's in its absence.
+
+        Raises
+        ------
+        BrokerNotFoundError
+            The route names no such broker, or no master of it.
+        """
+        return _address(self.route(topic), broker_name, master_only=master_only)
+
+    def connection(self, addr: str) -> Connection:
+        """Return the live connection to an address.
+
+        Raises
+        ------
+        ConnectError
+        """
+        return self.pool.get(addr)
+
+    def drop(self, addr: str) -> None:
+        """Close the connection to an address; its next use opens a new one."""
+        self.pool.drop(addr)
+
+    # --- offsets ---
+
+    def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the first stored offset of each queue.
+
+        All requests to a broker are in flight together, and all brokers work side by side. Offsets come from
+        masters: a slave may lag behind.
+
+        Raises
+        ------
+        TopicNotFoundError, NameServerError
+        BrokerNotFoundError, TransportError, BrokerError
+            Still after ``operation_timeout_ms`` of retries, where the error is retriable.
+        """
+        return self.ask({queue: broker.min_offset(queue) for queue in queues})
+
+    def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the next offset to be written of each queue, as its master knows it.
+
+        A broker indexes messages shortly after it acknowledged them: for some milliseconds this may be behind
+        the offset that a send returned. Raises as `min_offsets`.
+        """
+        return self.ask({queue: broker.max_offset(queue) for queue in queues})
+
+    def offsets_at(
+        self, timestamps: Mapping[MessageQueue, int], *, group: str = broker.TOOLS_GROUP
+    ) -> dict[MessageQueue, int]:
+        """Return for each queue the offset of the first message stored at or after a moment.
+
+        A moment behind the last message gives the max offset, one before the first the min offset. Brokers
+        before 5.1.4 only come close, so there the answer is corrected by looking at messages. Raises as
+        `min_offsets`.
+
+        Parameters
+        ----------
+        timestamps : Mapping[MessageQueue, int]
+            Milliseconds since the epoch, as the broker's clock stamped them.
+        group : str
+            The group that messages are looked at with, where that is needed.
+        """
+        deadline = self.deadline()
+        near = self.ask(
+            {queue: broker.search_offset(queue, moment) for queue, moment in timestamps.items()},
+            deadline=deadline,
+        )
+        inexact = [queue for queue, answer in near.items() if not answer.exact]
+        offsets = {queue: answer.offset for queue, answer in near.items() if answer.exact}
+        if inexact:
+            lows = self.ask({queue: broker.min_offset(queue) for queue in inexact}, deadline=deadline)
+            highs = self.ask({queue: broker.max_offset(queue) for queue in inexact}, deadline=deadline)
+            searches = {
+                queue: LowerBoundSearch(
+                    timestamps[queue],
+                    min_offset=lows[queue],
+                    max_offset=highs[queue],
+                    hint=near[queue].offset,
+                )
+                for queue in inexact
+            }
+            offsets.update(self._search(searches, group, deadline))
+        return {queue: offsets[queue] for queue in timestamps}
+
+    def _search(
+        self, searches: Mapping[MessageQueue, LowerBoundSearch], group: str, deadline: Deadline
+    ) -> dict[MessageQueue, int]:
+        """Drive the searches of all queues side by side, one message a queue and round."""
+        answers: dict[MessageQueue, int] = {}
+        while len(answers) < len(searches):
+            probes = {}
+            for queue, search in searches.items():
+                if queue not in answers and search.answer is not None:
+                    answers[queue] = search.answer
+                elif queue not in answers:
+                    probes[queue] = probe(queue, search, group)
+            self.ask(probes, deadline=deadline)
+        return answers
+
+    def committed_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """Return the next offset that a group will read of each queue, None where it never committed.
+
+        Brokers before 5.0 cannot tell "never" from 0 while a queue's first message is in memory, and answer
+        0. Raises as `min_offsets`.
+        """
+        return self.ask({queue: broker.committed_offset(group, queue) for queue in queues})
+
+    def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Store a group's next offsets at the brokers, which keep them as told, forwards or backwards.
+
+        The first commit makes the group known to the brokers as a consumer's does, so that RocketMQ's own
+        tools show its progress. A broker flushes offsets every 5 s: one that crashes may fall back by that
+        much. Raises as `min_offsets`, and
+
+        Raises
+        ------
+        GroupNotFoundError
+            The group does not exist and the brokers do not create groups by themselves.
+        """
+        deadline = self.deadline()
+        self._groups.announce(group, offsets, deadline=deadline)
+        self.ask(
+            {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()},
+            deadline=deadline,
+        )
+
+    def check_selector(self, selector: MessageSelector, topic: str, *, group: str) -> None:
+        """Have the topic's brokers parse an SQL92 selector, once; a tag selector needs no check.
+
+        Without this a broker that cannot parse the expression returns every message.
+
+        Raises
+        ------
+        OptionError
+            It does not parse, or the brokers do not filter by SQL (``enablePropertyFilter``).
+        """
+        if selector.expression_type == "TAG" or (selector, topic) in self._checked:
+            return
+        masters = {queue.broker_name: queue for queue in self.read_queues(topic)}
+        self.ask({queue: broker.check_selector(selector, queue, group) for queue in masters.values()})
+        self._checked.add((selector, topic))
+
+    def ask(
+        self, calls: Mapping[MessageQueue, Call[T]], *, deadline: Deadline | None = None
+    ) -> dict[MessageQueue, T]:
+        """Make one call a queue at the queues' masters, all in flight together, until every one succeeded.
+
+        Only what failed is asked again, after a new look at the route where the error says so.
+        """
+        until = deadline or self.deadline()
+        answers: dict[MessageQueue, T] = {}
+
+        def attempt() -> None:
+            todo = {queue: call for queue, call in calls.items() if queue not in answers}
+            errors: list[RocketMQError] = []
+            for queue, outcome in self._ask_once(todo, until.sooner(self.request_timeout_ms)).items():
+                if isinstance(outcome, RocketMQError):
+                    outcome.facts.setdefault("broker_name", queue.broker_name)
+                    outcome.facts.setdefault("topic", queue.topic)
+                    errors.append(outcome)
+                else:
+                    answers[queue] = outcome
+            if errors:
+                raise min(errors, key=lambda error: (error.retriable, not error.stale_route))
+
+        def look_again() -> None:
+            for topic in {queue.topic for queue in calls if queue not in answers}:
+                self.invalidate(topic)
+
+        if calls:
+            retry(attempt, deadline=until, clock=self.clock, random=self.random, on_stale_route=look_again)
+        return {queue: answers[queue] for queue in calls}
+
+    def _ask_once(
+        self, calls: Mapping[MessageQueue, Call[T]], deadline: Deadline
+    ) -> dict[MessageQueue, T | RocketMQError]:
+        routes = self.routes.get_served({queue.topic for queue in calls}, deadline=deadline)
+        placed: list[tuple[MessageQueue, Connection, Call[T]]] = []
+        failed: dict[MessageQueue, T | RocketMQError] = {}
+        reached: dict[str, Connection | RocketMQError] = {}
+        for queue, call in calls.items():
+            route = routes[queue.topic]
+            try:
+                addr = _address(route, route.static_queues.get(queue.queue_id, queue.broker_name))
+                if addr not in reached:
+                    reached[addr] = self._try_connection(addr)
+                connection = reached[addr]
+                if isinstance(connection, RocketMQError):
+                    failed[queue] = connection
+                else:
+                    placed.append((queue, connection, call))
+            except BrokerNotFoundError as error:
+                failed[queue] = error
+        return failed | pipeline(placed, deadline=deadline)
+
+    def _try_connection(self, addr: str) -> Connection | RocketMQError:
+        try:
+            return self.pool.get(addr)
+        except RocketMQError as error:
+            return error
+
+
+def _address(route: TopicRoute, broker_name: str, *, master_only: bool = True) -> str:
+    data = route.broker(broker_name)
+    if data is None:
+        raise BrokerNotFoundError(
+            "the route names no such broker: it is down, or the topic is no longer there",
+            topic=route.topic,
+            broker_name=broker_name,
+        )
+    addr = data.master if master_only else next(iter(data), None)
+    if addr is None:
+        raise BrokerNotFoundError("the broker has no master now", topic=route.topic, broker_name=broker_name)
+    return addr
+
+
+def _connection_options(options: ClientOptions) -> ConnectionOptions:
+    credentials = None
+    if options.access_key is not None and options.secret_key is not None:
+        credentials = Credentials(options.access_key, options.secret_key, options.security_token)
+    tls = None
+    if options.tls:
+        tls = TlsOptions(
+            ca_file=options.tls_ca_file,
+            cert_file=options.tls_cert_file,
+            key_file=options.tls_key_file,
+            server_name=options.tls_server_name,
+            verify=options.tls_verify,
+        )
+    return ConnectionOptions(
+        connect_timeout_ms=options.connect_timeout_ms,
+        request_timeout_ms=options.request_timeout_ms,
+        credentials=credentials,
+        tls=tls,
+    )
+
+
+class _SharedClients:
+    """The clients of one process, by their options."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
+        self.clients: dict[ClientOptions, Client] = {}
+
+
+_shared = _SharedClients()
+
+
+def shared_client(options: ClientOptions) -> Client:
+    """Return the process's own client for these options; equal options share one, for the process's life.
+
+    After a fork the child gets clients of its own.
+    """
+    global _shared  # noqa: PLW0603 - one registry a process
+    if _shared.pid != os.getpid():
+        _shared = _SharedClients()
+    shared = _shared
+    with shared.lock:
+        if options not in shared.clients:
+            shared.clients[options] = Client(options)
+        return shared.clients[options]

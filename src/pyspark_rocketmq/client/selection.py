@@ -1,0 +1,67 @@
+"""Which queue a message goes to."""
+
+# Facts (DefaultMQProducerImpl, TopicPublishInfo, SelectMessageQueueByHash; 5.4.0)
+# - Without a key queues take turns; after a failure the next queue is one of another broker, if there is one.
+# - With a key: the Java hash of its text modulo the number of writable queues, sorted by broker name and id.
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark_rocketmq.client.clock import Clock
+from pyspark_rocketmq.client.retry import RandomSource
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.remoting.java_hash import java_hash
+
+__all__ = ["QueueSelector", "queue_for_key"]
+
+_AVOID_S: Final = 5.0
+"""How long a broker is passed over after a failure: a dead one stays in the route for up to 120 s."""
+
+
+def queue_for_key(key: str, queues: Sequence[MessageQueue]) -> MessageQueue:
+    """Return the queue that ``SelectMessageQueueByHash`` of the Java client takes for a text key.
+
+    Parameters
+    ----------
+    queues : sequence of MessageQueue
+        The writable queues, sorted, at least one.
+    """
+    return queues[abs(java_hash(key)) % len(queues)]
+
+
+class QueueSelector:
+    """Takes queues in turn, each topic from a random start, and passes over brokers that just failed."""
+
+    def __init__(self, *, clock: Clock, random: RandomSource) -> None:
+        self._clock = clock
+        self._random = random
+        self._lock = threading.Lock()
+        self._turns: dict[str, int] = {}
+        self._avoided: dict[str, float] = {}
+
+    def avoid(self, broker_name: str) -> None:
+        """Pass over a broker for some seconds, as long as there is another one."""
+        with self._lock:
+            self._avoided[broker_name] = self._clock.monotonic() + _AVOID_S
+
+    def next(self, topic: str, queues: Sequence[MessageQueue]) -> MessageQueue:
+        """Return the queue whose turn it is; ``queues`` has at least one."""
+        with self._lock:
+            if topic not in self._turns:
+                self._turns[topic] = int(self._random.uniform(0, len(queues)))
+            if self._avoided:
+                now = self._clock.monotonic()
+                self._avoided = {name: until for name, until in self._avoided.items() if now < until}
+            for _ in queues:
+                queue = self._take(topic, queues)
+                if queue.broker_name not in self._avoided:
+                    return queue
+            return self._take(topic, queues)
+
+    def _take(self, topic: str, queues: Sequence[MessageQueue]) -> MessageQueue:
+        turn = self._turns[topic]
+        self._turns[topic] = turn + 1
+        return queues[turn % len(queues)]

@@ -1,0 +1,96 @@
+"""The first message at or after a moment, where the broker's own search only comes close.
+
+Brokers before 5.1.4 ignore ``boundaryType`` and answer SEARCH_OFFSET_BY_TIMESTAMP with any message of
+that moment, or with the nearest neighbour on either side (``ConsumeQueue.getOffsetInQueueByTime`` of 4.9).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark_rocketmq.client import broker
+from pyspark_rocketmq.client.connection import Response
+from pyspark_rocketmq.client.pipeline import Call
+from pyspark_rocketmq.errors import CorruptMessageError
+from pyspark_rocketmq.model import MessageQueue, MessageSelector, PullStatus
+from pyspark_rocketmq.record.message import decode_messages
+
+__all__ = ["LowerBoundSearch", "probe"]
+
+_ALL: Final = MessageSelector()
+
+
+class LowerBoundSearch:
+    """Which offset to look at next, until the first one stored at or after ``timestamp_ms`` is known.
+
+    Gallops away from the broker's hint until the answer is enclosed, then halves: a good hint costs a few
+    probes, a bad one about twice the binary logarithm of the queue. Store times never decrease in a queue.
+
+    Parameters
+    ----------
+    timestamp_ms : int
+    min_offset, max_offset : int
+        The queue's; the answer is ``max_offset`` if every message is older.
+    hint : int
+        The broker's answer.
+    """
+
+    def __init__(self, timestamp_ms: int, *, min_offset: int, max_offset: int, hint: int) -> None:
+        self._timestamp_ms = timestamp_ms
+        self._low = min_offset  # everything below is older
+        self._high = max(min_offset, max_offset)  # this one (if there is one) and everything above is not
+        self._next = hint
+        self._step = 1
+        self._downwards: bool | None = None
+        self._galloping = True
+
+    @property
+    def answer(self) -> int | None:
+        """The answer, once it is known."""
+        return self._low if self._low == self._high else None
+
+    @property
+    def probe(self) -> int:
+        """The offset to look at next; meaningful until there is an answer."""
+        return min(max(self._next, self._low), self._high - 1)
+
+    def found(self, offset: int, store_timestamp: int) -> None:
+        """Tell the message that a read at ``probe`` found: the first one at or after it."""
+        if store_timestamp >= self._timestamp_ms:
+            self._narrow(self._low, self.probe)
+        else:
+            self._narrow(min(max(offset, self.probe) + 1, self._high), self._high)
+
+    def gone(self, next_offset: int) -> None:
+        """Tell that there is nothing between ``probe`` and ``next_offset`` any more."""
+        self._narrow(min(max(next_offset, self.probe + 1), self._high), self._high)
+
+    def _narrow(self, low: int, high: int) -> None:
+        downwards = high < self._high
+        self._low, self._high = low, high
+        if self._downwards is not None and downwards != self._downwards:
+            self._galloping = False
+        self._downwards = downwards
+        if self._galloping:
+            self._next = high - self._step if downwards else low + self._step - 1
+            self._step *= 2
+        else:
+            self._next = (low + high) // 2
+
+
+def probe(queue: MessageQueue, search: LowerBoundSearch, group: str) -> Call[None]:
+    """Look at the first message at or after ``search.probe`` and tell the search."""
+    offset = search.probe
+    look = broker.pull(queue, offset, group=group, max_nums=1, selector=_ALL)
+
+    def parse(response: Response) -> None:
+        answer = look.parse(response)
+        if answer.status is not PullStatus.FOUND:
+            search.gone(answer.header.next_begin_offset)
+            return
+        messages = decode_messages(answer.records, broker_name=queue.broker_name, from_offset=offset)
+        if not messages:
+            raise CorruptMessageError("an answer without a message", queue=queue, offset=offset)
+        search.found(messages[0].queue_offset, messages[0].store_timestamp)
+
+    return Call(look.request, parse)
