@@ -1,0 +1,76 @@
+"""What Spark's look-up of data sources is given: the source, or a stand-in that tells why there is none.
+
+Spark imports every ``pyspark_*`` module and asks it for ``DefaultSource``, all in one worker process:
+an exception here would take every other Python data source of the session down with ours.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import import_module
+from typing import Any, Final
+
+from pyspark_rocketmq.errors import RocketMQError
+
+__all__ = ["MINIMUM_PYSPARK", "data_source"]
+
+MINIMUM_PYSPARK: Final = (4, 2)
+"""Admission control of Python stream readers came with it."""
+
+
+def data_source(class_name: str, format_name: str) -> type[Any]:
+    """Return a data source class of ``spark.source``, or a stand-in whose use raises what is wrong.
+
+    Parameters
+    ----------
+    class_name : str
+        The class in ``pyspark_rocketmq.spark.source``.
+    format_name : str
+        The name that Spark knows it by.
+    """
+    try:
+        _check_versions()
+        source: type[Any] = getattr(import_module("pyspark_rocketmq.spark.source"), class_name)
+    except Exception as error:  # noqa: BLE001 - a broken wheel may raise anything at import
+        return _stand_in(format_name, error)
+    return source
+
+
+def _check_versions() -> None:
+    """Raise a RocketMQError on a PySpark that is too old, before an import of a missing name does."""
+    import pyspark  # noqa: PLC0415
+
+    numbers = tuple(int(digits) for digits in re.findall(r"\d+", pyspark.__version__)[:2])
+    if numbers < MINIMUM_PYSPARK:
+        raise RocketMQError(
+            f"pyspark-rocketmq needs PySpark {MINIMUM_PYSPARK[0]}.{MINIMUM_PYSPARK[1]} or newer, but this is "
+            f"{pyspark.__version__}: install a newer one with `pip install -U 'pyspark>=4.2,<5'`"
+        )
+
+
+def _stand_in(format_name: str, error: Exception) -> type[Any]:
+    """Return a class that registers as ``format_name`` and raises ``error`` on use.
+
+    Spark pickles it by value, so it closes over plain text only.
+    """
+    from pyspark.sql.datasource import DataSource  # noqa: PLC0415
+
+    reason = (
+        str(error)
+        if isinstance(error, RocketMQError)
+        else f"pyspark-rocketmq cannot be imported by {sys.executable}: {type(error).__name__}: {error}"
+    )
+
+    class UnusableDataSource(DataSource):
+        """Stands in for a source whose import failed."""
+
+        def __init__(self, options: Any) -> None:
+            super().__init__(options)
+            raise RocketMQError(reason, format=format_name) from None
+
+        @classmethod
+        def name(cls) -> str:
+            return format_name
+
+    return UnusableDataSource

@@ -1,0 +1,1 @@
+"""RocketMQ as a Spark data source: batch and streaming reads."""

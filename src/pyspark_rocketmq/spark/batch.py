@@ -1,0 +1,92 @@
+"""The batch reader: a fixed set of messages per DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.model import Latest
+from pyspark_rocketmq.options import ClientOptions, SourceOptions
+from pyspark_rocketmq.planning.starts import batch_ranges, check_listed
+from pyspark_rocketmq.spark.partition import RangesPartition, plan_partitions, read_partition
+from pyspark_rocketmq.spark.positions import (
+    PlanningClient,
+    planning_client,
+    queues_to_read,
+    resolve_offsets,
+)
+from pyspark_rocketmq.spark.schema import to_projection
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["RocketMQBatchReader"]
+
+
+class RocketMQBatchReader(DataSourceReader):
+    """Plans and reads a batch.
+
+    "latest", "earliest" and relative times are resolved at one moment: when Spark plans the first action on
+    the DataFrame. Spark keeps that plan for the DataFrame's life, so that count and then collect, or a join
+    with itself, see the same messages; a new ``load()`` sees the new ones.
+
+    Parameters
+    ----------
+    options : SourceOptions
+    schema : StructType
+    connect : Callable
+        Opens the client that plans; replaced in tests.
+    clock : Clock
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: StructType,
+        *,
+        connect: Callable[[ClientOptions], PlanningClient] = planning_client,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._options = options
+        self._projection = to_projection(schema)
+        self._start = options.start_policy(streaming=False)
+        self._end = options.end_policy()
+        self._connect = connect
+        self._clock = clock
+
+    def partitions(self) -> list[RangesPartition]:
+        """Resolve both ends of every queue, and split and pack what lies between.
+
+        Raises
+        ------
+        OptionError
+            A start lies after its end, or a listed queue does not exist.
+        RocketMQError
+            A name server or broker does not answer.
+        """
+        moment = self._clock.now_ms()
+        client = self._connect(self._options.client)
+        try:
+            queues = queues_to_read(client, self._options)
+            check_listed(self._start, queues)
+            check_listed(self._end, queues)
+            ends = resolve_offsets(client, self._end, queues, self._options, start_time_ms=moment)
+            starts = resolve_offsets(
+                client,
+                self._start,
+                queues,
+                self._options,
+                start_time_ms=moment,
+                ends=ends if isinstance(self._end, Latest) else None,
+            )
+        finally:
+            client.close()
+        return plan_partitions(batch_ranges(starts, ends), self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition, in a task's process."""
+        return read_partition(partition, self._options, self._projection)

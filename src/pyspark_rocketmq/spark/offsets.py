@@ -1,0 +1,155 @@
+"""What a streaming query writes into its checkpoint: versioned offsets as JSON.
+
+Spark keeps only the **end** of each batch, hands it back as the start of the next one, and asks for the
+initial offset anew whenever it has no finished batch: twice in a fresh query, and again after a failed
+first batch. So
+
+* the initial offset says nothing but "yet to be resolved" and is the same at every call;
+* the end of a batch carries in ``begin`` where each queue begins that the batch's start does not know:
+  all of them in the first batch, and later those that are new or begin elsewhere than the last batch ended.
+
+Both ends of a batch therefore stand in its end, and the same (start, end) always means the same ranges.
+
+Version 1::
+
+    {"version": 1,
+     "source": {"topics": "orders;payments", "group": "billing", "nameServer": "10.0.0.1:9876"},
+     "startedAt": 1767225600000,
+     "offsets": {"orders": {"broker-a": {"0": 120, "1": 98}}},
+     "begin": {"orders": {"broker-a": {"1": 7}}}}
+
+``startedAt`` is the moment of the start in milliseconds since the epoch; the initial offset has
+``"unresolved": true`` in place of it and of the offsets. Secrets have no place in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.options import SourceOptions
+
+__all__ = ["VERSION", "SourceIdentity", "SourceOffset"]
+
+VERSION: Final = 1
+
+_FIELDS: Final = frozenset({"version", "source", "startedAt", "offsets", "begin", "unresolved"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceIdentity:
+    """What offsets belong to, so that tools which see nothing but offsets know whose they are."""
+
+    topics: tuple[str, ...]
+    group: str | None = None
+    name_server: str | None = None
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> Self:
+        """Return the identity of a source with these options."""
+        return cls(
+            topics=options.topics or tuple(sorted({queue.topic for queue in options.assign})),
+            group=options.consumer_group,
+            name_server=";".join(options.client.name_servers),
+        )
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the JSON form."""
+        facts = {"topics": ";".join(self.topics), "group": self.group, "nameServer": self.name_server}
+        return {name: value for name, value in facts.items() if value}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, str]) -> Self:
+        """Read the JSON form."""
+        return cls(
+            topics=tuple(facts["topics"].split(";")),
+            group=facts.get("group"),
+            name_server=facts.get("nameServer"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOffset:
+    """A position in every queue: the next offset to read.
+
+    Parameters
+    ----------
+    source : SourceIdentity
+    offsets : Mapping
+        The next offset of each queue.
+    begin : Mapping
+        Where the batch that ends here began, for the queues whose begin is not the end of the batch before.
+    started_at_ms : int, optional
+        The moment at which the query's start was resolved; None while it is unresolved.
+    """
+
+    source: SourceIdentity
+    offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
+    begin: Mapping[MessageQueue, int] = field(default_factory=dict)
+    started_at_ms: int | None = None
+
+    @property
+    def resolved(self) -> bool:
+        """Whether this is a position, not the wish for one."""
+        return self.started_at_ms is not None
+
+    def advanced(self, offsets: Mapping[MessageQueue, int], begin: Mapping[MessageQueue, int]) -> Self:
+        """Return the end of a batch that starts here."""
+        return replace(self, offsets={**self.offsets, **offsets}, begin=begin)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, its keys in a stable order: Spark compares offsets as text."""
+        document: dict[str, Any] = {"version": VERSION, "source": self.source.to_dict()}
+        if self.started_at_ms is None:
+            return document | {"unresolved": True}
+        document |= {"startedAt": self.started_at_ms, "offsets": _nested(self.offsets)}
+        return document | ({"begin": _nested(self.begin)} if self.begin else {})
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+        """Read the JSON form.
+
+        Raises
+        ------
+        OptionError
+            On a version or a field that this release does not know, or on offsets that are not ours.
+        """
+        version = document.get("version")
+        if version != VERSION:
+            raise OptionError(
+                f"the checkpoint holds offsets of version {version!r} and this release reads version "
+                f"{VERSION}: use the release that wrote it, or start with a new checkpointLocation"
+            )
+        if unknown := set(document) - _FIELDS:
+            raise OptionError(
+                "a newer release wrote the checkpoint: its offsets have fields that this one does not know "
+                f"({', '.join(sorted(unknown))})"
+            )
+        try:
+            return cls(
+                source=SourceIdentity.from_dict(document["source"]),
+                offsets=_flat(document.get("offsets", {})),
+                begin=_flat(document.get("begin", {})),
+                started_at_ms=None if document.get("unresolved") else int(document["startedAt"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise OptionError(f"the checkpoint's offsets are malformed: {document!r}") from error
+
+
+def _nested(offsets: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
+    nested: dict[str, dict[str, dict[str, int]]] = {}
+    for queue, offset in sorted(offsets.items()):
+        nested.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
+    return nested
+
+
+def _flat(nested: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[MessageQueue, int]:
+    return {
+        MessageQueue(topic, broker_name, int(queue_id)): int(offset)
+        for topic, brokers in nested.items()
+        for broker_name, queues in brokers.items()
+        for queue_id, offset in queues.items()
+    }

@@ -1,0 +1,101 @@
+"""What a Spark task reads: some offset ranges, and how they become rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_rocketmq.client.core import shared_client
+from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.model import OffsetRange, RangeReport
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.planning.split import split
+from pyspark_rocketmq.spark.schema import Projection
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["RangesPartition", "plan_partitions", "read_partition"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class RangesPartition(InputPartition):
+    """Offset ranges that one task reads one after the other.
+
+    Parameters
+    ----------
+    value : tuple of OffsetRange
+    """
+
+    value: tuple[OffsetRange, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RangesPartition) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+def plan_partitions(ranges: Iterable[OffsetRange], options: SourceOptions) -> list[RangesPartition]:
+    """Split and pack ranges into partitions: a pure function of both."""
+    return [
+        RangesPartition(part)
+        for part in split(
+            ranges,
+            min_partitions=options.min_partitions,
+            max_records_per_partition=options.max_records_per_partition,
+            partition_per_queue=options.partition_per_queue,
+        )
+    ]
+
+
+def read_partition(
+    partition: InputPartition, options: SourceOptions, projection: Projection
+) -> Iterator[pa.RecordBatch]:
+    """Read a partition as record batches, over the connections of the task's process.
+
+    Raises
+    ------
+    DataLossError
+        Messages of the partition are gone and ``failOnDataLoss`` is set.
+    CorruptMessageError
+        A record does not decode.
+    RocketMQError
+        A broker did not answer in time.
+    """
+    if not isinstance(partition, RangesPartition):  # Spark's stand-in for "no partition at all"
+        return
+    client = shared_client(options.client)
+    if _is_retry():
+        # What failed may have been the connection or the route: neither is trusted again.
+        client.pool.close()
+        for topic in {offsets.topic for offsets in partition.value}:
+            client.invalidate(topic)
+    yield from read_batches(
+        client,
+        partition.value,
+        ReadOptions(
+            consumer_group=options.group,
+            fail_on_data_loss=options.fail_on_data_loss,
+            pull_batch_size=options.pull_batch_size,
+            pulls_in_flight=options.pulls_in_flight,
+        ),
+        DecodeOptions(columns=projection.columns, body_as=projection.body_as),
+        on_report=_warn_of_losses,
+    )
+
+
+def _is_retry() -> bool:
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
+
+
+def _warn_of_losses(report: RangeReport) -> None:
+    for lost in report.lost:
+        _LOG.warning("%d messages lost (%s): %s", len(lost.offsets), lost.condition, lost.offsets)

@@ -1,0 +1,177 @@
+"""Asking the brokers where queues begin and end, as the pure planning says what to ask."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.errors import RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.model import MessageQueue, StartPolicy
+from pyspark_rocketmq.options import ClientOptions, SourceOptions
+from pyspark_rocketmq.planning.starts import Answers, lookups, resolve
+
+__all__ = [
+    "PlanningClient",
+    "available_ends",
+    "patient_ends",
+    "planning_client",
+    "queues_to_read",
+    "resolve_offsets",
+]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_OPERATION_TIMEOUT_MS: Final = 10_000
+_PAUSE_S: Final = 0.5
+
+
+class PlanningClient(Protocol):
+    """What planning needs of a `client.Client`."""
+
+    def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the topic's queues."""
+        ...
+
+    def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the first stored offsets."""
+        ...
+
+    def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the offsets to be written next."""
+        ...
+
+    def offsets_at(self, timestamps: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """Return the first offsets stored at or after a moment."""
+        ...
+
+    def committed_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """Return a group's next offsets, None where it has committed nothing."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+def planning_client(options: ClientOptions) -> PlanningClient:
+    """Open a client whose operations give up early: a stream has a patience of its own, and users wait."""
+    return Client(options, operation_timeout_ms=_OPERATION_TIMEOUT_MS)
+
+
+def queues_to_read(client: PlanningClient, options: SourceOptions) -> tuple[MessageQueue, ...]:
+    """Return the queues that the options name and the name servers know now, sorted.
+
+    Raises
+    ------
+    TopicNotFoundError
+        A topic does not exist.
+    NameServerError
+        No name server answers.
+    """
+    if options.assign:
+        return options.assign
+    return tuple(sorted(queue for topic in options.topics for queue in client.read_queues(topic)))
+
+
+def resolve_offsets(
+    client: PlanningClient,
+    policy: StartPolicy,
+    queues: Iterable[MessageQueue],
+    options: SourceOptions,
+    *,
+    start_time_ms: int,
+    ends: Mapping[MessageQueue, int] | None = None,
+) -> dict[MessageQueue, int]:
+    """Resolve a policy to one offset a queue.
+
+    Parameters
+    ----------
+    ends : Mapping, optional
+        Max offsets that are known already: "latest" then means the same moment as they do.
+
+    Raises
+    ------
+    OptionError
+        A queue is not listed, or the group has committed nothing and may not fall back.
+    RocketMQError
+        A broker does not answer.
+    """
+    queues = tuple(queues)
+    strategy = options.starting_timestamp_strategy
+    asked = lookups(policy, queues, start_time_ms=start_time_ms, strategy=strategy)
+    known = {queue: ends[queue] for queue in asked.max_offsets if ends and queue in ends}
+    answers = Answers(
+        min_offsets=client.min_offsets(asked.min_offsets) if asked.min_offsets else {},
+        max_offsets=known | client.max_offsets(asked.max_offsets - known.keys())
+        if asked.max_offsets - known.keys()
+        else known,
+        committed=client.committed_offsets(options.group, asked.committed) if asked.committed else {},
+        timestamps=client.offsets_at(asked.timestamps) if asked.timestamps else {},
+    )
+    return resolve(policy, queues, answers, strategy=strategy)
+
+
+def available_ends(client: PlanningClient, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    """Return the max offset of every queue whose broker answers.
+
+    A broker that is away (out of the route, or in it but dead) costs its queues this round, no more: they
+    keep their offsets and go on when it is back.
+
+    Raises
+    ------
+    RocketMQError
+        Nobody answers.
+    """
+    asked = tuple(queues)
+    while True:
+        try:
+            return client.max_offsets(asked)
+        except RocketMQError as error:
+            away = error.facts.get("broker_name")
+            others = tuple(queue for queue in asked if queue.broker_name != away)
+            if not error.retriable or not others or len(others) == len(asked):
+                raise
+            _LOG.warning("broker %s does not answer; its queues wait: %s", away, error)
+            asked = others
+
+
+def patient_ends(
+    client: PlanningClient, options: SourceOptions, *, clock: Clock, deadline: Deadline
+) -> dict[MessageQueue, int]:
+    """Return what `available_ends` does, and go on asking while nobody answers.
+
+    A topic without a route waits too: a name server forgets the topics of a broker that restarts.
+
+    Raises
+    ------
+    RocketMQError
+        Nobody has answered by the deadline.
+    """
+    while True:
+        try:
+            return available_ends(client, _queues_with_a_route(client, options))
+        except RocketMQError as error:
+            if deadline.expired or not (error.retriable or isinstance(error, TopicNotFoundError)):
+                raise
+            _LOG.warning("nobody answers, asking again: %s", error)
+        clock.sleep(min(_PAUSE_S, deadline.remaining_s))
+
+
+def _queues_with_a_route(client: PlanningClient, options: SourceOptions) -> tuple[MessageQueue, ...]:
+    if options.assign:
+        return options.assign
+    queues: list[MessageQueue] = []
+    missing: list[TopicNotFoundError] = []
+    for topic in options.topics:
+        try:
+            queues += client.read_queues(topic)
+        except TopicNotFoundError as error:
+            missing.append(error)
+    if missing and not queues:
+        raise missing[0]
+    for gone in missing:
+        _LOG.warning("%s; its queues wait", gone)
+    return tuple(queues)

@@ -1,0 +1,71 @@
+"""The data source that Spark knows as ``rocketmq``: from options to readers."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.spark.batch import RocketMQBatchReader
+from pyspark_rocketmq.spark.schema import read_schema
+from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+
+__all__ = ["RocketMQCompatDataSource", "RocketMQDataSource"]
+
+
+class RocketMQDataSource(DataSource):
+    """``format("rocketmq")``; Spark finds it without a register call.
+
+    Examples
+    --------
+    >>> df = (  # doctest: +SKIP
+    ...     spark.read.format("rocketmq")
+    ...     .option("nameServer", "127.0.0.1:9876")
+    ...     .option("topic", "orders")
+    ...     .load()
+    ... )
+    """
+
+    _with_aliases: ClassVar[bool] = False
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        """Return the columns that the options ask for.
+
+        Raises
+        ------
+        OptionError
+            An option is wrong.
+        """
+        options = parse_options(SourceOptions, self.options)
+        return read_schema(
+            options.columns,
+            include_properties=options.include_properties,
+            body_as=options.body_as.value,
+            with_aliases=self._with_aliases,
+        )
+
+    def reader(self, schema: StructType) -> RocketMQBatchReader:
+        """Return the batch reader."""
+        return RocketMQBatchReader(parse_options(SourceOptions, self.options, where="read"), schema)
+
+    def streamReader(self, schema: StructType) -> RocketMQStreamReader:
+        """Return the streaming reader."""
+        return RocketMQStreamReader(parse_options(SourceOptions, self.options, where="readStream"), schema)
+
+
+class RocketMQCompatDataSource(RocketMQDataSource):
+    """``format("org.apache.rocketmq.spark")``: the same source, with rocketmq-spark's column names too."""
+
+    _with_aliases = True
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "org.apache.rocketmq.spark"

@@ -1,0 +1,236 @@
+"""The streaming reader: offsets that can be replayed, planned at the driver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.options import ClientOptions, SourceOptions
+from pyspark_rocketmq.planning.discovery import check_checkpoint, discover, plan_ranges, targets
+from pyspark_rocketmq.planning.gaps import decide_moved_back
+from pyspark_rocketmq.planning.limit import Limits, admit
+from pyspark_rocketmq.planning.starts import check_listed, late_policy
+from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
+from pyspark_rocketmq.spark.partition import RangesPartition, plan_partitions, read_partition
+from pyspark_rocketmq.spark.positions import (
+    PlanningClient,
+    available_ends,
+    patient_ends,
+    planning_client,
+    queues_to_read,
+    resolve_offsets,
+)
+from pyspark_rocketmq.spark.schema import to_projection
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["RocketMQStreamReader"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_OUTAGE_PATIENCE_MS: Final = 60_000
+"""How long a running query waits while no broker answers: an exception would end it."""
+
+_MOVED_BACK_PATIENCE_MS: Final = 10_000
+"""How long a queue may end before its position: a broker that restarts builds its index anew."""
+
+_PAUSE_S: Final = 0.5
+
+
+class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches and reads them.
+
+    Delivery promise: a batch is a pure function of its two offsets and the options. The same (start, end)
+    gives the same partitions and, while the broker has the messages, the same rows; together with a sink
+    that takes a batch once this is exactly once. Every message from the start on is in exactly one batch.
+
+    Parameters
+    ----------
+    options : SourceOptions
+    schema : StructType
+    connect : Callable
+        Opens the client that plans; replaced in tests.
+    clock : Clock
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: StructType,
+        *,
+        connect: Callable[[ClientOptions], PlanningClient] = planning_client,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._options = options
+        self._projection = to_projection(schema)
+        self._policy = options.start_policy(streaming=True)
+        self._identity = SourceIdentity.of(options)
+        self._connect = connect
+        self._clock = clock
+        self._client: PlanningClient | None = None
+        self._origin: SourceOffset | None = None
+        self._frozen: Mapping[MessageQueue, int] | None = None
+        self._newest: SourceOffset | None = None
+
+    # --- what Spark calls, in its order -------------------------------------------------------
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take the ends that the run will stop at."""
+        client = self._connected()
+        self._frozen = available_ends(client, queues_to_read(client, self._options))
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the mark of a start that is yet to be resolved: the same however often Spark asks."""
+        return SourceOffset(source=self._identity).to_dict()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return ``maxOffsetsPerTrigger``; a trigger that wants everything overrules it."""
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the end of the next batch, or ``start`` itself when there is nothing to read.
+
+        Raises
+        ------
+        RocketMQError
+            No broker has answered for a minute, or the start cannot be resolved.
+        DataLossError
+            A queue ends before its position and ``failOnDataLoss`` is set.
+        """
+        last = self._checked(start)
+        origin = last if last.resolved else self._resolved_start()
+        ends = self._settled_ends(origin.offsets)
+        self._newest = origin.advanced(ends, {})
+        begins = {} if last.resolved else dict(origin.offsets)
+        begins |= self._late_begins(origin, ends) | self._moved_back(origin.offsets, ends)
+        positions = {**origin.offsets, **begins}
+        reach = targets(positions, ends, frozen=self._frozen)
+        until = admit(positions, reach, _limits(limit))
+        if last.resolved and all(
+            until[queue] == last.offsets.get(queue, begins.get(queue)) for queue in until
+        ):
+            return start
+        return origin.advanced(until, begins).to_dict()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the newest max offsets, for Spark's progress reports; None before the first look."""
+        return None if self._newest is None else self._newest.to_dict()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangesPartition]:
+        """Plan a batch from nothing but its two offsets and the options: a replay plans the same."""
+        begin, until = self._checked(start), self._checked(end)
+        if begin == until:
+            return []
+        return plan_partitions(plan_ranges(begin.offsets, until.offsets, until.begin), self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition, in a task's process."""
+        return read_partition(partition, self._options, self._projection)
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+
+    # --- how ----------------------------------------------------------------------------------
+
+    def _connected(self) -> PlanningClient:
+        if self._client is None:
+            self._client = self._connect(self._options.client)
+        return self._client
+
+    def _checked(self, document: Mapping[str, Any]) -> SourceOffset:
+        offset = SourceOffset.from_dict(document)
+        check_checkpoint(offset.offsets, self._options)
+        return offset
+
+    def _resolved_start(self) -> SourceOffset:
+        """Resolve the start, once in this reader's life; the first batch's end carries it from then on."""
+        if self._origin is None:
+            client = self._connected()
+            moment = self._clock.now_ms()
+            queues = self._visible(queues_to_read(client, self._options))
+            check_listed(self._policy, queues)
+            there = self._frozen or available_ends(client, queues)
+            offsets = resolve_offsets(
+                client, self._policy, there, self._options, start_time_ms=moment, ends=there
+            )
+            self._origin = SourceOffset(source=self._identity, offsets=offsets, started_at_ms=moment)
+        return self._origin
+
+    def _settled_ends(self, known: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """Return the max offsets; a queue that ends before its position gets some time to recover."""
+        deadline = Deadline(self._clock, _MOVED_BACK_PATIENCE_MS)
+        while True:
+            ends = patient_ends(
+                self._connected(),
+                self._options,
+                clock=self._clock,
+                deadline=Deadline(self._clock, _OUTAGE_PATIENCE_MS),
+            )
+            if deadline.expired or not _behind(known, ends):
+                return ends
+            self._clock.sleep(_PAUSE_S)
+
+    def _late_begins(self, origin: SourceOffset, ends: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """Return where the queues begin that have no position yet; without an answer they wait."""
+        found = discover(origin.offsets, self._visible(ends))
+        if not found.new or origin.started_at_ms is None:
+            return {}
+        policy = late_policy(self._policy, start_time_ms=origin.started_at_ms, grown=found.grown)
+        try:
+            return resolve_offsets(
+                self._connected(), policy, found.new, self._options, start_time_ms=origin.started_at_ms
+            )
+        except RocketMQError as error:
+            if not error.retriable:
+                raise
+            _LOG.warning("new queues wait, their begin cannot be asked for now: %s", error)
+            return {}
+
+    def _moved_back(
+        self, known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, int]:
+        """Return where the queues go on that end before their position, or raise that it is data loss."""
+        behind = _behind(known, ends)
+        if not behind:
+            return {}
+        mins = self._connected().min_offsets(behind)
+        begins = {}
+        for queue in behind:
+            begins[queue] = decide_moved_back(
+                queue,
+                known[queue],
+                min_offset=mins[queue],
+                max_offset=ends[queue],
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
+            _LOG.warning("%s ends at %d, before its position %d", queue, ends[queue], known[queue])
+        return begins
+
+    def _visible(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
+        """Leave out the queues that appeared during an AvailableNow run: they wait for the next one."""
+        return tuple(queue for queue in queues if self._frozen is None or queue in self._frozen)
+
+
+def _behind(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:
+    return [queue for queue, end in ends.items() if end < known.get(queue, end)]
+
+
+def _limits(limit: ReadLimit) -> Limits:
+    return Limits(max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None)

@@ -1,0 +1,91 @@
+"""A RocketMQ of lists: what the stream reader's planning asks, with brokers that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from pyspark_rocketmq.errors import BrokerNotFoundError, TopicNotFoundError
+from pyspark_rocketmq.model import MessageQueue
+
+
+class FakeClock:
+    """Time that passes when somebody sleeps; ``on_sleep`` lets the world change meanwhile."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_767_225_600.0
+        self.on_sleep: Callable[[], None] = lambda: None
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now_ms(self) -> int:
+        return int(self.seconds * 1000)
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.on_sleep()
+
+
+class FakeRocketMQ:
+    """Logs of (store time, body) by queue."""
+
+    def __init__(self, clock: FakeClock, queues: Iterable[MessageQueue]) -> None:
+        self.clock = clock
+        self.logs: dict[MessageQueue, list[tuple[int, str]]] = {queue: [] for queue in queues}
+        self.first: dict[MessageQueue, int] = {}
+        self.committed: dict[MessageQueue, int] = {}
+        self.dead: set[str] = set()
+        self.hidden: set[str] = set()
+        self.calls: list[str] = []
+        self._sent = 0
+
+    def send(self, *queues: MessageQueue) -> None:
+        """Append one message to each queue (every queue when none is named)."""
+        for queue in queues or tuple(self.logs):
+            self.clock.seconds += 0.001
+            self.logs[queue].append((self.clock.now_ms(), f"m{self._sent}"))
+            self._sent += 1
+
+    def bodies(self, queue: MessageQueue, from_offset: int, until_offset: int) -> list[str]:
+        assert until_offset <= len(self.logs[queue]), f"{queue} has no {until_offset}"
+        return [body for _, body in self.logs[queue][from_offset:until_offset]]
+
+    # --- the planning client ---
+
+    def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        self.calls.append("read_queues")
+        queues = tuple(
+            sorted(q for q in self.logs if q.topic == topic and q.broker_name not in self.hidden)
+        )
+        if not queues:
+            raise TopicNotFoundError("no route", topic=topic)
+        return queues
+
+    def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        return self._ask("min_offsets", queues, lambda queue: self.first.get(queue, 0))
+
+    def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        return self._ask("max_offsets", queues, lambda queue: len(self.logs[queue]))
+
+    def offsets_at(self, timestamps: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        def first_at(queue: MessageQueue) -> int:
+            times = [time for time, _ in self.logs[queue]]
+            return next((i for i, time in enumerate(times) if time >= timestamps[queue]), len(times))
+
+        return self._ask("offsets_at", timestamps, first_at)
+
+    def committed_offsets(
+        self, group: str, queues: Iterable[MessageQueue]
+    ) -> dict[MessageQueue, int | None]:
+        return self._ask("committed_offsets", queues, self.committed.get)
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def _ask(self, call, queues, answer):
+        self.calls.append(call)
+        queues = tuple(queues)
+        for queue in queues:
+            if queue.broker_name in self.dead | self.hidden:
+                raise BrokerNotFoundError("it is down", broker_name=queue.broker_name)
+        return {queue: answer(queue) for queue in queues}

@@ -1,0 +1,347 @@
+"""The replay contract: every order of calls that Spark makes, each step killed once.
+
+`Query` makes the calls of Spark's MicroBatchExecution in its order and keeps what Spark keeps: the offset
+log and the commit log. Killing it throws the reader away; the next `Query` has nothing but the logs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
+
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.spark.offsets import SourceOffset
+from pyspark_rocketmq.spark.schema import read_schema
+from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+
+A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
+B0 = MessageQueue("orders", "broker-b", 0)
+
+BASE = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
+STARTS: dict[str, dict[str, str]] = {
+    "latest": {},
+    "earliest": {"startingOffsets": "earliest"},
+    "a moment ago": {"startingTimestamp": "-2s"},
+    "last messages": {"startingOffsets": "last:2"},
+    "group": {"startingOffsets": "group", "groupOffsetReset": "latest", "consumerGroup": "g"},
+    "offsets": {"startingOffsets": '{"orders": {"broker-a": {"0": 1, "1": -1}, "broker-b": {"0": -2}}}'},
+}
+
+
+class Killed(Exception):
+    pass
+
+
+@dataclass
+class Checkpoint:
+    """What survives a crash: Spark's two logs, and a sink that takes each batch once."""
+
+    ends: list[dict[str, Any]] = field(default_factory=list)
+    finished: int = 0
+    sink: dict[int, dict[MessageQueue, list[str]]] = field(default_factory=dict)
+
+
+class Query:
+    """One run of a query, from its start to its end or its death."""
+
+    def __init__(
+        self, mq: FakeRocketMQ, kept: Checkpoint, options: dict[str, str], on_step: Callable[[str], None]
+    ) -> None:
+        self.mq, self.kept, self.on_step = mq, kept, on_step
+        self.reader = reader(mq, options)
+        self.limit = self.reader.getDefaultReadLimit()
+
+    def run(self, triggers: int, *, available_now: bool = False) -> None:
+        if available_now:
+            self._call("prepare", self.reader.prepareForTriggerAvailableNow)
+        if len(self.kept.ends) > self.kept.finished:
+            self._run_batch()
+        while available_now or triggers > 0:
+            triggers -= 1
+            start = self._start()
+            end = as_spark_keeps_it(self._call("latest", lambda: self.reader.latestOffset(start, self.limit)))
+            if end == (self.kept.ends[-1] if self.kept.ends else None):
+                if available_now:
+                    return
+                continue
+            if self.kept.ends:
+                self._call("commit", lambda: self.reader.commit(self.kept.ends[-1]))
+            self.kept.ends.append(end)
+            self.on_step("logged")
+            self._run_batch()
+
+    def _start(self) -> dict[str, Any]:
+        if self.kept.ends:
+            return self.kept.ends[self.kept.finished - 1]
+        return as_spark_keeps_it(self._call("initial", self.reader.initialOffset))
+
+    def _run_batch(self) -> None:
+        batch = self.kept.finished
+        end = self.kept.ends[batch]
+        start = (
+            self.kept.ends[batch - 1]
+            if batch
+            else as_spark_keeps_it(self._call("initial again", self.reader.initialOffset))
+        )
+        partitions = self._call("partitions", lambda: self.reader.partitions(start, end))
+        rows: dict[MessageQueue, list[str]] = {}
+        for partition in partitions:
+            for offsets in partition.value:
+                rows.setdefault(offsets.queue, []).extend(
+                    self.mq.bodies(offsets.queue, offsets.from_offset, offsets.until_offset)
+                )
+        self.on_step("read")
+        assert self.kept.sink.setdefault(batch, rows) == rows, "a replayed batch has other rows"
+        self.on_step("written")
+        self.kept.finished = batch + 1
+        self.on_step("finished")
+
+    def _call(self, step: str, call: Callable[[], Any]) -> Any:
+        self.on_step(step)
+        return call()
+
+
+def as_spark_keeps_it(offset: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(offset))
+
+
+def reader(mq: FakeRocketMQ, options: dict[str, str]) -> RocketMQStreamReader:
+    parsed = parse_options(SourceOptions, BASE | options, where="readStream", environ={})
+    return RocketMQStreamReader(parsed, read_schema(None), connect=lambda _: mq, clock=mq.clock)
+
+
+def world() -> FakeRocketMQ:
+    mq = FakeRocketMQ(FakeClock(), [A0, A1, B0])
+    for _ in range(3):
+        mq.send()
+        mq.clock.seconds += 1
+    mq.send(A0)
+    mq.committed = {A0: 2, B0: 1}
+    return mq
+
+
+def written(kept: Checkpoint) -> dict[MessageQueue, list[str]]:
+    rows: dict[MessageQueue, list[str]] = {}
+    for batch in sorted(kept.sink):
+        for queue, bodies in kept.sink[batch].items():
+            rows.setdefault(queue, []).extend(bodies)
+    return rows
+
+
+def check_nothing_lost_nothing_twice(mq: FakeRocketMQ, kept: Checkpoint) -> None:
+    begin = SourceOffset.from_dict(kept.ends[0]).begin
+    assert set(begin) == set(mq.logs)
+    expected = {queue: mq.bodies(queue, begin[queue], len(log)) for queue, log in mq.logs.items()}
+    assert {queue: written(kept).get(queue, []) for queue in mq.logs} == expected
+
+
+def check_every_batch_replans_alike(mq: FakeRocketMQ, kept: Checkpoint, options: dict[str, str]) -> None:
+    """Partitions come from the two offsets and the options: another reader, without a broker, plans the same."""
+    starts = [reader(mq, options).initialOffset(), *kept.ends]
+    asked = len(mq.calls)
+    for batch, end in enumerate(kept.ends):
+        planned = [reader(mq, options).partitions(starts[batch], end) for _ in range(2)]
+        assert planned[0] == planned[1]
+        rows = {}
+        for partition in planned[0]:
+            for r in partition.value:
+                rows.setdefault(r.queue, []).extend(mq.bodies(r.queue, r.from_offset, r.until_offset))
+        assert rows == kept.sink[batch]
+    assert len(mq.calls) == asked, "partitions asked a broker"
+
+
+def steps_of_a_run(options: dict[str, str], *, available_now: bool) -> list[str]:
+    seen: list[str] = []
+    mq = world()
+
+    def note(step: str) -> None:
+        seen.append(step)
+        if len(seen) < 30:
+            mq.send()
+
+    Query(mq, Checkpoint(), options, note).run(3, available_now=available_now)
+    return seen
+
+
+@pytest.mark.parametrize("available_now", [False, True], ids=["triggers", "available-now"])
+@pytest.mark.parametrize("limit", [None, "4"], ids=["all", "limited"])
+@pytest.mark.parametrize("start", STARTS)
+def test_killed_at_every_step_nothing_is_lost_and_nothing_comes_twice(
+    start: str, limit: str | None, available_now: bool
+):
+    options = STARTS[start] | ({"maxOffsetsPerTrigger": limit} if limit else {})
+    steps = steps_of_a_run(options, available_now=available_now)
+    assert {"initial", "latest", "logged", "initial again", "partitions", "read", "finished"} <= set(steps)
+    for fatal in range(len(steps)):
+        mq, kept = world(), Checkpoint()
+        count = 0
+
+        def kill_once(step: str, mq: FakeRocketMQ = mq, fatal: int = fatal) -> None:
+            nonlocal count
+            mq.send()  # messages come between any two calls: whatever moves with time would move
+            count += 1
+            if count == fatal + 1:
+                raise Killed
+
+        with pytest.raises(Killed):
+            Query(mq, kept, options, kill_once).run(3, available_now=available_now)
+        mq.send()
+        Query(mq, kept, options, lambda _: None).run(0, available_now=True)
+        mq.send()
+        Query(mq, kept, options, lambda _: None).run(0, available_now=True)
+        check_nothing_lost_nothing_twice(mq, kept)
+        check_every_batch_replans_alike(mq, kept, options)
+
+
+def test_a_failed_first_batch_keeps_the_start_it_was_planned_with():
+    mq, kept = world(), Checkpoint()
+
+    def fail_in_the_task(step: str) -> None:
+        if step == "read":
+            raise Killed
+
+    ends_at_the_start = {queue: len(log) for queue, log in mq.logs.items()}
+    query = Query(mq, kept, {}, fail_in_the_task)
+    with pytest.raises(Killed):
+        query.run(1)
+    for _ in range(3):
+        mq.send()
+        with pytest.raises(Killed):
+            Query(mq, kept, {}, fail_in_the_task).run(1)
+    Query(mq, kept, {}, lambda _: None).run(2)
+    assert SourceOffset.from_dict(kept.ends[0]).begin == ends_at_the_start
+    check_nothing_lost_nothing_twice(mq, kept)
+
+
+def test_initial_offset_is_the_same_however_often_and_asks_nobody():
+    mq = world()
+    one, other = reader(mq, {}), reader(mq, {})
+    first = one.initialOffset()
+    one.latestOffset(first, ReadAllAvailable())
+    mq.send()
+    assert json.dumps(one.initialOffset()) == json.dumps(other.initialOffset()) == json.dumps(first)
+    assert first["unresolved"] is True
+
+
+def test_idle_queries_return_their_start_untouched():
+    mq, kept = world(), Checkpoint()
+    query = Query(mq, kept, {}, lambda _: None)
+    query.run(3)
+    assert len(kept.ends) == 1
+    assert query.reader.latestOffset(kept.ends[0], ReadAllAvailable()) is kept.ends[0]
+
+
+def test_an_idle_look_costs_one_round_of_max_offsets():
+    mq, kept = world(), Checkpoint()
+    query = Query(mq, kept, {}, lambda _: None)
+    query.run(1)
+    mq.calls.clear()
+    query.run(1)
+    assert mq.calls == ["read_queues", "max_offsets"]
+
+
+def test_a_limit_of_the_trigger_overrules_the_option():
+    mq = world()
+    one = reader(mq, STARTS["earliest"] | {"maxOffsetsPerTrigger": "2"})
+    limited = one.latestOffset(one.initialOffset(), one.getDefaultReadLimit())
+    assert sum(SourceOffset.from_dict(limited).offsets.values()) == 2
+    everything = one.latestOffset(limited, ReadAllAvailable())
+    assert sum(SourceOffset.from_dict(everything).offsets.values()) == 10
+
+
+def test_progress_shows_the_newest_offsets():
+    mq = world()
+    one = reader(mq, STARTS["earliest"] | {"maxOffsetsPerTrigger": "2"})
+    assert one.reportLatestOffset() is None
+    one.latestOffset(one.initialOffset(), one.getDefaultReadLimit())
+    assert SourceOffset.from_dict(one.reportLatestOffset()).offsets == {A0: 4, A1: 3, B0: 3}
+
+
+def test_available_now_ends_at_what_was_there_at_its_start():
+    mq, kept = world(), Checkpoint()
+    options = STARTS["earliest"] | {"maxOffsetsPerTrigger": "3"}
+    there = {queue: len(log) for queue, log in mq.logs.items()}
+    Query(mq, kept, options, lambda step: mq.send() if step != "prepare" else None).run(0, available_now=True)
+    assert SourceOffset.from_dict(kept.ends[-1]).offsets == there
+
+
+def test_queues_that_appear_during_an_available_now_run_wait_for_the_next_one():
+    mq, kept = world(), Checkpoint()
+    new = MessageQueue("orders", "broker-a", 2)
+
+    def appear(step: str) -> None:
+        if step == "latest" and new not in mq.logs:
+            mq.logs[new] = []
+            mq.send(new)
+
+    Query(mq, kept, STARTS["earliest"], appear).run(0, available_now=True)
+    assert new not in SourceOffset.from_dict(kept.ends[-1]).offsets
+    Query(mq, kept, STARTS["earliest"], lambda _: None).run(0, available_now=True)
+    assert written(kept)[new] == mq.bodies(new, 0, 1)
+
+
+@pytest.mark.parametrize("how", ["dead", "hidden"])
+@pytest.mark.parametrize("start", ["latest", "earliest"])
+def test_a_broker_that_comes_and_goes_loses_nothing(start: str, how: str):
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, STARTS[start], lambda _: None)
+    run.run(1)
+    away: set[str] = getattr(mq, how)
+    for _ in range(3):
+        mq.send()
+        away.add("broker-b")
+        run.run(2)
+        Query(mq, kept, STARTS[start], lambda _: None).run(1)  # a restart meanwhile
+        mq.send(A0)
+        away.clear()
+        run = Query(mq, kept, STARTS[start], lambda _: None)
+        run.run(2)
+    check_nothing_lost_nothing_twice(mq, kept)
+
+
+@pytest.mark.parametrize("how", ["dead", "hidden"])
+def test_an_outage_of_everything_is_waited_through(how: str):
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, {}, lambda _: None)
+    run.run(1)
+    mq.send()
+    away: set[str] = getattr(mq, how)
+    away |= {"broker-a", "broker-b"}
+    mq.clock.on_sleep = away.clear
+    run.run(1)
+    check_nothing_lost_nothing_twice(mq, kept)
+
+
+@pytest.mark.parametrize(("start", "first"), [("latest", "m11"), ("earliest", "m2")])
+def test_a_broker_that_was_away_at_the_start_is_read_from_the_start_moment(start: str, first: str):
+    mq, kept = world(), Checkpoint()
+    mq.dead.add("broker-b")
+    run = Query(mq, kept, STARTS[start], lambda _: None)
+    mq.send(A0)
+    run.run(1)
+    mq.clock.seconds += 1
+    mq.send(B0)
+    mq.dead.clear()
+    run.run(1)
+    assert written(kept)[B0][0] == first
+
+
+def test_a_new_queue_is_read_from_its_first_message():
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, {}, lambda _: None)
+    run.run(1)
+    new = MessageQueue("orders", "broker-c", 0)
+    mq.clock.seconds += 1
+    mq.logs[new] = []
+    run.run(2)
+    assert len(kept.ends) == 1, "an empty new queue is no reason for a batch"
+    mq.send(new)
+    run.run(2)
+    assert written(kept) == {new: mq.bodies(new, 0, 1)}
