@@ -22,9 +22,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyspark_rocketmq.remoting.acl import Credentials, sign
-from pyspark_rocketmq.remoting.failure import error_for
-
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.errors import (
     ConnectError,
@@ -32,7 +29,9 @@ from pyspark_rocketmq.errors import (
     RemoteProtocolError,
     RequestTimeoutError,
 )
+from pyspark_rocketmq.remoting.acl import Credentials, sign
 from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Command, Serializer
+from pyspark_rocketmq.remoting.failure import error_for
 from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame, frame_length
 from pyspark_rocketmq.remoting.header import RequestHeader
 

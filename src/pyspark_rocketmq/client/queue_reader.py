@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark_rocketmq.record.arrow import BatchDecoder, Chunk
 
 from pyspark_rocketmq.client.range_pull import RangePull, ReadOptions
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Message, OffsetRange, RangeReport
+from pyspark_rocketmq.record.arrow import BatchDecoder, Chunk, Column
 from pyspark_rocketmq.record.message import decode_messages
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ class DecodeOptions:
 
     Parameters
     ----------
-    columns : sequence of str or (str, str)
-        Names of `record.arrow.COLUMNS`, or pairs of an own name and such a name.
+    columns : sequence of str or Column
+        Names of `record.arrow.COLUMNS`, or columns that are called differently.
     max_batch_rows, max_batch_bytes : int
         A batch is handed out when it holds this many rows or bytes of answers.
     """
 
-    columns: Sequence[str | tuple[str, str]]
-    body_as: str = "binary"
+    columns: Sequence[str | Column]
+    body_as: Literal["binary", "string"] = "binary"
     check_crc: bool = False
     max_batch_rows: int = 10_000
     max_batch_bytes: int = 16 << 20
@@ -174,9 +174,14 @@ def read_messages(
     for pull, chunks in read_chunks(client, ranges, options):
         queue = pull.offsets.queue
         for chunk in chunks:
-            view = memoryview(chunk.buffer)[chunk.start : chunk.end]
             for message in decode_messages(
-                view, queue=queue, from_offset=chunk.from_offset, check_crc=check_crc
+                memoryview(chunk.buffer)[chunk.start : chunk.end],
+                topic=queue.topic,
+                broker_name=queue.broker_name,
+                queue_id=queue.queue_id,
+                offset_delta=chunk.offset_delta,
+                from_offset=chunk.from_offset,
+                check_crc=check_crc,
             ):
                 if message.queue_offset < chunk.until_offset and (tags is None or message.tags in tags):
                     yield message
@@ -187,7 +192,7 @@ _TAGS_FOR_CHECK = "__tags__"
 
 def _decoder(offsets: OffsetRange, decode: DecodeOptions, tags: frozenset[str] | None) -> BatchDecoder:
     """Build the decoder of one range; a tag filter needs the tags, asked for or not."""
-    extra: list[tuple[str, str]] = [] if tags is None else [(_TAGS_FOR_CHECK, "tags")]
+    extra = [] if tags is None else [Column(_TAGS_FOR_CHECK, "tags")]
     return BatchDecoder(
         [*decode.columns, *extra],
         queue=offsets.queue,

@@ -8,10 +8,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
-
-from pyspark_rocketmq.record.arrow import Chunk
 
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.connection import Connection, Response
@@ -26,6 +24,7 @@ from pyspark_rocketmq.errors import (
 from pyspark_rocketmq.model import MASTER_ID, LostRange, MessageSelector, OffsetRange
 from pyspark_rocketmq.planning.gaps import PullVerdict, decide_loss
 from pyspark_rocketmq.planning.window import Ask, PullWindow, Taken
+from pyspark_rocketmq.record.arrow import Chunk
 from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import PullMessageRequest, PullMessageResponse
@@ -153,13 +152,7 @@ class RangePull:
         opaque, response = self._connection.wait_any(self._in_flight, deadline)
         self._digest(self._in_flight.pop(opaque), response)
         return [
-            Chunk(
-                taken.payload.buffer,
-                taken.payload.start,
-                taken.payload.end,
-                taken.from_offset,
-                taken.until_offset,
-            )
+            replace(taken.payload, from_offset=taken.from_offset, until_offset=taken.until_offset)
             for taken in self._take()
             if taken.payload is not None
         ]
@@ -271,7 +264,14 @@ class RangePull:
         self._broker_id = header.suggest_which_broker_id
         size = response.end - response.start
         self._answer_bytes = max(size, (self._answer_bytes * 7 + size) // 8, MIN_RECORD_SIZE)
-        chunk = Chunk(response.buffer, response.start, response.end, ask.offset, header.next_begin_offset)
+        chunk = Chunk(
+            response.buffer,
+            response.start,
+            response.end,
+            ask.offset,
+            header.next_begin_offset,
+            header.offset_delta,
+        )
         messages = 1 if self._options.selector.takes_all else _count_records(response.body)
         self._window.answered(ask.offset, header.next_begin_offset, messages, chunk)
 
@@ -296,7 +296,7 @@ class RangePull:
     def _moved(self, ask: Ask, header: PullMessageResponse, remark: str | None) -> None:
         self._window.refused(ask.offset)
         if not self._is_head(ask) or remark == "OFFSET_RESET":
-            return  # asked again when its turn comes: the group's reset is not ours, offsets come from the plan
+            return  # asked again when its turn comes: a reset of the group is not of our offsets
         if header.next_begin_offset > ask.offset:
             self._give_up(PullVerdict.BELOW_MIN, header.next_begin_offset)
         else:

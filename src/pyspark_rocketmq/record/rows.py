@@ -83,7 +83,7 @@ class Chunk:
         ``offsetDelta`` of the answer (static topics), added to each record's queue offset.
     """
 
-    buffer: memoryview
+    buffer: bytearray | memoryview
     start: int
     end: int
     from_offset: int
