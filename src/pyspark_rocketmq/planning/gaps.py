@@ -122,8 +122,8 @@ def decide_moved_back(
     """
     if fail_on_data_loss:
         raise DataLossError(
-            f"the queue now holds [{min_offset}, {max_offset}), but everything up to {position} was read: its "
-            "log was truncated, or the topic was created anew, and offsets are being used again. With "
+            f"the queue now holds [{min_offset}, {max_offset}), but everything up to {position} was read: "
+            "its log was truncated, or the topic was created anew, and offsets are being used again. With "
             f"failOnDataLoss=false the query goes on at {max_offset} without the messages before it; to read "
             "a topic that was created anew from its beginning, start with another checkpointLocation",
             condition="OFFSET_WENT_BACK",
