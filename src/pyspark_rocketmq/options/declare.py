@@ -38,6 +38,7 @@ O = TypeVar("O", bound="Options")  # noqa: E741 - O for options, as T for any ty
 _OPTION_KEY: Final = "pyspark_rocketmq.option"
 _GROUP_KEY: Final = "pyspark_rocketmq.group"
 _NEAREST: Final = 3
+_SHOWN_CHARACTERS: Final = 300
 
 
 class CompatibilityWarning(UserWarning):
@@ -97,7 +98,7 @@ class Option:
                 raise OptionError(f"option {spelling} is malformed: {hint}", option=spelling) from None
             detail = str(error)
             problem = f"is malformed: {detail}; {hint}" if detail else f"is malformed: {hint}"
-            raise OptionError(f"option {spelling} {problem}", option=spelling, value=repr(text)) from None
+            raise OptionError(f"option {spelling} {problem}", option=spelling, value=_clipped(text)) from None
 
 
 def option(
@@ -305,6 +306,10 @@ def _build(cls: type[O], texts: Mapping[str, tuple[str, str]], environ: Mapping[
             wanted = f"{o.kind.label}, for example {o.name}={o.kind.example}"
             raise OptionError(f"option {o.name} is required: {wanted}{elsewhere}", option=o.name)
     return cls(**values)
+
+
+def _clipped(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
 
 
 def _shown(default: Any) -> str:

@@ -36,8 +36,8 @@ _MAX_SYSTEM_TOPIC: Final = 255
 _MAX_GROUP: Final = 120
 _SYSTEM_PREFIXES: Final = ("%RETRY%", "%DLQ%")
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
-_DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]*)")
-_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
+_DURATION: Final = re.compile(r"\s*([0-9]{1,18})\s*([a-z]*)")
+_SIZE: Final = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?")
 _UNITS_MS: Final = {
     "ms": 1,
     "s": 1_000, "sec": 1_000, "second": 1_000, "seconds": 1_000,
@@ -67,7 +67,7 @@ def whole_number(minimum: int, *, example: int, maximum: int | None = None) -> K
     label = f"a whole number from {minimum}" + (f" to {maximum}" if maximum is not None else " on")
 
     def parse(text: str) -> int:
-        if not re.fullmatch(r"-?\d{1,19}", text):
+        if not re.fullmatch(r"-?[0-9]{1,19}", text):
             raise ValueError("")
         number = int(text)
         if number < minimum or (maximum is not None and number > maximum):

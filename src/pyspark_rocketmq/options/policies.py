@@ -36,7 +36,7 @@ LATEST_MARK: Final = -1
 EARLIEST_MARK: Final = -2
 _MAX_LONG: Final = (1 << 63) - 1
 _MAX_QUEUE_ID: Final = (1 << 31) - 1
-_LAST: Final = re.compile(r"last\s*:\s*(\d{1,18})")
+_LAST: Final = re.compile(r"last\s*:\s*([0-9]{1,18})")
 
 
 def _named_position(text: str) -> Earliest | Latest | LastMessages | None:

@@ -1,0 +1,485 @@
+from __future__ import annotations
+
+import pickle
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import (
+    Ago,
+    AtOffsets,
+    AtTimestamp,
+    Earliest,
+    GroupOffsets,
+    LastMessages,
+    Latest,
+    MessageQueue,
+    StartPolicy,
+)
+from pyspark_rocketmq.options import (
+    BodyAs,
+    ClientOptions,
+    CompatibilityWarning,
+    SourceOptions,
+    TimestampStrategy,
+    Where,
+    option_reference,
+    parse_options,
+)
+from pyspark_rocketmq.options.declare import _declared
+
+BASE = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
+A0 = MessageQueue("orders", "broker-a", 0)
+A1 = MessageQueue("orders", "broker-a", 1)
+SECRET = "hunter2-unguessable"
+
+
+def source(
+    extra: Mapping[str, Any] | None = None, /, *, where: Where | None = "readStream", **more: Any
+) -> SourceOptions:
+    return parse_options(SourceOptions, {**BASE, **(extra or {}), **more}, where=where, environ={})
+
+
+# --- the mechanism --------------------------------------------------------------------------
+
+
+def test_names_compare_without_regard_to_case() -> None:
+    found = parse_options(SourceOptions, {"nameserver": "h:1", "TOPIC": "orders"}, environ={})
+    assert found.client.name_servers == ("h:1",)
+    assert found.topics == ("orders",)
+
+
+def test_values_may_be_numbers_and_booleans_and_none_is_absent() -> None:
+    found = source(pullBatchSize=7, failOnDataLoss=False, consumerGroup=None)
+    assert (found.pull_batch_size, found.fail_on_data_loss, found.consumer_group) == (7, False, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "guess"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("fail_on_data_loss", "failOnDataLoss"),
+        ("namesrvaddress", "nameServerAddress"),
+        ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest_one_and_the_list(given: str, guess: str) -> None:
+    with pytest.raises(
+        OptionError, match=rf"unknown option {given}: did you mean .*{guess}.*The options are: "
+    ) as caught:
+        source({given: SECRET})
+    assert SECRET not in str(caught.value)
+
+
+def test_a_far_off_option_gets_the_list_only() -> None:
+    with pytest.raises(OptionError, match=r"unknown option zzz: The options are: accessKey, assign, "):
+        source(zzz="1")
+
+
+def test_aliases_mean_the_option_itself() -> None:
+    for declared in _declared(SourceOptions):
+        if declared.aliases:
+            canonical = declared.parse(declared.kind.example, declared.name)
+            for alias in declared.aliases:
+                assert declared.parse(declared.kind.example, alias) == canonical
+    found = parse_options(
+        SourceOptions, {"namesrvAddr": "h:1", "topics": "a,b", "consumer.group": "g"}, environ={}
+    )
+    assert (found.client.name_servers, found.topics, found.consumer_group) == (("h:1",), ("a", "b"), "g")
+
+
+def test_the_same_option_twice_is_fine_while_the_values_agree() -> None:
+    assert source(topics="orders", subscribe="orders").topics == ("orders",)
+    with pytest.raises(
+        OptionError, match="topic and topics are the same option with different values"
+    ) as caught:
+        source(topics="payments")
+    assert "payments" not in str(caught.value), "it could be a secret"
+
+
+def test_every_spelling_is_unambiguous() -> None:
+    spellings = [s.lower() for declared in _declared(SourceOptions) for s in declared.spellings]
+    spellings += [key.lower() for key in SourceOptions.COMPATIBILITY] + list(SourceOptions.IGNORED)
+    assert len(spellings) == len(set(spellings))
+
+
+def test_a_required_option_says_how_to_give_it() -> None:
+    with pytest.raises(
+        OptionError, match=r"option nameServer is required: .*nameServer=10\.0\.0\.1:9876.*NAMESRV_ADDR"
+    ):
+        parse_options(SourceOptions, {"topic": "t"}, environ={})
+
+
+def test_the_environment_fills_in_but_never_overrides() -> None:
+    environ = {"NAMESRV_ADDR": "env:1;env:2"}
+    assert parse_options(ClientOptions, {}, environ=environ).name_servers == ("env:1", "env:2")
+    assert parse_options(ClientOptions, {"nameServer": "own:1"}, environ=environ).name_servers == ("own:1",)
+    with pytest.raises(OptionError, match=r"nameServer \(from \$NAMESRV_ADDR\) is malformed"):
+        parse_options(ClientOptions, {}, environ={"NAMESRV_ADDR": "nowhere"})
+
+
+def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", "env:9")
+    assert parse_options(ClientOptions, {}).name_servers == ("env:9",)
+
+
+def test_keys_of_spark_are_left_alone() -> None:
+    assert source(path="whatever") == source()
+
+
+def test_compatibility_keys_are_accepted_with_one_warning() -> None:
+    with pytest.warns(CompatibilityWarning) as caught:
+        source({"pull.consumer.cache.loadfactor": "0.75", "consumer.pull.thread.pool.size": "20"})
+    assert len(caught) == 1
+    assert "consumer.pull.thread.pool.size (pulls are pipelined" in str(caught[0].message)
+    assert "pull.consumer.cache.loadFactor (a Java map's" in str(caught[0].message)
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(
+        OptionError, match="endingOffsets bounds a batch read and means nothing for readStream"
+    ):
+        source(endingOffsets="latest", where="readStream")
+    assert source(endingOffsets="latest", where="read").end_policy() == Latest()
+    assert source(endingOffsets="latest", where=None).end_policy() == Latest()
+
+
+def test_a_batch_has_no_triggers() -> None:
+    with pytest.warns(CompatibilityWarning, match="maxOffsetsPerTrigger"):
+        source(maxOffsetsPerTrigger="5", where="read")
+    assert source(maxOffsetsPerTrigger="5", where="readStream").max_offsets_per_trigger == 5
+
+
+# --- secrets --------------------------------------------------------------------------------
+
+
+def test_secrets_are_in_no_text() -> None:
+    found = source(accessKey=f"{SECRET}-a", secretKey=SECRET, securityToken=f"{SECRET}-t")
+    assert found.client.secret_key == SECRET
+    assert SECRET not in repr(found)
+    assert SECRET not in str(found.client)
+    with pytest.raises(OptionError) as caught:
+        source(accessKey=SECRET)
+    assert SECRET not in str(caught.value)
+    with pytest.raises(OptionError) as caught:
+        source(accessKey=SECRET, secretKey="  ")
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"secretKey": "x"}, "accessKey is missing"),
+        ({"accessKey": "x"}, "secretKey is missing"),
+        ({"securityToken": "x"}, "securityToken needs"),
+        ({"tlsCertFile": "c", "tls": "true"}, "tlsKeyFile is missing"),
+        ({"tlsKeyFile": "c", "tls": "true"}, "tlsCertFile is missing"),
+        ({"tlsCaFile": "c"}, "set tls=true"),
+        ({"tlsVerify": "false"}, "set tls=true"),
+    ],
+)
+def test_half_a_setting_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        source(given)
+
+
+# --- the kinds ------------------------------------------------------------------------------
+
+
+def test_every_example_parses() -> None:
+    for declared in _declared(SourceOptions):
+        declared.parse(declared.kind.example, declared.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("nameServer", "localhost", "'localhost' is not host:port"),
+        ("nameServer", "http://localhost:9876", "is not host:port"),
+        ("nameServer", "localhost:0", "is not host:port"),
+        ("nameServer", "localhost:65536", "is not host:port"),
+        ("nameServer", ";", "names nothing"),
+        ("topic", "a b", "'a b' is not a topic name"),
+        ("topic", "x" * 128, "at most 127"),
+        ("topic", "", "names nothing"),
+        ("consumerGroup", "g/1", "a group name has"),
+        ("consumerGroup", "g" * 121, "at most 120"),
+        ("failOnDataLoss", "yes", "expected true or false"),
+        ("pullBatchSize", "many", "expected a whole number from 1 to 10000"),
+        ("pullBatchSize", "0", "expected a whole number from 1 to 10000"),
+        ("pullBatchSize", "10001", "expected a whole number from 1 to 10000"),
+        ("pullBatchSize", "1e3", "expected a whole number"),
+        ("pullBatchSize", "\u0661", "expected a whole number"),
+        ("requestTimeoutMs", "-1", "expected a whole number from 1 on"),
+        ("requestTimeoutMs", "9" * 5000, "expected a whole number from 1 on"),
+        ("bodyAs", "json", "expected one of binary, string"),
+        ("startingTimestamp", "yesterday", "it is no time"),
+        ("startingTimestamp", "-5 parsecs", "expected milliseconds since the epoch"),
+        ("startingTimestamp", "1969-12-31T00:00:00Z", "before 1970"),
+        ("startingOffsets", "-10m", "give it as startingTimestamp"),
+        ("startingOffsets", "sooner", "expected earliest, latest, group"),
+        ("startingOffsetsDefault", "middle", "expected one of earliest, latest, group, fail"),
+        ("groupOffsetReset", "group", "expected one of earliest, latest, fail"),
+        ("columns", ",", "names nothing"),
+    ],
+)
+def test_a_wrong_value_says_option_value_and_what_is_expected(name: str, value: str, message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        source({name: value})
+    text = str(caught.value)
+    assert re.search(message, text), text
+    assert f"option {name} is malformed" in text
+    assert f"for example {name}=" in text
+    assert repr(value[:300])[:-1] in text
+    assert len(text) < 1_000
+
+
+def test_the_pattern_error_says_where() -> None:
+    with pytest.raises(OptionError, match=r"missing \), unterminated subpattern at position 3"):
+        parse_options(SourceOptions, {"nameServer": "h:1", "subscribePattern": "abc(d"}, environ={})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10.0.0.1:9876", ("10.0.0.1:9876",)),
+        ("a:1;b:2", ("a:1", "b:2")),
+        ("a:1, b:2 ,a:1", ("a:1", "b:2")),
+        ("[::1]:9876", ("[::1]:9876",)),
+    ],
+)
+def test_name_servers(text: str, expected: tuple[str, ...]) -> None:
+    assert source(nameServer=text).client.name_servers == expected
+
+
+def test_name_servers_given_as_text_to_the_class_are_refused() -> None:
+    with pytest.raises(OptionError, match="tuple"):
+        ClientOptions(name_servers="127.0.0.1:9876")  # type: ignore[arg-type]
+
+
+# --- which queues ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"topic": "t", "subscribePattern": "t.*"},
+        {"topic": "t", "assign": '{"t": {"b": [0]}}'},
+        {"subscribePattern": "t.*", "assign": '{"t": {"b": [0]}}'},
+    ],
+)
+def test_exactly_one_way_to_say_which_queues(given: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match="exactly one of topic, subscribePattern and assign"):
+        parse_options(SourceOptions, {"nameServer": "h:1", **given}, environ={})
+
+
+def test_assignment() -> None:
+    found = parse_options(
+        SourceOptions, {"nameServer": "h:1", "assign": '{"orders": {"broker-a": [1, 0, 1]}}'}, environ={}
+    )
+    assert found.assign == (A0, A1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "must be a JSON object"),
+        ("{}", "names at least one topic"),
+        ('{"t": [0]}', r"at t: expected an object of brokers, found \[0\]"),
+        ('{"t": {"b": 0}}', "at t > b: expected a list of queue ids, found 0"),
+        ('{"t": {"b": []}}', "at t > b: expected a list"),
+        ('{"t": {"b": ["0"]}}', 'at t > b: "0" is no queue id'),
+        ('{"t": {"b": [true]}}', "at t > b: true is no queue id"),
+        ('{"t": {"b": [-1]}}', "at t > b: -1 is no queue id"),
+        ('{"t": {"b": [0]}, "t": {"c": [0]}}', "the key 't' stands there twice"),
+    ],
+)
+def test_a_malformed_assignment_says_where(text: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_options(SourceOptions, {"nameServer": "h:1", "assign": text}, environ={})
+
+
+# --- where to start and end -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, Latest()),
+        ({"startingOffsets": "Earliest"}, Earliest()),
+        ({"startingOffsets": "latest"}, Latest()),
+        ({"startingOffsets": "last:100"}, LastMessages(100)),
+        ({"startingOffsets": "group", "consumerGroup": "g"}, GroupOffsets(Earliest())),
+        (
+            {"startingOffsets": "group", "consumerGroup": "g", "groupOffsetReset": "latest"},
+            GroupOffsets(Latest()),
+        ),
+        ({"startingOffsets": "group", "consumerGroup": "g", "groupOffsetReset": "fail"}, GroupOffsets(None)),
+        (
+            {"startingOffsets": '{"orders": {"broker-a": {"0": 5, "1": -1}}}'},
+            AtOffsets({A0: 5, A1: Latest()}),
+        ),
+        (
+            {"startingOffsets": '{"orders": {"broker-a": {"0": -2, "1": "last:7"}}, "payments": "latest"}'},
+            AtOffsets({A0: Earliest(), A1: LastMessages(7)}, None, {"payments": Latest()}),
+        ),
+        (
+            {"startingOffsets": '{"orders": {"broker-a": {"0": 5}}}', "startingOffsetsDefault": "earliest"},
+            AtOffsets({A0: 5}, Earliest()),
+        ),
+        (
+            {
+                "startingOffsets": '{"orders": {"broker-a": {"0": 5}}}',
+                "startingOffsetsDefault": "group",
+                "groupOffsetReset": "latest",
+                "consumerGroup": "g",
+            },
+            AtOffsets({A0: 5}, GroupOffsets(Latest())),
+        ),
+        ({"startingTimestamp": "1700000000000"}, AtTimestamp(1_700_000_000_000)),
+        ({"startingTimestamp": "2023-11-14T22:13:20Z"}, AtTimestamp(1_700_000_000_000)),
+        ({"startingTimestamp": "2023-11-14T22:13:20.123"}, AtTimestamp(1_700_000_000_123)),
+        ({"startingTimestamp": "2023-11-15 06:13:20+08:00"}, AtTimestamp(1_700_000_000_000)),
+        ({"startingTimestamp": "2023-11-14"}, AtTimestamp(1_699_920_000_000)),
+        ({"startingTimestamp": "-10m"}, Ago(600_000)),
+        ({"startingTimestamp": "-1h30m"}, Ago(5_400_000)),
+        ({"startingTimestamp": "- 2 days"}, Ago(172_800_000)),
+        ({"startingTimestamp": "now"}, Ago(0)),
+        (
+            {"startingOffsetsByTimestamp": '{"orders": {"broker-a": {"0": 5, "1": "-1s"}}, "payments": 9}'},
+            AtOffsets({A0: AtTimestamp(5), A1: Ago(1_000)}, None, {"payments": AtTimestamp(9)}),
+        ),
+        # timestamp > offsets by timestamp > offsets
+        (
+            {
+                "startingOffsets": "earliest",
+                "startingOffsetsByTimestamp": '{"orders": 5}',
+                "startingTimestamp": "7",
+            },
+            AtTimestamp(7),
+        ),
+        (
+            {"startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"orders": 5}'},
+            AtOffsets({}, None, {"orders": AtTimestamp(5)}),
+        ),
+    ],
+)
+def test_where_to_start(given: dict[str, str], expected: StartPolicy) -> None:
+    found = source(given)
+    assert found.start_policy(streaming=True) == expected
+    ending = {
+        name.replace("starting", "ending").replace("Starting", "Ending"): value
+        for name, value in given.items()
+    }
+    if given and not {"earliest", "Earliest"} & set(given.values()) and "-2" not in str(given):
+        assert source(ending, where="read").end_policy() == expected
+
+
+def test_a_batch_goes_from_earliest_to_latest() -> None:
+    found = source(where="read")
+    assert (found.start_policy(streaming=False), found.end_policy()) == (Earliest(), Latest())
+
+
+@pytest.mark.parametrize("start", ["latest", '{"orders": {"broker-a": {"0": -1}}}', '{"orders": "latest"}'])
+def test_a_batch_that_starts_at_latest_is_refused(start: str) -> None:
+    found = source(startingOffsets=start, where="read")
+    with pytest.raises(OptionError, match="starts at latest reads nothing"):
+        found.start_policy(streaming=False)
+    found.start_policy(streaming=True)
+
+
+@pytest.mark.parametrize("end", ["earliest", '{"orders": {"broker-a": {"0": -2}}}'])
+def test_a_batch_that_ends_at_earliest_is_refused(end: str) -> None:
+    with pytest.raises(OptionError, match="ends at earliest reads nothing"):
+        source(endingOffsets=end, where="read")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a":', r"JSON error at line 1 column 6: Expecting value"),
+        ('{"a": {"b": {"0": 1,}}}', r"JSON error at line 1 column \d+"),
+        ('{\n"a": {"b": {"0": 1}}', r"JSON error at line 2 column \d+"),
+        ('{"a": {"b": {"0": -3}}}', "at a > b > 0: -3 is no position"),
+        ('{"a": {"b": {"0": 1.5}}}', "at a > b > 0: 1.5 is no position"),
+        ('{"a": {"b": {"0": true}}}', "at a > b > 0: true is no position"),
+        ('{"a": {"b": {"0": null}}}', "at a > b > 0: null is no position"),
+        ('{"a": {"b": {"0": "5"}}}', 'at a > b > 0: "5" is no position'),
+        ('{"a": {"b": {"0": 9223372036854775808}}}', "is not a 64-bit number"),
+        ('{"a": {"b": {"q0": 1}}}', "at a > b > q0: 'q0' is no queue id"),
+        ('{"a": {"b": {"0": 1, "00": 2}}}', "at a > b > 00: the queue stands there twice"),
+        ('{"a": {"b": {"0": 1, "0": 2}}}', "the key '0' stands there twice"),
+        ('{"a": {"b": 5}}', "at a > b: expected an object of queue ids, found 5"),
+        ('{"a": {"b": {}}}', "at a > b: expected an object of queue ids, found {}"),
+        ('{"a": {}}', "at a: expected an object of brokers"),
+        ('{"a": [1]}', r"at a: \[1\] is no position"),
+        ("{" * 100_000, "JSON error|nested too deeply"),
+        ('{"a":' * 100_000, "nested too deeply"),
+    ],
+)
+def test_malformed_offsets_say_where(text: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        source(startingOffsets=text)
+
+
+def test_offsets_by_timestamp_take_times_only() -> None:
+    with pytest.raises(OptionError, match="at orders: it is no time"):
+        source(startingOffsetsByTimestamp='{"orders": "earliest"}')
+    with pytest.raises(OptionError, match="at orders > b > 0: -1 is no time"):
+        source(startingOffsetsByTimestamp='{"orders": {"b": {"0": -1}}}')
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
+def test_group_offsets_need_a_group(name: str) -> None:
+    with pytest.raises(OptionError, match="give consumerGroup"):
+        source({name: "group"}, where="read")
+
+
+# --- the rest -------------------------------------------------------------------------------
+
+
+def test_one_partition_a_queue_contradicts_splitting() -> None:
+    with pytest.raises(OptionError, match="partitionPerQueue contradicts"):
+        source(partitionPerQueue="true", minPartitions="4")
+
+
+def test_options_travel_to_other_processes() -> None:
+    found = source(
+        startingOffsets='{"orders": {"broker-a": {"0": 5}}}', accessKey="a", secretKey=SECRET, bodyAs="STRING"
+    )
+    copy = pickle.loads(pickle.dumps(found))
+    assert copy == found
+    assert copy.client.secret_key == SECRET
+    assert copy.body_as is BodyAs.STRING
+    assert hash(copy.client) == hash(found.client)
+
+
+def test_defaults() -> None:
+    found = source()
+    assert found.group == "pyspark-rocketmq"
+    assert found.starting_timestamp_strategy is TimestampStrategy.LATEST
+    assert (found.pull_batch_size, found.pulls_in_flight, found.fail_on_data_loss) == (32, 16, True)
+    assert (found.client.request_timeout_ms, found.client.route_refresh_ms) == (10_000, 30_000)
+
+
+def test_the_reference_says_everything_of_every_option() -> None:
+    rows = {row.name: row for row in option_reference(SourceOptions)}
+    assert len(rows) == len(_declared(SourceOptions))
+    assert rows["nameServer"].default == "required"
+    assert rows["nameServer"].env == "NAMESRV_ADDR"
+    assert rows["secretKey"].secret
+    assert rows["failOnDataLoss"].default == "true"
+    assert rows["endingOffsets"].only == ("read",)
+    assert all(row.doc.endswith(".") and row.type and row.example for row in rows.values())
+
+
+def test_parsing_does_not_warn_without_reason() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        source()
