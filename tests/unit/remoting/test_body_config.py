@@ -1,0 +1,152 @@
+"""Settings of topics, groups, brokers and accounts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pyspark_rocketmq.errors import LocalProtocolError, RemoteProtocolError
+from pyspark_rocketmq.inventory import GroupConfig, TopicConfig
+from pyspark_rocketmq.model import Permission
+from pyspark_rocketmq.remoting.body import (
+    decode_broker_properties,
+    decode_group_config,
+    decode_group_configs,
+    decode_runtime_info,
+    decode_topic_config,
+    decode_topic_configs,
+    encode_acl,
+    encode_broker_properties,
+    encode_group_config,
+    encode_topic_attributes,
+    encode_user,
+)
+
+TOPIC = (
+    b'{"attributes":{"message.type":"FIFO"},"order":false,"perm":6,"readQueueNums":4,"topicFilterType":'
+    b'"SINGLE_TAG","topicName":"t","topicSysFlag":0,"writeQueueNums":8}'
+)
+
+
+def test_topic_config() -> None:
+    expected = TopicConfig("t", 4, 8, Permission.READ | Permission.WRITE, attributes={"message.type": "FIFO"})
+    assert decode_topic_config(TOPIC) == expected
+    body = b'{"dataVersion":{"counter":3},"topicConfigTable":{"t":' + TOPIC + b"}}"
+    assert decode_topic_configs(body) == {"t": expected}
+
+
+def test_topic_config_of_4_9_has_no_attributes() -> None:
+    assert decode_topic_config(TOPIC.replace(b'"attributes":{"message.type":"FIFO"},', b"")).attributes == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        TOPIC.replace(b'"t"', b"1"),
+        TOPIC.replace(b"8}", b"99999999}"),
+        TOPIC.replace(b'"FIFO"', b"{}"),
+        TOPIC.replace(b"false", b'"no"'),
+    ],
+)
+def test_topic_config_of_another_shape(body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode_topic_config(body)
+
+
+def test_topic_attributes() -> None:
+    attributes = {"message.type": "FIFO", "cleanup.policy": "COMPACTION", "reserve.time": None}
+    assert (
+        encode_topic_attributes(attributes) == "+message.type=FIFO,+cleanup.policy=COMPACTION,-reserve.time"
+    )
+    assert encode_topic_attributes({}) == ""
+
+
+@pytest.mark.parametrize("bad", [{"a,b": "x"}, {"a": "x,+b=y"}, {"a=b": "x"}, {"": "x"}, {"+a": "x"}])
+def test_topic_attributes_cannot_be_smuggled(bad: dict[str, str | None]) -> None:
+    with pytest.raises(LocalProtocolError):
+        encode_topic_attributes(bad)
+
+
+def test_group_config_round_trip() -> None:
+    config = GroupConfig(
+        "g", consume_message_orderly=True, retry_max_times=3, broker_id=1, attributes={"a": "b"}
+    )
+    assert decode_group_config(encode_group_config(config)) == config
+
+
+def test_group_config_names_are_javas() -> None:
+    assert json.loads(encode_group_config(GroupConfig("g"))) == {
+        "groupName": "g",
+        "consumeEnable": True,
+        "consumeFromMinEnable": True,
+        "consumeBroadcastEnable": True,
+        "consumeMessageOrderly": False,
+        "retryQueueNums": 1,
+        "retryMaxTimes": 16,
+        "brokerId": 0,
+        "whichBrokerWhenConsumeSlowly": 1,
+        "notifyConsumerIdsChangedEnable": True,
+        "groupSysFlag": 0,
+        "consumeTimeoutMinute": 15,
+        "attributes": {},
+    }
+
+
+def test_group_configs() -> None:
+    body = b'{"dataVersion":{},"forbiddenTable":{},"subscriptionGroupTable":{"g":{"groupName":"g"}}}'
+    assert decode_group_configs(body) == {"g": GroupConfig("g")}
+
+
+def test_runtime_info() -> None:
+    body = b'{"table":{"brokerVersionDesc":"V5_4_0","putTps":"0.0 0.0 0.0"}}'
+    assert decode_runtime_info(body) == {"brokerVersionDesc": "V5_4_0", "putTps": "0.0 0.0 0.0"}
+    with pytest.raises(RemoteProtocolError):
+        decode_runtime_info(b'{"table":{"a":1}}')
+
+
+def test_broker_properties_read() -> None:
+    text = b"brokerName=broker-a\nbrokerIP1=\nstorePath=C:\\x=y\r\n\nnoise\n"
+    assert decode_broker_properties(text) == {
+        "brokerName": "broker-a",
+        "brokerIP1": "",
+        "storePath": "C:\\x=y",
+    }
+    with pytest.raises(RemoteProtocolError):
+        decode_broker_properties(b"a=\xff")
+
+
+def test_broker_properties_write_what_java_properties_read() -> None:
+    assert encode_broker_properties({"a.b": "1", "path": "C:\\x y", "name": "é😀\n"}) == (
+        b"a.b=1\npath=C:\\u005cx\\u0020y\nname=\\u00e9\\ud83d\\ude00\\u000a\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a=b", "a\nb", "#a"])
+def test_broker_property_names_cannot_be_smuggled(name: str) -> None:
+    with pytest.raises(LocalProtocolError):
+        encode_broker_properties({name: "x"})
+
+
+def test_user() -> None:
+    assert json.loads(encode_user("u", "p")) == {
+        "username": "u",
+        "password": "p",
+        "userType": "Normal",
+        "userStatus": "enable",
+    }
+
+
+def test_acl() -> None:
+    body = encode_acl("User:u", ["Topic:t*", "Group:g"], ["Sub", "Get"])
+    entry = {"actions": ["Sub", "Get"], "sourceIps": [], "decision": "Allow"}
+    assert json.loads(body) == {
+        "subject": "User:u",
+        "policies": [
+            {
+                "policyType": "Custom",
+                "entries": [{"resource": "Topic:t*", **entry}, {"resource": "Group:g", **entry}],
+            }
+        ],
+    }

@@ -1,0 +1,149 @@
+"""Bodies of name servers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pyspark_rocketmq.errors import RemoteProtocolError
+from pyspark_rocketmq.model import BrokerData, MessageQueue, Permission, QueueData
+from pyspark_rocketmq.remoting.body import (
+    decode_cluster_info,
+    decode_group_list,
+    decode_route,
+    decode_topic_list,
+)
+
+# As a 5.4.0 name server sent it, with and without acceptStandardJsonOnly.
+STANDARD = (
+    b'{"brokerDatas":[{"brokerAddrs":{"0":"127.0.0.1:10911","1":"127.0.0.1:10921"},"brokerName":"broker-a",'
+    b'"cluster":"DefaultCluster","enableActingMaster":false}],"filterServerTable":{},"queueDatas":['
+    b'{"brokerName":"broker-a","perm":6,"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":2}]}'
+)
+NUMERIC = STANDARD.replace(b'"0":', b"0:").replace(b'"1":', b"1:")
+
+
+@pytest.mark.parametrize("body", [STANDARD, NUMERIC, memoryview(NUMERIC)])
+def test_route(body: bytes) -> None:
+    route = decode_route("orders", body)
+    assert route.topic == "orders"
+    assert route.brokers == (
+        BrokerData("broker-a", "DefaultCluster", {0: "127.0.0.1:10911", 1: "127.0.0.1:10921"}),
+    )
+    assert route.queues == (QueueData("broker-a", 4, 2, Permission.READ | Permission.WRITE),)
+    assert route.static_queues == {}
+    assert [queue.queue_id for queue in route.read_queues()] == [0, 1, 2, 3]
+    assert [queue.queue_id for queue in route.write_queues()] == [0, 1]
+
+
+def test_route_with_ipv6_addresses_keeps_them_as_sent() -> None:
+    route = decode_route("t", STANDARD.replace(b"127.0.0.1:10911", b"::1:28911"))
+    assert route.brokers[0].master == "::1:28911"
+
+
+def test_route_without_a_master() -> None:
+    route = decode_route("t", STANDARD.replace(b'"0":"127.0.0.1:10911",', b""))
+    assert route.brokers[0].master is None
+    assert len(route.read_queues()) == 4
+    assert route.write_queues() == ()
+
+
+def test_route_without_anything() -> None:
+    route = decode_route("t", b"{}")
+    assert (route.brokers, route.queues, route.read_queues()) == ((), (), ())
+
+
+def test_unknown_permission_bits_are_dropped() -> None:
+    route = decode_route("t", STANDARD.replace(b'"perm":6', b'"perm":1030'))
+    assert route.queues[0].perm == Permission.READ | Permission.WRITE
+
+
+def test_static_topic_belongs_to_the_highest_epoch() -> None:
+    def mapping(name: str, epoch: int, ids: dict[int, int]) -> dict[str, object]:
+        return {
+            "topic": "t",
+            "bname": name,
+            "epoch": epoch,
+            "totalQueues": 3,
+            "scope": "__global__",
+            "currIdMap": ids,
+        }
+
+    body = json.dumps(
+        {
+            "brokerDatas": [],
+            "queueDatas": [],
+            "topicQueueMappingByBroker": {
+                "broker-b": mapping("broker-b", 200, {1: 0, 2: 1}),
+                "broker-a": mapping("broker-a", 100, {0: 0, 1: 1}),
+            },
+        }
+    ).encode()
+    route = decode_route("t", body)
+    assert route.static_queues == {0: "broker-a", 1: "broker-b", 2: "broker-b"}
+    assert route.read_queues() == (
+        MessageQueue("t", "broker-a", 0),
+        MessageQueue("t", "broker-b", 1),
+        MessageQueue("t", "broker-b", 2),
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"perm":6', b'"perm":"6"'),
+        (b'"perm":6', b'"perm":null'),
+        (b'"readQueueNums":4', b'"readQueueNums":-1'),
+        (b'"readQueueNums":4', b'"readQueueNums":2147483647'),
+        (b'"writeQueueNums":2', b'"writeQueueNums":true'),
+        (b'"0":', b'"zero":'),
+        (b'"0":', b'"-1":'),
+        (b'"0":', '"²":'.encode()),
+        (b'"127.0.0.1:10911"', b"10911"),
+        (b'"brokerName":"broker-a","cluster"', b'"cluster"'),
+        (b'"queueDatas":[', b'"queueDatas":7,"x":['),
+        (b'"brokerDatas":[', b'"brokerDatas":[3,'),
+        (STANDARD, b"null"),
+        (STANDARD, b"[]"),
+        (STANDARD, b""),
+    ],
+)
+def test_route_of_another_shape(old: bytes, new: bytes) -> None:
+    assert old in STANDARD
+    with pytest.raises(RemoteProtocolError):
+        decode_route("t", STANDARD.replace(old, new))
+
+
+def test_complaint_names_the_place() -> None:
+    with pytest.raises(RemoteProtocolError, match=r"route\.queueDatas\[0\]\.perm should be an integer"):
+        decode_route("t", STANDARD.replace(b'"perm":6', b'"perm":"6"'))
+
+
+def test_cluster_info_has_numeric_keys() -> None:
+    info = decode_cluster_info(
+        b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"127.0.0.1:10911"},"brokerName":"broker-a",'
+        b'"cluster":"c","enableActingMaster":false},"broker-b":{"brokerAddrs":{1:"127.0.0.1:10921"},'
+        b'"brokerName":"broker-b","cluster":"c","enableActingMaster":false}},'
+        b'"clusterAddrTable":{"c":["broker-b","broker-a"]}}'
+    )
+    assert info.brokers == {
+        "broker-a": BrokerData("broker-a", "c", {0: "127.0.0.1:10911"}),
+        "broker-b": BrokerData("broker-b", "c", {1: "127.0.0.1:10921"}),
+    }
+    assert info.clusters == {"c": ("broker-a", "broker-b")}
+
+
+def test_topic_list_is_sorted() -> None:
+    assert decode_topic_list(b'{"topicList":["b","%RETRY%g","a"]}') == ("%RETRY%g", "a", "b")
+    assert decode_topic_list(b"{}") == ()
+
+
+def test_group_list_is_sorted() -> None:
+    assert decode_group_list(b'{"groupList":["h","g"]}') == ("g", "h")
+
+
+@pytest.mark.parametrize("body", [b'{"topicList":"a"}', b'{"topicList":[1]}', b'{"topicList":{"a":1}}'])
+def test_topic_list_of_another_shape(body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode_topic_list(body)
