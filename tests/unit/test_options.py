@@ -18,6 +18,7 @@ from pyspark_rocketmq.model import (
     LastMessages,
     Latest,
     MessageQueue,
+    MessageSelector,
     StartPolicy,
 )
 from pyspark_rocketmq.options import (
@@ -439,6 +440,75 @@ def test_offsets_by_timestamp_take_times_only() -> None:
 def test_group_offsets_need_a_group(name: str) -> None:
     with pytest.raises(OptionError, match="give consumerGroup"):
         source({name: "group"}, where="read")
+
+
+# --- which messages, and how many -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "tags", "expression"),
+    [
+        ("*", (), "*"),
+        ("TagA", ("TagA",), "TagA"),
+        ("TagB||TagA || TagB", ("TagB", "TagA"), "TagA || TagB"),
+        ("A|B", ("A|B",), "A|B"),
+    ],
+)
+def test_tags(text: str, tags: tuple[str, ...], expression: str) -> None:
+    found = source({"consumer.tag": text})
+    assert found.tags == tags
+    assert found.selector == MessageSelector(expression)
+
+
+@pytest.mark.parametrize("text", ["||", "A ||", "A || * || B"])
+def test_malformed_tags(text: str) -> None:
+    with pytest.raises(OptionError, match="option tags is malformed"):
+        source(tags=text)
+
+
+def test_an_sql_condition() -> None:
+    assert source(sqlFilter="a > 1").selector == MessageSelector.by_sql("a > 1")
+    with pytest.raises(OptionError, match="either tags or sqlFilter"):
+        source(sqlFilter="a > 1", tags="A")
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "expected"),
+    [
+        ({}, "max_offsets_per_trigger", 10_000_000),
+        ({"maxOffsetsPerTrigger": "-1"}, "max_offsets_per_trigger", None),
+        ({"maxOffsetsPerTrigger": "5"}, "max_offsets_per_trigger", 5),
+        ({"maxBytesPerTrigger": "1048576"}, "max_bytes_per_trigger", 1 << 20),
+        ({"maxBytesPerTrigger": "64m"}, "max_bytes_per_trigger", 64 << 20),
+        ({"maxBytesPerTrigger": "2 GiB"}, "max_bytes_per_trigger", 2 << 30),
+        ({"pull.max.speed.per.partition": "-1"}, "max_rate_per_queue", None),
+        ({"maxRatePerQueue": "100"}, "max_rate_per_queue", 100),
+        ({}, "max_trigger_delay_ms", 900_000),
+        ({"maxTriggerDelay": "30 seconds"}, "max_trigger_delay_ms", 30_000),
+        ({"maxTriggerDelay": "250"}, "max_trigger_delay_ms", 250),
+    ],
+)
+def test_limits(given: dict[str, str], field: str, expected: int | None) -> None:
+    assert getattr(source(given), field) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("maxOffsetsPerTrigger", "0"),
+        ("maxBytesPerTrigger", "0m"),
+        ("maxBytesPerTrigger", "1.5g"),
+        ("maxTriggerDelay", "x"),
+    ],
+)
+def test_malformed_limits(name: str, value: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name} is malformed"):
+        source({name: value})
+
+
+def test_the_least_of_a_trigger_cannot_be_above_the_most() -> None:
+    with pytest.raises(OptionError, match="minOffsetsPerTrigger=6 is above maxOffsetsPerTrigger=5"):
+        source(minOffsetsPerTrigger="6", maxOffsetsPerTrigger="5")
 
 
 # --- the rest -------------------------------------------------------------------------------

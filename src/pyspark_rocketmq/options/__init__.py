@@ -1,5 +1,6 @@
 """Every option of every API: declared once, parsed once at the edge, never seen as text below it."""
 
+from pyspark_rocketmq.options.choices import BodyAs, EventTime, TimestampStrategy
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import (
     CompatibilityWarning,
@@ -13,7 +14,7 @@ from pyspark_rocketmq.options.declare import (
     option_reference,
     parse_options,
 )
-from pyspark_rocketmq.options.source import BodyAs, EventTime, SourceOptions, TimestampStrategy
+from pyspark_rocketmq.options.source import SourceOptions
 
 __all__ = [
     "BodyAs",

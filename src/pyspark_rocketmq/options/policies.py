@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, assert_never
 
 from pyspark_rocketmq.model import (
     Ago,
@@ -28,7 +29,17 @@ from pyspark_rocketmq.model import (
 from pyspark_rocketmq.options.declare import Kind
 from pyspark_rocketmq.options.kinds import parse_duration_ms
 
-__all__ = ["ASSIGNMENT", "OFFSETS", "OFFSETS_BY_TIMESTAMP", "RESET", "TIMESTAMP", "UNLISTED"]
+__all__ = [
+    "ASSIGNMENT",
+    "OFFSETS",
+    "OFFSETS_BY_TIMESTAMP",
+    "RESET",
+    "TIMESTAMP",
+    "UNLISTED",
+    "asks_group",
+    "complete",
+    "mentions",
+]
 
 T = TypeVar("T")
 
@@ -213,6 +224,39 @@ def _reset(text: str) -> Earliest | Latest | None:
     if isinstance(found, GroupOffsets):
         raise ValueError("")  # noqa: TRY004 - a wrong value, not a wrong type
     return found
+
+
+def complete(
+    policy: StartPolicy | None,
+    *,
+    unlisted: Earliest | Latest | GroupOffsets | None,
+    reset: Earliest | Latest | None,
+) -> StartPolicy | None:
+    """Fill in what other options say: of the group's reset, and of the queues that are not listed."""
+    match policy:
+        case GroupOffsets():
+            return GroupOffsets(reset)
+        case AtOffsets():
+            return replace(
+                policy, default=GroupOffsets(reset) if isinstance(unlisted, GroupOffsets) else unlisted
+            )
+        case None | Earliest() | Latest() | AtTimestamp() | Ago() | LastMessages():
+            return policy
+    assert_never(policy)
+
+
+def mentions(policy: StartPolicy, kind: type[Earliest | Latest]) -> bool:
+    """Say whether the policy, or a part of it that the user wrote out, is of the kind."""
+    if isinstance(policy, AtOffsets):
+        return any(
+            isinstance(position, kind) for position in (*policy.offsets.values(), *policy.topics.values())
+        )
+    return isinstance(policy, kind)
+
+
+def asks_group(policy: StartPolicy) -> bool:
+    """Say whether the policy needs the offsets that a group has committed."""
+    return isinstance(policy.default if isinstance(policy, AtOffsets) else policy, GroupOffsets)
 
 
 _JSON_LABEL: Final = 'JSON {"topic": {"broker": {"queue id": %s}}} or {"topic": %s}'

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Final, assert_never
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import (
@@ -15,20 +14,30 @@ from pyspark_rocketmq.model import (
     AtTimestamp,
     Earliest,
     GroupOffsets,
-    LastMessages,
     Latest,
     MessageQueue,
+    MessageSelector,
     StartPolicy,
+)
+from pyspark_rocketmq.options.choices import (
+    COLUMNS,
+    COUNT,
+    COUNT_OR_NONE,
+    TAGS,
+    BodyAs,
+    TimestampStrategy,
 )
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Kind, Options, Where, group, option
 from pyspark_rocketmq.options.kinds import (
     BOOLEAN,
+    DURATION_MS,
     GROUP,
     PATTERN,
+    SIZE,
+    TEXT,
     TOPICS,
     choice,
-    names,
     whole_number,
 )
 from pyspark_rocketmq.options.policies import (
@@ -38,58 +47,21 @@ from pyspark_rocketmq.options.policies import (
     RESET,
     TIMESTAMP,
     UNLISTED,
+    asks_group,
+    complete,
+    mentions,
 )
 
-__all__ = ["BodyAs", "EventTime", "SourceOptions", "TimestampStrategy"]
+__all__ = ["SourceOptions"]
 
 _BATCH: Final[tuple[Where, ...]] = ("read",)
 _STREAM: Final[tuple[Where, ...]] = ("readStream",)
 
+DEFAULT_MAX_OFFSETS: Final = 10_000_000
+"""A backlog of any size is read in micro-batches of so many offsets, unless the user says otherwise."""
+
 DEFAULT_GROUP: Final = "pyspark-rocketmq"
 """The group that pulls name when the user gives none; nothing is ever committed for it."""
-
-
-class BodyAs(enum.Enum):
-    """The type of the body column."""
-
-    BINARY = "binary"
-    STRING = "string"
-
-
-class TimestampStrategy(enum.Enum):
-    """What a start time after the last message means."""
-
-    LATEST = "latest"
-    ERROR = "error"
-
-
-class EventTime(enum.Enum):
-    """The message time that queues are held together by."""
-
-    OFF = "off"
-    STORE = "store"
-    BORN = "born"
-
-
-def _tags(text: str) -> tuple[str, ...]:
-    if text in ("", "*"):
-        return ()
-    tags = [tag.strip() for tag in text.split("||")]
-    if not all(tags):
-        raise ValueError("a tag between || is empty")
-    if "*" in tags:
-        raise ValueError("* stands alone: it means every message")
-    return tuple(dict.fromkeys(tags))
-
-
-def _rate(text: str) -> int | None:
-    return None if text == "-1" else _COUNT.parse(text)
-
-
-_COUNT: Final = whole_number(1, example=100_000)
-_RATE: Final = Kind("a whole number from 1 on, or -1 for no limit", "1000", _rate)
-_TAGS: Final = Kind("tags between ||, or *", "TagA || TagB", _tags)
-_COLUMNS: Final = names("column names, or *", "topic,queueOffset,body")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,10 +185,40 @@ class SourceOptions(Options):
     # --- how much a trigger -----------------------------------------------------------------
     max_offsets_per_trigger: int | None = option(
         "maxOffsetsPerTrigger",
-        _COUNT,
+        COUNT_OR_NONE,
+        default=DEFAULT_MAX_OFFSETS,
+        only=_STREAM,
+        doc="The most offsets of a micro-batch, shared out by backlog; no queue starves. -1 is no limit.",
+    )
+    max_bytes_per_trigger: int | None = option(
+        "maxBytesPerTrigger",
+        SIZE,
         default=None,
         only=_STREAM,
-        doc="The most offsets of a micro-batch, shared out by backlog; no queue starves.",
+        doc="The most bytes of a micro-batch, estimated from the sizes of the messages read before.",
+    )
+    max_rate_per_queue: int | None = option(
+        "maxRatePerQueue",
+        COUNT_OR_NONE,
+        default=None,
+        only=_STREAM,
+        aliases=("pull.max.speed.per.partition",),
+        doc="The most offsets a second of each queue. -1 is no limit.",
+    )
+    min_offsets_per_trigger: int | None = option(
+        "minOffsetsPerTrigger",
+        COUNT,
+        default=None,
+        only=_STREAM,
+        doc="Wait with a micro-batch until there is so much to read; not under availableNow.",
+    )
+    max_trigger_delay_ms: int = option(
+        "maxTriggerDelay",
+        DURATION_MS,
+        default=900_000,
+        default_text="15m",
+        only=_STREAM,
+        doc="How long minOffsetsPerTrigger may hold back a micro-batch.",
     )
 
     # --- how parallel -----------------------------------------------------------------------
@@ -228,7 +230,7 @@ class SourceOptions(Options):
     )
     max_records_per_partition: int | None = option(
         "maxRecordsPerPartition",
-        _COUNT,
+        COUNT,
         default=None,
         doc="At most so many offsets a Spark partition: bigger ranges are split.",
     )
@@ -237,6 +239,22 @@ class SourceOptions(Options):
         BOOLEAN,
         default=False,
         doc="Strictly one Spark partition a queue: small ranges are not packed, big ones not split.",
+    )
+
+    # --- which messages ---------------------------------------------------------------------
+    tags: tuple[str, ...] = option(
+        "tags",
+        TAGS,
+        default=(),
+        default_text="*",
+        aliases=("tag", "consumer.tag", "subExpression"),
+        doc="Only messages with one of these tags: the broker leaves the others out.",
+    )
+    sql_filter: str | None = option(
+        "sqlFilter",
+        Kind("an SQL92 condition", "amount > 100 AND region = 'EU'", TEXT.parse),
+        default=None,
+        doc="Only messages whose properties fulfil it; the broker needs enablePropertyFilter=true.",
     )
 
     # --- how to read ------------------------------------------------------------------------
@@ -263,7 +281,7 @@ class SourceOptions(Options):
     # --- what a row is ----------------------------------------------------------------------
     columns: tuple[str, ...] = option(
         "columns",
-        _COLUMNS,
+        COLUMNS,
         default=(),
         default_text="the default columns",
         doc="The columns to build, in this order; each costs. * is all of them.",
@@ -290,8 +308,13 @@ class SourceOptions(Options):
             raise OptionError(f"exactly one of topic, subscribePattern and assign is needed, found {found}")
         if self.partition_per_queue and (self.min_partitions or self.max_records_per_partition):
             raise OptionError("partitionPerQueue contradicts minPartitions and maxRecordsPerPartition")
+        if self.tags and self.sql_filter:
+            raise OptionError("give either tags or sqlFilter: a broker filters by one of them")
+        least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
+        if least is not None and most is not None and least > most:
+            raise OptionError(f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}")
         for policy in (self.start_policy(streaming=True), self.end_policy()):
-            if self.consumer_group is None and _asks_group(policy):
+            if self.consumer_group is None and asks_group(policy):
                 raise OptionError(
                     "offsets of the group are asked for: give consumerGroup", option="consumerGroup"
                 )
@@ -301,6 +324,13 @@ class SourceOptions(Options):
         """The group that pulls name."""
         return self.consumer_group or DEFAULT_GROUP
 
+    @property
+    def selector(self) -> MessageSelector:
+        """What the broker shall hand out."""
+        if self.sql_filter is not None:
+            return MessageSelector.by_sql(self.sql_filter)
+        return MessageSelector.by_tag(" || ".join(self.tags))
+
     def start_policy(self, *, streaming: bool) -> StartPolicy:
         """Return where a query without a checkpoint starts: timestamp > offsets by timestamp > offsets.
 
@@ -309,13 +339,14 @@ class SourceOptions(Options):
         OptionError
             A batch would start at the end.
         """
-        policy = self._completed(
+        policy = complete(
             self.starting_timestamp or self.starting_offsets_by_timestamp or self.starting_offsets,
-            self.starting_offsets_default,
+            unlisted=self.starting_offsets_default,
+            reset=self.group_offset_reset,
         )
         if policy is None:
             return Latest() if streaming else Earliest()
-        if not streaming and _mentions(policy, Latest):
+        if not streaming and mentions(policy, Latest):
             raise OptionError("a batch that starts at latest reads nothing", option="startingOffsets")
         return policy
 
@@ -327,36 +358,11 @@ class SourceOptions(Options):
         OptionError
             It would end at the beginning.
         """
-        policy = self._completed(
+        policy = complete(
             self.ending_timestamp or self.ending_offsets_by_timestamp or self.ending_offsets,
-            self.ending_offsets_default,
+            unlisted=self.ending_offsets_default,
+            reset=self.group_offset_reset,
         )
-        if policy is not None and _mentions(policy, Earliest):
+        if policy is not None and mentions(policy, Earliest):
             raise OptionError("a batch that ends at earliest reads nothing", option="endingOffsets")
         return policy or Latest()
-
-    def _completed(
-        self, policy: StartPolicy | None, unlisted: Earliest | Latest | GroupOffsets | None
-    ) -> StartPolicy | None:
-        """Fill in what other options say of the group's reset and of queues that are not listed."""
-        reset = GroupOffsets(self.group_offset_reset)
-        match policy:
-            case GroupOffsets():
-                return reset
-            case AtOffsets():
-                return replace(policy, default=reset if isinstance(unlisted, GroupOffsets) else unlisted)
-            case None | Earliest() | Latest() | AtTimestamp() | Ago() | LastMessages():
-                return policy
-        assert_never(policy)
-
-
-def _mentions(policy: StartPolicy, kind: type[Earliest | Latest]) -> bool:
-    """Say whether the policy, or a part of it that the user wrote out, is of the kind."""
-    if isinstance(policy, AtOffsets):
-        positions = (*policy.offsets.values(), *policy.topics.values())
-        return any(isinstance(position, kind) for position in positions)
-    return isinstance(policy, kind)
-
-
-def _asks_group(policy: StartPolicy) -> bool:
-    return isinstance(policy.default if isinstance(policy, AtOffsets) else policy, GroupOffsets)

@@ -1,0 +1,54 @@
+"""The types of values that only reading knows."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from pyspark_rocketmq.options.declare import Kind
+from pyspark_rocketmq.options.kinds import names, whole_number
+
+__all__ = ["COLUMNS", "COUNT", "COUNT_OR_NONE", "TAGS", "BodyAs", "EventTime", "TimestampStrategy"]
+
+
+class BodyAs(enum.Enum):
+    """The type of the body column."""
+
+    BINARY = "binary"
+    STRING = "string"
+
+
+class TimestampStrategy(enum.Enum):
+    """What a start time after the last message means."""
+
+    LATEST = "latest"
+    ERROR = "error"
+
+
+class EventTime(enum.Enum):
+    """The message time that queues are held together by."""
+
+    OFF = "off"
+    STORE = "store"
+    BORN = "born"
+
+
+def _tags(text: str) -> tuple[str, ...]:
+    if text in ("", "*"):
+        return ()
+    tags = [tag.strip() for tag in text.split("||")]
+    if not all(tags):
+        raise ValueError("a tag between || is empty")
+    if "*" in tags:
+        raise ValueError("* stands alone: it means every message")
+    return tuple(dict.fromkeys(tags))
+
+
+def _count_or_none(text: str) -> int | None:
+    return None if text == "-1" else COUNT.parse(text)
+
+
+COUNT: Final = whole_number(1, example=100_000)
+COUNT_OR_NONE: Final = Kind("a whole number from 1 on, or -1 for no limit", "100000", _count_or_none)
+TAGS: Final = Kind("tags between ||, or *", "TagA || TagB", _tags)
+COLUMNS: Final = names("column names, or *", "topic,queueOffset,body")
