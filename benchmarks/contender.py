@@ -1,0 +1,157 @@
+"""One way of doing the work that is compared: one or more warm processes that are told when to begin."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+ROOT = Path(__file__).parent.parent
+
+
+class WorkerError(RuntimeError):
+    """A measured program ended, or did not answer in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """What to compare.
+
+    Parameters
+    ----------
+    name : str
+    commands : sequence of command lines
+        One process each; all of them do their round at the same time.
+    about : str
+        A line for the report.
+    env : mapping
+        Added to the environment.
+    """
+
+    name: str
+    commands: Sequence[Sequence[str]]
+    about: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def python_command(module: str, *args: str) -> tuple[str, ...]:
+    """Return the command line of a worker of this package."""
+    return (sys.executable, "-m", f"benchmarks.workers.{module}", *args)
+
+
+class Worker:
+    """A running process that speaks the protocol of ``workers.rounds``."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], log_file: Path) -> None:
+        paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+        self._log_file = log_file
+        with log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **env},
+            )
+        self.pid = self._process.pid
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def tell(self) -> None:
+        """Have it begin a round."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("round\n")
+        self._process.stdin.flush()
+
+    def answer(self, timeout_s: float) -> dict[str, Any]:
+        """Wait for its next answer.
+
+        Raises
+        ------
+        WorkerError
+            Carries the end of its log.
+        """
+        try:
+            answer = self._answers.get(timeout=max(0.0, timeout_s))
+        except queue.Empty:
+            raise WorkerError(f"no answer within {timeout_s:.0f} s\n{self._log_tail()}") from None
+        if answer is None:
+            raise WorkerError(f"the program ended\n{self._log_tail()}")
+        return answer
+
+    def close(self) -> None:
+        """End it: by the end of its input, else by force."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        for end in (lambda: None, self._process.terminate, self._process.kill):
+            end()
+            try:
+                self._process.wait(timeout=15)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        self._reader.join(timeout=5)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("@"):
+                self._answers.put(json.loads(line[1:]))
+        self._answers.put(None)
+
+    def _log_tail(self) -> str:
+        return "\n".join(self._log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-30:])
+
+
+class Team:
+    """The started processes of one contender; a context manager."""
+
+    def __init__(self, contender: Contender, log_dir: Path, *, start_timeout_s: float) -> None:
+        self.contender = contender
+        self._workers: list[Worker] = []
+        deadline = time.monotonic() + start_timeout_s
+        try:
+            for command in contender.commands:
+                log_file = log_dir / f"{contender.name.replace(' ', '-')}-{len(self._workers)}.log"
+                self._workers.append(Worker(command, contender.env, log_file))
+            for worker in self._workers:
+                worker.answer(deadline - time.monotonic())
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids."""
+        return [worker.pid for worker in self._workers]
+
+    def round(self, timeout_s: float) -> list[dict[str, Any]]:
+        """Do one round and return what each process answered."""
+        deadline = time.monotonic() + timeout_s
+        for worker in self._workers:
+            worker.tell()
+        return [worker.answer(deadline - time.monotonic()) for worker in self._workers]
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in self._workers:
+            worker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

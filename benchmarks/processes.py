@@ -1,0 +1,118 @@
+"""What processes cost: CPU seconds and peak memory by kind of process, and what the rest of the machine does.
+
+Reads ``/proc``: Linux only. CPU of processes that ended during a round is in what their parents waited for,
+so the sums hold whatever starts and ends meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+Kind = Literal["client", "jvm", "python", "broker"]
+KINDS: tuple[Kind, ...] = ("client", "jvm", "python", "broker")
+"""The process that runs the contender (with Spark: the driver's Python), Spark's JVM, Spark's Python
+processes (planner, daemon, workers), and the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """CPU seconds and peak resident bytes by kind, and the CPU seconds of all other processes."""
+
+    cpu_s: Mapping[Kind, float]
+    peak_rss: Mapping[Kind, int]
+    other_cpu_s: float
+    stolen_s: float
+
+
+class Meter:
+    """Measures a span of time.
+
+    Parameters
+    ----------
+    roots : Mapping[int, Kind]
+        Process ids; their descendants are measured with them.
+    """
+
+    def __init__(self, roots: Mapping[int, Kind]) -> None:
+        self._roots = dict(roots)
+        for pid, _ in self._tree():
+            # Resets VmHWM, the peak of the resident set, to what it is now.
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
+        self._cpu = self._cpu_by_kind()
+        self._machine = psutil.cpu_times()
+        self._own = time.process_time()
+
+    def stop(self) -> Usage:
+        """Return what happened since the start."""
+        now = self._cpu_by_kind()
+        cpu = {kind: now[kind] - self._cpu[kind] for kind in KINDS if now[kind]}
+        machine = psutil.cpu_times()
+        busy = sum(
+            getattr(machine, name) - getattr(self._machine, name) for name in ("user", "nice", "system")
+        )
+        other = busy - sum(cpu.values()) - (time.process_time() - self._own)
+        peak: Counter[Kind] = Counter()
+        for pid, kind in self._tree():
+            peak[kind] += _peak_rss(pid)
+        stolen = getattr(machine, "steal", 0.0) - getattr(self._machine, "steal", 0.0)
+        return Usage(cpu, dict(peak), max(0.0, other), stolen)
+
+    def _tree(self) -> Iterator[tuple[int, Kind]]:
+        for root, kind in self._roots.items():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                yield from _with_descendants(psutil.Process(root), kind)
+
+    def _cpu_by_kind(self) -> Counter[Kind]:
+        cpu: Counter[Kind] = Counter()
+        for pid, kind in self._tree():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = psutil.Process(pid).cpu_times()
+                cpu[kind] += times.user + times.system
+                # What a JVM or a Python daemon waited for were Python processes.
+                heirs: Kind = kind if kind == "broker" else "python"
+                cpu[heirs] += times.children_user + times.children_system
+        return cpu
+
+
+def _with_descendants(process: psutil.Process, kind: Kind) -> Iterator[tuple[int, Kind]]:
+    yield process.pid, kind
+    for child in process.children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            yield from _with_descendants(child, "jvm" if child.name() == "java" else "python")
+
+
+def _peak_rss(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def machine_facts() -> dict[str, object]:
+    """Return what a reader needs to know of the machine."""
+    model = ""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=30, check=False)
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "java": (java.stderr or java.stdout).partition("\n")[0],
+    }

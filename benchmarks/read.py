@@ -1,0 +1,131 @@
+"""How fast a topic is read: our client and our Spark source against the Java clients and the bare socket.
+
+``python -m benchmarks.read`` starts a broker, fills a topic, and times all contenders in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.contender import Contender, python_command
+from benchmarks.harness import Plan, run
+from benchmarks.processes import machine_facts
+from benchmarks.report import Report
+from benchmarks.topics import Bench, Case, bench
+
+RESULTS = Path(__file__).parent / "results"
+BASELINE = "java-pull"
+
+
+def contenders(mq: Bench, case: Case) -> dict[str, Contender]:
+    """Return everything that can read the case's topic, by name."""
+    place = (mq.name_server, case.topic)
+    every = [
+        Contender(
+            "drain", [python_command("drain", *place)], "the same pulls over a bare socket, nothing decoded"
+        ),
+        Contender("client", [python_command("client", *place)], "our client alone, body only, one process"),
+        Contender(
+            "client-2p",
+            [python_command("client", *place, "--share", f"{number}/2") for number in range(2)],
+            "our client alone, body only, two processes with half of the queues each",
+        ),
+        Contender("spark", [python_command("spark", *place)], "our Spark batch read, body only, local[2]"),
+        Contender(
+            "spark-default",
+            [python_command("spark", *place, "--columns", "default")],
+            "our Spark batch read with the ten default columns",
+        ),
+        Contender(
+            "spark-properties",
+            [python_command("spark", *place, "--columns", "default", "--option", "includeProperties=true")],
+            "our Spark batch read with the default columns and the properties map",
+        ),
+        Contender(
+            BASELINE,
+            [mq.java_command("PullLoop", case.topic)],
+            "Java DefaultMQPullConsumer, 32 a pull, a thread a queue",
+        ),
+        Contender(
+            "java-lite",
+            [mq.java_command("LitePullLoop", case.topic)],
+            "Java DefaultLitePullConsumer, 32 a pull",
+        ),
+    ]
+    return {each.name: each for each in every}
+
+
+def main() -> None:
+    """Parse the arguments and run one case."""
+    args = _arguments()
+    console = Console()
+    begin = time.monotonic()
+    case = Case(
+        messages=args.messages, body_bytes=args.body_bytes, queues=args.queues, compressed=args.compressed
+    )
+    settings = dict(pair.partition("=")[::2] for pair in args.broker_config)
+    with bench(settings) as mq, tempfile.TemporaryDirectory(prefix="bench-logs-") as logs:
+        console.print(f"filling {case.topic}")
+        mq.fill(case)
+        filled = time.monotonic()
+        console.print(f"filled in {filled - begin:.0f} s")
+        every = contenders(mq, case)
+        chosen = [every[name] for name in args.contenders.split(",")]
+        plan = Plan(
+            rounds=args.rounds,
+            time_limit_s=args.time_limit - (filled - begin),
+            noise_limit=args.noise_limit,
+            spare_rounds=args.spare_rounds,
+        )
+        results = run(
+            chosen,
+            plan,
+            broker_pids=mq.broker_pids,
+            expected=case.messages,
+            log_dir=Path(logs),
+            say=lambda line: console.print(f"{time.monotonic() - begin:5.0f} s  {line}", highlight=False),
+        )
+        facts = {
+            **machine_facts(),
+            **asdict(case),
+            "broker": f"{mq.cluster.version} {settings or 'default limits'}",
+        }
+    report = Report(
+        f"read-{case.topic.removeprefix('bench-')}",
+        f"Reading {case.messages:,} messages of {case.body_bytes} bytes from {case.queues} queues",
+        contenders=chosen,
+        results=results,
+        facts=facts,
+        baseline=BASELINE,
+    )
+    report.print(console)
+    for file in report.write(args.results):
+        console.print(f"wrote {file}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--body-bytes", type=int, default=1024)
+    parser.add_argument("--queues", type=int, default=4)
+    parser.add_argument("--compressed", action="store_true")
+    parser.add_argument(
+        "--broker-config", action="append", default=[], help="name=value of the broker's settings"
+    )
+    parser.add_argument("--contenders", default="drain,client,client-2p,spark,java-pull,java-lite")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--noise-limit", type=float, default=0.1, help="share of the CPU for other processes")
+    parser.add_argument("--spare-rounds", type=int, default=10, help="noisy rounds that may be repeated")
+    parser.add_argument("--time-limit", type=float, default=1800, help="seconds for everything")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""A broker of the run's own, and topics filled with realistic content by a Java producer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.devcluster.settings import jvm_arguments
+
+JAVA_SOURCES = Path(__file__).parent / "java"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What a topic holds; one topic a case, filled once a run."""
+
+    messages: int = 2_000_000
+    body_bytes: int = 1024
+    queues: int = 4
+    compressed: bool = False
+
+    @property
+    def topic(self) -> str:
+        """The name of the case's topic."""
+        kind = "-compressed" if self.compressed else ""
+        return f"bench-{self.messages}x{self.body_bytes}-q{self.queues}{kind}"
+
+
+@dataclass(slots=True)
+class Bench:
+    """A running broker, the compiled Java programs, and the topics filled so far."""
+
+    cluster: DevCluster
+    classes: Path
+    _filled: set[Case] = field(default_factory=set)
+
+    @property
+    def name_server(self) -> str:
+        """The name servers' address."""
+        return self.cluster.name_server
+
+    def broker_pids(self) -> list[int]:
+        """The brokers' process ids."""
+        return [broker.pid for broker in self.cluster.brokers if broker.pid is not None]
+
+    def fill(self, case: Case, *, timeout_s: float = 900) -> None:
+        """Create and fill the topic of a case, unless this run did so before."""
+        if case in self._filled:
+            return
+        queues = str(case.queues)
+        self.cluster.mqadmin(
+            "updateTopic",
+            "-c",
+            "DefaultCluster",
+            "-t",
+            case.topic,
+            "-r",
+            queues,
+            "-w",
+            queues,
+            "-n",
+            self.name_server,
+        )
+        kind = "compressed" if case.compressed else "plain"
+        self.cluster.run_java(
+            "Fill",
+            *(self.name_server, case.topic, str(case.messages), str(case.body_bytes), kind),
+            classes=self.classes,
+            timeout_s=timeout_s,
+        )
+        self._filled.add(case)
+
+    def java_command(self, main_class: str, *args: str, heap: str = "1g") -> tuple[str, ...]:
+        """Return the command line of one of the Java programs."""
+        home = self.cluster.home / "tools"
+        jars = [home / "conf", self.classes, *self.cluster.jars]
+        class_path = ":".join(map(str, jars))
+        java = str(self.cluster.java.executable)
+        return (java, *jvm_arguments(home, heap, ()), "-cp", class_path, main_class, self.name_server, *args)
+
+
+@contextmanager
+def bench(broker_config: Mapping[str, str] | None = None) -> Iterator[Bench]:
+    """Start a broker with default limits (or other settings) and compile the Java programs."""
+    with DevCluster(broker_config=broker_config) as cluster:
+        yield Bench(cluster, cluster.compile_java(*sorted(JAVA_SOURCES.glob("*.java"))))

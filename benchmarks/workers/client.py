@@ -1,0 +1,53 @@
+"""Our client alone: record batches of some columns, whose bodies are counted and then dropped."""
+
+from __future__ import annotations
+
+import argparse
+
+import pyarrow as pa
+
+from benchmarks.workers.rounds import Done, serve
+from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.model import OffsetRange
+
+
+def main() -> None:
+    """Read this process's share of the queues once a round."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name_server")
+    parser.add_argument("topic")
+    parser.add_argument("--columns", default="body")
+    parser.add_argument(
+        "--in-flight", type=int, default=ReadOptions.__dataclass_fields__["pulls_in_flight"].default
+    )
+    parser.add_argument("--share", default="0/1", help="which queues: number of this process / processes")
+    args = parser.parse_args()
+    number, _, processes = args.share.partition("/")
+    options = ReadOptions(consumer_group="bench-client", pulls_in_flight=args.in_flight)
+    decode = DecodeOptions(columns=args.columns.split(","))
+    with Client(args.name_server) as client:
+
+        def read() -> Done:
+            queues = client.read_queues(args.topic)[int(number) :: int(processes)]
+            lows, highs = client.min_offsets(queues), client.max_offsets(queues)
+            ranges = [OffsetRange(queue, lows[queue], highs[queue]) for queue in queues]
+            messages = size = 0
+            for batch in read_batches(client, ranges, options, decode):
+                messages += batch.num_rows
+                size += body_bytes(batch)
+            return Done(messages, size)
+
+        serve(read)
+
+
+def body_bytes(batch: pa.RecordBatch) -> int:
+    """Return the bytes of the bodies of a batch."""
+    body = batch.column("body")
+    ends = memoryview(body.buffers()[1]).cast("B").cast("i")
+    return ends[body.offset + len(body)] - ends[body.offset]
+
+
+if __name__ == "__main__":
+    main()

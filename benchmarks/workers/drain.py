@@ -1,0 +1,99 @@
+"""The raw limit: the same pulls, pipelined over one socket, of which not one byte is decoded.
+
+Which pulls a full read takes is found out once, before the first round; a round then sends the very same
+frames and counts answers and bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import struct
+
+from benchmarks.workers.rounds import Done, serve
+from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.queue_reader import read_chunks
+from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.remoting.command import Command
+from pyspark_rocketmq.remoting.frame import encode_frame
+from pyspark_rocketmq.remoting.header import PullMessageRequest
+
+GROUP = "bench-drain"
+_WORD = struct.Struct(">I")
+
+
+def main() -> None:
+    """Find the pulls, then drain them once a round."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name_server")
+    parser.add_argument("topic")
+    parser.add_argument("--in-flight", type=int, default=16)
+    args = parser.parse_args()
+    with Client(args.name_server) as client:
+        lows = client.min_offsets(client.read_queues(args.topic))
+        highs = client.max_offsets(lows)
+        pulls = [
+            (queue, chunk.from_offset, chunk.until_offset)
+            for queue, low in lows.items()
+            for _, chunks in read_chunks(
+                client, [OffsetRange(queue, low, highs[queue])], ReadOptions(consumer_group=GROUP)
+            )
+            for chunk in chunks
+        ]
+        addr = client.broker_address(pulls[0][0].broker_name, topic=args.topic)
+    frames = [_pull(number, *pull) for number, pull in enumerate(pulls)]
+    messages = sum(until - start for _, start, until in pulls)
+    host, _, port = addr.rpartition(":")
+    with socket.create_connection((host, int(port))) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        serve(lambda: Done(messages, drain(sock, frames, args.in_flight), {"pulls": len(frames)}))
+
+
+def drain(sock: socket.socket, frames: list[bytes], in_flight: int, buffer_bytes: int = 1 << 20) -> int:
+    """Send all frames, at most so many unanswered at a time; return how many bytes came back."""
+    buffer = bytearray(buffer_bytes)
+    view = memoryview(buffer)
+    sock.sendall(b"".join(frames[:in_flight]))
+    sent, answered, total = min(in_flight, len(frames)), 0, 0
+    start = end = 0
+    while answered < len(frames):
+        received = sock.recv_into(view[end:])
+        if not received:
+            raise ConnectionError("the broker closed the connection")
+        total += received
+        end += received
+        before = answered
+        while end - start >= 4 and end - start >= (size := 4 + _WORD.unpack_from(buffer, start)[0]):
+            start += size
+            answered += 1
+        if answered > before and sent < len(frames):
+            more = frames[sent : sent + answered - before]
+            sock.sendall(b"".join(more))
+            sent += len(more)
+        if start == end:
+            start = end = 0
+        elif len(buffer) - end < 1 << 17:
+            rest = bytes(view[start:end])
+            view[: len(rest)] = rest
+            start, end = 0, len(rest)
+    return total
+
+
+def _pull(number: int, queue: MessageQueue, start: int, until: int) -> bytes:
+    request = PullMessageRequest(
+        consumer_group=GROUP,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=start,
+        max_msg_nums=until - start,
+        sys_flag=4,
+        subscription="*",
+        expression_type="TAG",
+        broker_name=queue.broker_name,
+    )
+    return encode_frame(Command(request.CODE, number + 1, fields=request.fields()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Our Spark batch source: a whole query that sums the lengths of all bodies, in a warm local session."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+from benchmarks.workers.rounds import Done, serve
+
+
+def main() -> None:
+    """Run the query once a round."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name_server")
+    parser.add_argument("topic")
+    parser.add_argument("--columns", default="body", help="comma list; 'default' for what .load() gives")
+    parser.add_argument(
+        "--option", action="append", default=[], help="name=value, more options of the source"
+    )
+    args = parser.parse_args()
+    spark = session()
+    try:
+
+        def read() -> Done:
+            reader = (
+                spark.read.format("rocketmq")
+                .option("nameServer", args.name_server)
+                .option("topic", args.topic)
+            )
+            if args.columns != "default":
+                reader = reader.option("columns", args.columns)
+            for option in args.option:
+                name, _, value = option.partition("=")
+                reader = reader.option(name, value)
+            row = reader.load().selectExpr("count(*)", "sum(length(body))").first()
+            assert row is not None
+            return Done(row[0], row[1])
+
+        serve(read)
+    finally:
+        spark.stop()
+
+
+def session() -> SparkSession:
+    """Return a local session of two cores with Spark's own defaults."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("pyspark-rocketmq benchmark")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+if __name__ == "__main__":
+    main()
