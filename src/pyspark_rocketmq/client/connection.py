@@ -100,7 +100,7 @@ class Response:
 
     command: Command
     addr: str
-    buffer: bytearray
+    buffer: bytearray = field(repr=False)
     start: int
     end: int
 

@@ -36,8 +36,6 @@ __all__ = ["RangePull", "ReadOptions"]
 
 _SUBSCRIPTION: Final = 4  # PullSysFlag.FLAG_SUBSCRIPTION: the request's own expression counts
 _BACK_OFF: Final = RetryPolicy(base_ms=50, max_ms=2_000)
-_VANISHED_PATIENCE_MS: Final = 10_000
-"""How long planned messages may be missing at a queue's end: a broker that restarts rebuilds its index."""
 _FIRST_GUESS_BYTES: Final = 256 << 10
 
 
@@ -60,6 +58,9 @@ class ReadOptions:
         Bound, by the size of former answers, on what the broker may have to hold for this reader.
     stall_timeout_ms : int
         How long a range may make no progress, through any number of retries, before the read fails.
+    missing_patience_ms : int
+        How long planned messages may be missing at a queue's end before they count as lost: a broker that
+        restarts rebuilds its index, a slave catches up.
     """
 
     consumer_group: str
@@ -69,6 +70,7 @@ class ReadOptions:
     pulls_in_flight: int = 16
     max_bytes_in_flight: int = 32 << 20
     stall_timeout_ms: int = 120_000
+    missing_patience_ms: int = 10_000
 
 
 class RangePull:
@@ -251,13 +253,13 @@ class RangePull:
                 self._nothing(ask, PullMessageResponse.parse(response.fields))
             case ResponseCode.PULL_OFFSET_MOVED:
                 self._moved(ask, PullMessageResponse.parse(response.fields), response.remark)
-            case ResponseCode.TOPIC_NOT_EXIST | ResponseCode.INVALID_PARAMETER if self._is_head(ask):
-                self._window.refused(ask.offset)
-                self._client.invalidate(self.offsets.topic)
-                self._give_up(PullVerdict.QUEUE_GONE, self.offsets.until_offset)
             case _:
                 self._window.refused(ask.offset)
-                response.require(queue=str(self.offsets.queue), offset=ask.offset)
+                if not _queue_is_gone(response):
+                    response.require(queue=str(self.offsets.queue), offset=ask.offset)
+                elif self._is_head(ask):
+                    self._client.invalidate(self.offsets.topic)
+                    self._give_up(PullVerdict.QUEUE_GONE, self.offsets.until_offset)
 
     def _found(self, ask: Ask, response: Response) -> None:
         header = PullMessageResponse.parse(response.fields)
@@ -284,7 +286,7 @@ class RangePull:
         if not self._is_head(ask):
             return
         self._missing_since = self._missing_since or self._now()
-        if (self._now() - self._missing_since) * 1000 < _VANISHED_PATIENCE_MS:
+        if (self._now() - self._missing_since) * 1000 < self._options.missing_patience_ms:
             self._broker_id = MASTER_ID  # a slave that lags knows no better
             raise ServiceNotAvailableError(
                 "the broker does not have these messages (yet, or any more)",
@@ -313,6 +315,17 @@ class RangePull:
         self.lost.append(decision.lost)
         self._window.skip_to(decision.offset)
         self._progress = self._now()
+
+
+def _queue_is_gone(response: Response) -> bool:
+    """Tell whether the broker has no such topic or queue; 4.9 has no code of its own for the latter."""
+    match response.code:
+        case ResponseCode.TOPIC_NOT_EXIST | ResponseCode.INVALID_PARAMETER:
+            return True
+        case ResponseCode.SYSTEM_ERROR:
+            return (response.remark or "").startswith("queueId[")
+        case _:
+            return False
 
 
 def _count_records(body: memoryview) -> int:

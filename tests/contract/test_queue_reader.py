@@ -1,0 +1,198 @@
+"""The one reader on a real broker: every message of a range once, in order, whatever limits the broker has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from tests.support.topics import TopicFactory
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import Client, Producer
+from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches, read_messages
+from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.model import MessageQueue, MessageSelector, OffsetRange, OutgoingMessage, RangeReport
+
+COLUMNS = ("queueId", "queueOffset", "tags", "body")
+
+
+@pytest.fixture(scope="module", params=["mq", "mq49"])
+def cluster(request: pytest.FixtureRequest) -> DevCluster:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="module")
+def client(cluster: DevCluster) -> Iterator[Client]:
+    with Client(cluster.name_server) as client:
+        yield client
+
+
+def fill(
+    client: Client, topic: str, bodies: list[bytes], *, tags: list[str] | None = None
+) -> dict[MessageQueue, int]:
+    """Send bodies over the queues in turn, wait until all can be read, and return the max offsets."""
+    queues = client.write_queues(topic)
+    messages = [
+        OutgoingMessage(topic=topic, body=body, tags=tags[i] if tags else None, keys=f"key-{i}")
+        for i, body in enumerate(bodies)
+    ]
+    producer = Producer(client)
+    for index, queue in enumerate(queues):
+        mine = messages[index :: len(queues)]
+        step = max(1, min(500, 2_000_000 // max(len(message.body) for message in messages)))
+        for start in range(0, len(mine), step):
+            producer.send_batch(mine[start : start + step], queue=queue)
+    eventually(lambda: sum(client.max_offsets(queues).values()) == len(bodies), timeout_s=20)
+    return client.max_offsets(queues)
+
+
+def read(
+    client: Client, ranges: list[OffsetRange], group: str, **options: object
+) -> tuple[pa.Table, list[RangeReport]]:
+    reports: list[RangeReport] = []
+    decode = DecodeOptions(columns=COLUMNS, max_batch_rows=1_000)
+    batches = list(
+        read_batches(
+            client, ranges, ReadOptions(consumer_group=group, **options), decode, on_report=reports.append
+        )
+    )
+    assert all(batch.num_rows for batch in batches)
+    return pa.Table.from_batches(batches, batches[0].schema if batches else pa.schema([])), reports
+
+
+def whole(offsets: dict[MessageQueue, int]) -> list[OffsetRange]:
+    return [OffsetRange(queue, 0, until) for queue, until in sorted(offsets.items())]
+
+
+def test_every_message_once_and_in_order(
+    client: Client, cluster: DevCluster, topic: TopicFactory, group: str
+) -> None:
+    name = topic(queues=3, cluster=cluster)
+    bodies = [b"message %d" % i for i in range(5_000)]
+    offsets = fill(client, name, bodies)
+    table, reports = read(client, whole(offsets), group)
+    rows = table.to_pydict()
+    by_queue = {queue.queue_id: bodies[queue.queue_id :: 3] for queue in offsets}
+    assert rows["body"] == [body for queue_id in range(3) for body in by_queue[queue_id]]
+    assert rows["queueOffset"] == [i for queue_id in range(3) for i in range(len(by_queue[queue_id]))]
+    assert [(report.rows, report.filtered, report.gaps, report.lost) for report in reports] == [
+        (len(by_queue[queue_id]), 0, 0, ()) for queue_id in range(3)
+    ]
+
+
+def test_parts_of_queues_meet_without_overlap(
+    client: Client, cluster: DevCluster, topic: TopicFactory, group: str
+) -> None:
+    name = topic(queues=2, cluster=cluster)
+    offsets = fill(client, name, [b"%d" % i for i in range(1_200)])
+    cuts = [0, 1, 2, 31, 32, 33, 64, 250, 599, 600]
+    ranges = [
+        OffsetRange(queue, start, end)
+        for queue in offsets
+        for start, end in zip(cuts, cuts[1:], strict=False)
+    ]
+    table, reports = read(client, ranges, group)
+    rows = table.to_pydict()
+    assert list(zip(rows["queueId"], rows["queueOffset"], strict=True)) == [
+        (queue.queue_id, offset) for queue in offsets for offset in range(600)
+    ]
+    assert [report.offsets for report in reports] == ranges
+
+
+def test_empty_ranges_give_nothing(
+    client: Client, cluster: DevCluster, topic: TopicFactory, group: str
+) -> None:
+    (queue,) = client.read_queues(topic(queues=1, cluster=cluster))
+    table, reports = read(client, [OffsetRange(queue, 0, 0), OffsetRange(queue, 5, 5)], group)
+    assert table.num_rows == 0
+    assert [report.rows for report in reports] == [0, 0]
+
+
+def test_large_messages_shrink_the_answers(
+    client: Client, cluster: DevCluster, topic: TopicFactory, group: str
+) -> None:
+    """Answers are cut at 256 KiB, so of these a pull brings a few at a time, and a different number each."""
+    bodies = [bytes([i % 251]) * (3_000 + (i * 7919) % 60_000) for i in range(400)]
+    offsets = fill(client, topic(queues=1, cluster=cluster), bodies)
+    table, _ = read(client, whole(offsets), group)
+    assert table.column("body").to_pylist() == bodies
+
+
+def test_one_message_larger_than_an_answer(
+    client: Client, cluster: DevCluster, topic: TopicFactory, group: str
+) -> None:
+    bodies = [b"small", b"x" * 3_500_000, b"small again"]
+    offsets = fill(client, topic(queues=1, cluster=cluster), bodies)
+    table, _ = read(client, whole(offsets), group)
+    assert table.column("body").to_pylist() == bodies
+
+
+@pytest.mark.parametrize("keep", [1, 3, 50, 3_000])
+def test_tag_filter_gives_every_match(
+    client: Client, cluster: DevCluster, topic: TopicFactory, group: str, keep: int
+) -> None:
+    bodies = [b"%d" % i for i in range(6_000)]
+    tags = ["wanted" if i % keep == 0 else "other" for i in range(len(bodies))]
+    offsets = fill(client, topic(queues=1, cluster=cluster), bodies, tags=tags)
+    table, (report,) = read(client, whole(offsets), group, selector=MessageSelector.by_tag("wanted"))
+    assert table.column("body").to_pylist() == bodies[::keep]
+    assert table.column_names == list(COLUMNS)
+    assert report.rows + report.filtered == len(bodies)
+
+
+def test_tags_that_collide_by_hash_are_told_apart(
+    client: Client, cluster: DevCluster, topic: TopicFactory, group: str
+) -> None:
+    """A broker compares Java hashes of tags, and "Aa" and "BB" have the same."""
+    offsets = fill(client, topic(queues=1, cluster=cluster), [b"1", b"2", b"3"], tags=["Aa", "BB", "Aa"])
+    table, (report,) = read(client, whole(offsets), group, selector=MessageSelector.by_tag("BB"))
+    assert table.column("body").to_pylist() == [b"2"]
+    assert (report.rows, report.filtered) == (1, 2)
+
+
+def test_messages_one_by_one_are_the_same(
+    client: Client, cluster: DevCluster, topic: TopicFactory, group: str
+) -> None:
+    offsets = fill(client, topic(queues=2, cluster=cluster), [b"%d" % i for i in range(300)])
+    ranges = [OffsetRange(queue, 10, 140) for queue in offsets]
+    table, _ = read(client, ranges, group)
+    messages = list(read_messages(client, ranges, ReadOptions(consumer_group=group)))
+    assert [(message.queue_id, message.queue_offset, message.body) for message in messages] == [
+        (row["queueId"], row["queueOffset"], row["body"]) for row in table.to_pylist()
+    ]
+
+
+def test_range_behind_the_end_is_lost(
+    client: Client, cluster: DevCluster, topic: TopicFactory, group: str
+) -> None:
+    (queue,) = fill(client, topic(queues=1, cluster=cluster), [b"%d" % i for i in range(10)])
+    with pytest.raises(DataLossError, match="failOnDataLoss=false") as info:
+        read(client, [OffsetRange(queue, 4, 20)], group, missing_patience_ms=300)
+    assert info.value.condition == "OFFSET_WENT_BACK"
+    assert (info.value.facts["from_offset"], info.value.facts["until_offset"]) == (10, 20)
+
+    table, (report,) = read(
+        client, [OffsetRange(queue, 4, 20)], group, missing_patience_ms=300, fail_on_data_loss=False
+    )
+    assert table.column("queueOffset").to_pylist() == [4, 5, 6, 7, 8, 9]
+    assert [(str(lost.offsets), lost.condition) for lost in report.lost] == [
+        (f"{queue}[10, 20)", "OFFSET_WENT_BACK")
+    ]
+
+
+def test_queue_that_does_not_exist_is_lost(
+    client: Client, cluster: DevCluster, topic: TopicFactory, group: str
+) -> None:
+    (queue,) = fill(client, topic(queues=1, cluster=cluster), [b"1", b"2"])
+    missing = MessageQueue(queue.topic, queue.broker_name, 7)
+    with pytest.raises(DataLossError) as info:
+        read(client, [OffsetRange(missing, 0, 2)], group)
+    assert info.value.condition == "QUEUE_LOST"
+    table, reports = read(
+        client, [OffsetRange(missing, 0, 2), OffsetRange(queue, 0, 2)], group, fail_on_data_loss=False
+    )
+    assert table.column("body").to_pylist() == [b"1", b"2"]
+    assert [len(report.lost) for report in reports] == [1, 0]
