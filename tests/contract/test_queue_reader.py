@@ -1,7 +1,8 @@
-"""The one reader on a real broker: every message of a range once, in order, whatever limits the broker has."""
+"""The one reader on a real broker: each message of a range once, in order, whatever limits the broker has."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -92,7 +93,7 @@ def test_parts_of_queues_meet_without_overlap(
     ranges = [
         OffsetRange(queue, start, end)
         for queue in offsets
-        for start, end in zip(cuts, cuts[1:], strict=False)
+        for start, end in itertools.pairwise(cuts)
     ]
     table, reports = read(client, ranges, group)
     rows = table.to_pydict()
