@@ -61,6 +61,7 @@ def admit(
     *,
     elapsed_ms: int | None = None,
     message_bytes: Mapping[MessageQueue, int] | None = None,
+    head_times_ms: Mapping[MessageQueue, int] | None = None,
 ) -> dict[MessageQueue, int]:
     """Return where each queue's part of the next micro-batch ends.
 
@@ -76,6 +77,8 @@ def admit(
         Since the last micro-batch, for the rate; None for the first one.
     message_bytes : Mapping, optional
         The size of a message by queue, as seen so far.
+    head_times_ms : Mapping, optional
+        The times of the next messages (`planning.alignment`): the oldest then go first, instead of turns.
     """
     backlog = {
         queue: reach[queue] - position for queue, position in positions.items() if reach[queue] > position
@@ -87,11 +90,12 @@ def admit(
     # Each micro-batch moves the positions on, so the turn moves on with it: by as many queues as were
     # served when there is less than one message a queue, which makes a round of it.
     turn = sum(positions.values())
+    ages = head_times_ms or {}
     if limits.max_offsets is not None:
-        backlog = share(backlog, limits.max_offsets, turn=turn)
+        backlog = share(backlog, limits.max_offsets, turn=turn, ages=ages)
     if limits.max_bytes is not None:
         sizes = {queue: max(1, (message_bytes or {}).get(queue, DEFAULT_MESSAGE_BYTES)) for queue in backlog}
-        backlog = share(backlog, limits.max_bytes, turn=turn, costs=sizes)
+        backlog = share(backlog, limits.max_bytes, turn=turn, costs=sizes, ages=ages)
     return {queue: position + backlog.get(queue, 0) for queue, position in positions.items()}
 
 
@@ -101,6 +105,7 @@ def share(
     *,
     turn: int = 0,
     costs: Mapping[MessageQueue, int] | None = None,
+    ages: Mapping[MessageQueue, int] | None = None,
 ) -> dict[MessageQueue, int]:
     """Share a budget out by backlog, one message a queue first.
 
@@ -118,6 +123,8 @@ def share(
         Whose turn it is; successive turns go around.
     costs : Mapping, optional
         What a message of each queue costs; 1 when absent.
+    ages : Mapping, optional
+        The time of each queue's next message: the oldest queue is served first, before any turn.
     """
     queues = sorted(queue for queue, size in backlog.items() if size > 0)
     cost = costs or dict.fromkeys(queues, 1)
@@ -125,6 +132,8 @@ def share(
         return {queue: backlog[queue] for queue in queues}
     first = turn % len(queues)
     order = list(chain(queues[first:], queues[:first]))
+    if ages:
+        order.sort(key=lambda queue: ages.get(queue, 0))
     shares = _one_each(order, budget, cost)
     left = budget - sum(shares[queue] * cost[queue] for queue in shares)
     if len(shares) == len(queues) and left > 0:
