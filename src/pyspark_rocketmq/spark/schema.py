@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.record.arrow import Column
 
 __all__ = ["ALIASES", "COLUMN_TYPES", "DEFAULT_COLUMNS", "Projection", "read_schema", "to_projection"]
 
@@ -57,6 +58,7 @@ ALIASES: Final[Mapping[str, str]] = {"key": "keys", "offset": "queueOffset", "ti
 """Names that rocketmq-spark's users know, and the columns they mean."""
 
 _EVERY_COLUMN: Final = "*"
+_MAY_BE_NULL: Final = frozenset({"keys", "tags"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,12 @@ class Projection:
 
     Parameters
     ----------
-    columns : tuple of (str, str)
+    columns : tuple of Column
         The user's name and the decoder's column of each field, in order.
     body_as : {"binary", "string"}
     """
 
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[Column, ...]
     body_as: Literal["binary", "string"]
 
 
@@ -91,17 +93,18 @@ def read_schema(
         Add the column ``properties``.
     body_as : {"binary", "string"}
     with_aliases : bool
-        Add the aliases ``key``, ``offset`` and ``timestamp`` to the default columns.
+        Add the aliases ``key``, ``offset`` and ``timestamp`` to the default columns, and to ``"*"``.
 
     Raises
     ------
     OptionError
         On a name that is no column, or that comes twice.
     """
-    names = list(columns) if columns else [*DEFAULT_COLUMNS, *(ALIASES if with_aliases else ())]
+    aliases = tuple(ALIASES) if with_aliases else ()
+    names = list(columns) if columns else [*DEFAULT_COLUMNS, *aliases]
     if _EVERY_COLUMN in names:
         at = names.index(_EVERY_COLUMN)
-        names[at : at + 1] = [name for name in COLUMN_TYPES if name not in names]
+        names[at : at + 1] = [name for name in (*COLUMN_TYPES, *aliases) if name not in names]
     if include_properties and "properties" not in names:
         names.append("properties")
     twice = {name for name in names if names.count(name) > 1}
@@ -121,15 +124,15 @@ def to_projection(schema: StructType) -> Projection:
     """
     if not schema.fields:
         raise OptionError(f"the schema has no column; there are {_listed(COLUMN_TYPES)}")
-    columns = tuple((field.name, _checked_column(field)) for field in schema.fields)
+    columns = tuple(_checked_column(field) for field in schema.fields)
     as_string = any(
-        column == "body" and field.dataType == StringType()
-        for field, (_, column) in zip(schema.fields, columns, strict=True)
+        column.source == "body" and field.dataType == StringType()
+        for field, column in zip(schema.fields, columns, strict=True)
     )
     return Projection(columns, "string" if as_string else "binary")
 
 
-def _checked_column(field: StructField) -> str:
+def _checked_column(field: StructField) -> Column:
     column = _column(field.name, "the schema")
     expected = COLUMN_TYPES[column]
     if field.dataType != expected and not (column == "body" and field.dataType == StringType()):
@@ -138,11 +141,9 @@ def _checked_column(field: StructField) -> str:
             f"column {field.name!r} of the schema is {field.dataType.simpleString()}, but it must be "
             f"{wanted}; convert it with a DataFrame function after the read"
         )
-    if not field.nullable:
-        raise OptionError(
-            f"column {field.name!r} of the schema must be nullable, as every column of the source is"
-        )
-    return column
+    if column in _MAY_BE_NULL and not field.nullable:
+        raise OptionError(f"column {field.name!r} of the schema must be nullable: not every message has it")
+    return Column(field.name, column, field.nullable)
 
 
 def _column(name: str, where: str) -> str:

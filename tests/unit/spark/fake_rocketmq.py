@@ -54,9 +54,7 @@ class FakeRocketMQ:
 
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         self.calls.append("read_queues")
-        queues = tuple(
-            sorted(q for q in self.logs if q.topic == topic and q.broker_name not in self.hidden)
-        )
+        queues = tuple(sorted(q for q in self.logs if q.topic == topic and q.broker_name not in self.hidden))
         if not queues:
             raise TopicNotFoundError("no route", topic=topic)
         return queues
@@ -74,9 +72,8 @@ class FakeRocketMQ:
 
         return self._ask("offsets_at", timestamps, first_at)
 
-    def committed_offsets(
-        self, group: str, queues: Iterable[MessageQueue]
-    ) -> dict[MessageQueue, int | None]:
+    def committed_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+        assert group == "g"
         return self._ask("committed_offsets", queues, self.committed.get)
 
     def close(self) -> None:

@@ -35,8 +35,8 @@ STARTS: dict[str, dict[str, str]] = {
 }
 
 
-class Killed(Exception):
-    pass
+class KilledError(Exception):
+    """The process is gone."""
 
 
 @dataclass
@@ -66,7 +66,8 @@ class Query:
         while available_now or triggers > 0:
             triggers -= 1
             start = self._start()
-            end = as_spark_keeps_it(self._call("latest", lambda: self.reader.latestOffset(start, self.limit)))
+            self.on_step("latest")
+            end = as_spark_keeps_it(self.reader.latestOffset(start, self.limit))
             if end == (self.kept.ends[-1] if self.kept.ends else None):
                 if available_now:
                     return
@@ -143,7 +144,7 @@ def check_nothing_lost_nothing_twice(mq: FakeRocketMQ, kept: Checkpoint) -> None
 
 
 def check_every_batch_replans_alike(mq: FakeRocketMQ, kept: Checkpoint, options: dict[str, str]) -> None:
-    """Partitions come from the two offsets and the options: another reader, without a broker, plans the same."""
+    """Partitions come from the two offsets and the options alone: other readers plan the same."""
     starts = [reader(mq, options).initialOffset(), *kept.ends]
     asked = len(mq.calls)
     for batch, end in enumerate(kept.ends):
@@ -188,9 +189,9 @@ def test_killed_at_every_step_nothing_is_lost_and_nothing_comes_twice(
             mq.send()  # messages come between any two calls: whatever moves with time would move
             count += 1
             if count == fatal + 1:
-                raise Killed
+                raise KilledError
 
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             Query(mq, kept, options, kill_once).run(3, available_now=available_now)
         mq.send()
         Query(mq, kept, options, lambda _: None).run(0, available_now=True)
@@ -205,15 +206,15 @@ def test_a_failed_first_batch_keeps_the_start_it_was_planned_with():
 
     def fail_in_the_task(step: str) -> None:
         if step == "read":
-            raise Killed
+            raise KilledError
 
     ends_at_the_start = {queue: len(log) for queue, log in mq.logs.items()}
     query = Query(mq, kept, {}, fail_in_the_task)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         query.run(1)
     for _ in range(3):
         mq.send()
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             Query(mq, kept, {}, fail_in_the_task).run(1)
     Query(mq, kept, {}, lambda _: None).run(2)
     assert SourceOffset.from_dict(kept.ends[0]).begin == ends_at_the_start

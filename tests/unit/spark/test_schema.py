@@ -13,7 +13,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.record.arrow import COLUMNS
+from pyspark_rocketmq.record.arrow import COLUMNS, Column
 from pyspark_rocketmq.spark.schema import (
     COLUMN_TYPES,
     DEFAULT_COLUMNS,
@@ -48,7 +48,11 @@ def test_columns_keep_the_order_asked_for_and_take_aliases():
     schema = read_schema(["offset", "body", "key"])
     types = {"offset": LongType(), "body": BinaryType(), "key": StringType()}
     assert schema == StructType([StructField(name, kind) for name, kind in types.items()])
-    assert to_projection(schema).columns == (("offset", "queueOffset"), ("body", "body"), ("key", "keys"))
+    assert to_projection(schema).columns == (
+        Column("offset", "queueOffset"),
+        Column("body", "body"),
+        Column("key", "keys"),
+    )
 
 
 def test_star_stands_for_the_columns_not_named():
@@ -96,6 +100,11 @@ def test_wrong_column_names(columns: list[str], text: str):
 def test_user_schema_is_checked_field_by_field(field: StructField, text: str):
     with pytest.raises(OptionError, match=text):
         to_projection(StructType([field]))
+
+
+def test_user_schema_may_forbid_nulls_where_there_are_none():
+    projection = to_projection(StructType([StructField("queueId", IntegerType(), nullable=False)]))
+    assert projection.columns == (Column("queueId", "queueId", nullable=False),)
 
 
 def test_empty_user_schema():
