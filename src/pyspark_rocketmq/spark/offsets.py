@@ -43,7 +43,8 @@ _FIELDS: Final = frozenset({"version", "source", "startedAt", "offsets", "begin"
 class SourceIdentity:
     """What offsets belong to, so that tools which see nothing but offsets know whose they are."""
 
-    topics: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
     group: str | None = None
     name_server: str | None = None
 
@@ -52,20 +53,27 @@ class SourceIdentity:
         """Return the identity of a source with these options."""
         return cls(
             topics=options.topics or tuple(sorted({queue.topic for queue in options.assign})),
+            pattern=options.topic_pattern.pattern if options.topic_pattern else None,
             group=options.consumer_group,
             name_server=";".join(options.client.name_servers),
         )
 
     def to_dict(self) -> dict[str, str]:
         """Return the JSON form."""
-        facts = {"topics": ";".join(self.topics), "group": self.group, "nameServer": self.name_server}
+        facts = {
+            "topics": ";".join(self.topics),
+            "subscribePattern": self.pattern,
+            "group": self.group,
+            "nameServer": self.name_server,
+        }
         return {name: value for name, value in facts.items() if value}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, str]) -> Self:
         """Read the JSON form."""
         return cls(
-            topics=tuple(facts["topics"].split(";")),
+            topics=tuple(filter(None, facts.get("topics", "").split(";"))),
+            pattern=facts.get("subscribePattern"),
             group=facts.get("group"),
             name_server=facts.get("nameServer"),
         )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
+from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.errors import RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, StartPolicy
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
+from pyspark_rocketmq.planning.discovery import matching_topics
 from pyspark_rocketmq.planning.starts import Answers, lookups, resolve
 
 __all__ = [
@@ -29,7 +32,11 @@ _PAUSE_S: Final = 0.5
 
 
 class PlanningClient(Protocol):
-    """What planning needs of a `client.Client`."""
+    """What planning needs to know of a RocketMQ; `planning_client` opens the real one."""
+
+    def topics(self) -> tuple[str, ...]:
+        """Return every topic there is, the system's too."""
+        ...
 
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the topic's queues."""
@@ -56,9 +63,26 @@ class PlanningClient(Protocol):
         ...
 
 
+class _Client(Client):
+    """A client that remembers the topic list as long as routes, for patterns."""
+
+    def __init__(self, options: ClientOptions) -> None:
+        # Gives up early: a stream has a patience of its own, and whoever starts a batch waits for it.
+        super().__init__(options, operation_timeout_ms=_OPERATION_TIMEOUT_MS)
+        self._topics: tuple[str, ...] = ()
+        self._topics_expire = -math.inf
+
+    def topics(self) -> tuple[str, ...]:
+        """Return every topic there is, the system's too."""
+        if self.clock.monotonic() >= self._topics_expire:
+            self._topics = Admin(self).topics(include_system=True)
+            self._topics_expire = self.clock.monotonic() + self.options.route_refresh_ms / 1000
+        return self._topics
+
+
 def planning_client(options: ClientOptions) -> PlanningClient:
-    """Open a client whose operations give up early: a stream has a patience of its own, and users wait."""
-    return Client(options, operation_timeout_ms=_OPERATION_TIMEOUT_MS)
+    """Open the client that plans."""
+    return _Client(options)
 
 
 def queues_to_read(client: PlanningClient, options: SourceOptions) -> tuple[MessageQueue, ...]:
@@ -73,7 +97,13 @@ def queues_to_read(client: PlanningClient, options: SourceOptions) -> tuple[Mess
     """
     if options.assign:
         return options.assign
-    return tuple(sorted(queue for topic in options.topics for queue in client.read_queues(topic)))
+    topics = _topics_to_read(client, options)
+    return tuple(sorted(queue for topic in topics for queue in client.read_queues(topic)))
+
+
+def _topics_to_read(client: PlanningClient, options: SourceOptions) -> tuple[str, ...]:
+    pattern = options.topic_pattern
+    return options.topics if pattern is None else matching_topics(pattern, client.topics())
 
 
 def resolve_offsets(
@@ -165,7 +195,7 @@ def _queues_with_a_route(client: PlanningClient, options: SourceOptions) -> tupl
         return options.assign
     queues: list[MessageQueue] = []
     missing: list[TopicNotFoundError] = []
-    for topic in options.topics:
+    for topic in _topics_to_read(client, options):
         try:
             queues += client.read_queues(topic)
         except TopicNotFoundError as error:

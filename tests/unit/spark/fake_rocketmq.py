@@ -52,6 +52,9 @@ class FakeRocketMQ:
 
     # --- the planning client ---
 
+    def topics(self) -> tuple[str, ...]:
+        return ("TBW102", *{queue.topic for queue in self.logs if queue.broker_name not in self.hidden})
+
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         self.calls.append("read_queues")
         queues = tuple(sorted(q for q in self.logs if q.topic == topic and q.broker_name not in self.hidden))

@@ -24,7 +24,8 @@ from pyspark_rocketmq.spark.stream import RocketMQStreamReader
 A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 B0 = MessageQueue("orders", "broker-b", 0)
 
-BASE = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
+SERVER = {"nameServer": "127.0.0.1:9876"}
+BASE = {"topic": "orders"}
 STARTS: dict[str, dict[str, str]] = {
     "latest": {},
     "earliest": {"startingOffsets": "earliest"},
@@ -114,7 +115,12 @@ def as_spark_keeps_it(offset: dict[str, Any]) -> dict[str, Any]:
 
 
 def reader(mq: FakeRocketMQ, options: dict[str, str]) -> RocketMQStreamReader:
-    parsed = parse_options(SourceOptions, BASE | options, where="readStream", environ={})
+    parsed = parse_options(
+        SourceOptions,
+        (options if "subscribePattern" in options else BASE | options) | SERVER,
+        where="readStream",
+        environ={},
+    )
     return RocketMQStreamReader(parsed, read_schema(None), connect=lambda _: mq, clock=mq.clock)
 
 
@@ -346,3 +352,19 @@ def test_a_new_queue_is_read_from_its_first_message():
     mq.send(new)
     run.run(2)
     assert written(kept) == {new: mq.bodies(new, 0, 1)}
+
+
+def test_a_pattern_finds_topics_that_are_created_later():
+    mq, kept = world(), Checkpoint()
+    options = {"subscribePattern": "ord.*"}
+    run = Query(mq, kept, options, lambda _: None)
+    run.run(1)
+    new = MessageQueue("orderlines", "broker-a", 0)
+    mq.logs |= {new: [], MessageQueue("payments", "broker-a", 0): []}
+    mq.clock.seconds += 1
+    mq.send()
+    run.run(1)
+    Query(mq, kept, options, lambda _: None).run(1)
+    assert written(kept) == {
+        queue: [log[-1][1]] for queue, log in mq.logs.items() if queue.topic != "payments"
+    }
