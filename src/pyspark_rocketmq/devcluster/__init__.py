@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark_rocketmq.devcluster.cluster import DevCluster, JvmOptions
+from pyspark_rocketmq.devcluster.cluster import DevCluster
 from pyspark_rocketmq.devcluster.jars import Repositories, cache_folder, resolve
 from pyspark_rocketmq.devcluster.java import Java, find_java
+from pyspark_rocketmq.devcluster.layout import JvmOptions
 from pyspark_rocketmq.devcluster.server import Broker, NameServer, Server
 
 __all__ = [

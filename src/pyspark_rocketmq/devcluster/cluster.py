@@ -10,7 +10,6 @@ import string
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -18,63 +17,31 @@ from typing import Final, Self
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.connection import ConnectionOptions
 from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, resolve, rocketmq_coordinates
-from pyspark_rocketmq.devcluster.java import Java, class_path, find_java
-from pyspark_rocketmq.devcluster.ports import BROKER_PORTS, free_port
+from pyspark_rocketmq.devcluster.java import Java, find_java
+from pyspark_rocketmq.devcluster.layout import JvmOptions, Layout, write_files
 from pyspark_rocketmq.devcluster.process import Watchdog
-from pyspark_rocketmq.devcluster.server import Broker, NameServer, Server, ServerSpec
-from pyspark_rocketmq.devcluster.settings import (
-    SERVER_ENV,
-    broker_properties,
-    jvm_arguments,
-    logback_files,
-    name_server_properties,
-    properties_text,
-)
+from pyspark_rocketmq.devcluster.server import Broker, NameServer, Runtime, Server
+from pyspark_rocketmq.devcluster.settings import SERVER_ENV, jvm_arguments
 from pyspark_rocketmq.errors import DevClusterError, OptionError
 
-__all__ = ["DevCluster", "JvmOptions"]
+__all__ = ["DevCluster"]
 
 CLUSTER_NAME: Final = "DefaultCluster"
 
-_MAIN_CLASSES: Final[Mapping[type[Server], str]] = {
-    NameServer: "org.apache.rocketmq.namesrv.NamesrvStartup",
-    Broker: "org.apache.rocketmq.broker.BrokerStartup",
-}
 _PORT_ATTEMPTS: Final = 3
 _PORT_TAKEN: Final = re.compile(r"BindException|Address already in use|Failed to bind", re.IGNORECASE)
 _TOOL_FAILED: Final = re.compile(
     r"^\S*(SubCommandException|MQClientException|MQBrokerException|Remoting\w*Exception)", re.MULTILINE
 )
-_TOOL_ARGS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-
-
-@dataclass(frozen=True, slots=True)
-class JvmOptions:
-    """How a kind of server is run.
-
-    Parameters
-    ----------
-    heap : str
-        Its ``-Xmx``.
-    jvm_args : sequence of str
-        More JVM arguments, such as ``-Dtls.server.mode=enforcing``.
-    env : mapping of str to str
-        Added to its environment.
-    files : mapping of str to str
-        Files of its home folder by relative path, such as ``conf/plain_acl.yml``.
-    """
-
-    heap: str
-    jvm_args: Sequence[str] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
+_BROKER_JVM: Final = JvmOptions(heap="1g")
+_SMALL_JVM: Final = JvmOptions(heap="256m", jvm_args=("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"))
 
 
 class DevCluster:
     """A RocketMQ of one's own: for development, tests and benchmarks on one machine.
 
-    A context manager. The servers never outlive this process, also when it is killed, unless they
-    are ``detached``. Brokers behave like default ones (topics are created by sending, for example)
+    A context manager. The servers never outlive this process, also when it is killed, unless
+    `detach` lets them. Brokers behave like default ones (topics are created by sending, for example)
     but keep small files; clients reach them over the loopback interface only.
 
     Parameters
@@ -88,15 +55,13 @@ class DevCluster:
         Any 4.9.x or 5.x release.
     broker_config, name_server_config : mapping of str to str
         Settings in RocketMQ's own spelling; they win over this class's.
-    broker, name_server, tools : JvmOptions
+    broker_options, name_server_options, tools_options : JvmOptions
         Heap sizes, JVM arguments, environment and files (keys, access lists) of the three programs.
     workdir : Path, optional
         Where stores and logs go, kept and used again by the next start. Default: a temporary
         folder that is removed at the end.
-    start_timeout_s : float, default 60
+    start_timeout_s : float, default 120
         For each server.
-    detached : bool, default False
-        The servers outlive this process; needs a ``workdir``.
     connection : ConnectionOptions, optional
         How this class itself reaches the servers, where they ask for credentials or TLS.
     java : Java, optional
@@ -117,12 +82,11 @@ class DevCluster:
         version: str = DEFAULT_VERSION,
         broker_config: Mapping[str, str] | None = None,
         name_server_config: Mapping[str, str] | None = None,
-        broker_options: JvmOptions = JvmOptions(heap="1g"),
-        name_server_options: JvmOptions = JvmOptions(heap="256m", jvm_args=_TOOL_ARGS),
-        tools_options: JvmOptions = JvmOptions(heap="256m", jvm_args=_TOOL_ARGS),
+        broker_options: JvmOptions = _BROKER_JVM,
+        name_server_options: JvmOptions = _SMALL_JVM,
+        tools_options: JvmOptions = _SMALL_JVM,
         workdir: Path | None = None,
-        start_timeout_s: float = 60.0,
-        detached: bool = False,
+        start_timeout_s: float = 120.0,
         connection: ConnectionOptions | None = None,
         java: Java | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -135,17 +99,15 @@ class DevCluster:
                 slaves=slaves,
                 name_servers=name_servers,
             )
-        if detached and workdir is None:
-            raise OptionError("a detached cluster needs a workdir of its own")
         self.version = version
         self._shape = (brokers, slaves, name_servers)
         self._broker_config = dict(broker_config or {})
         self._name_server_config = dict(name_server_config or {})
-        self._options = {Broker: broker_options, NameServer: name_server_options}
+        self._broker_options = broker_options
+        self._name_server_options = name_server_options
         self._tools_options = tools_options
         self._workdir = workdir
         self._start_timeout_s = start_timeout_s
-        self._detached = detached
         self._connection = connection or ConnectionOptions()
         self._java = java
         self._clock = clock
@@ -154,7 +116,6 @@ class DevCluster:
         self._resources = ExitStack()
         self._owner = 0
         self._home = Path()
-        self._watchdog: Watchdog | None = None
         self._name_servers: tuple[NameServer, ...] = ()
         self._brokers: tuple[Broker, ...] = ()
 
@@ -228,12 +189,11 @@ class DevCluster:
         self._owner = os.getpid()
         with ExitStack() as resources:
             self._home = self._make_home(resources)
-            if not self._detached:
-                self._watchdog = resources.enter_context(Watchdog())
-                if self._workdir is None:
-                    self._watchdog.remove(self._home)
+            watchdog = resources.enter_context(Watchdog())
+            if self._workdir is None:
+                watchdog.remove(self._home)
             resources.callback(self._end_servers)
-            self._start_servers(java)
+            self._start_servers(java, watchdog)
             self._resources = resources.pop_all()
         return self
 
@@ -241,6 +201,21 @@ class DevCluster:
         """End every server: in order when the ``workdir`` is kept, at once when it is not."""
         if self._owner == os.getpid():  # not in a forked copy of this process
             self._resources.close()
+
+    def detach(self) -> None:
+        """Let the servers outlive this process; to end them is then the caller's task.
+
+        Raises
+        ------
+        DevClusterError
+            The cluster has no ``workdir`` of its own, or does not run.
+        """
+        if self._workdir is None or not self._name_servers:
+            raise DevClusterError("only a running cluster with a workdir of its own can be detached")
+        for server in self.servers:
+            server.release()
+        # What the end of the watchdog's pipe sets off is nothing now; the rest would stop the servers.
+        self._resources.pop_all()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -261,7 +236,7 @@ class DevCluster:
             It failed; carries its output.
         """
         home = self._home / "tools"
-        self._write_files(home, self._tools_options.files)
+        write_files(home, self._tools_options.files)
         options = self._tools_options
         output = self.java.run(
             "org.apache.rocketmq.tools.command.MQAdminStartup",
@@ -292,7 +267,7 @@ class DevCluster:
     ) -> str:
         """Run a compiled Java program with RocketMQ's jars and return what it printed."""
         home = self._home / "tools"
-        self._write_files(home, self._tools_options.files)
+        write_files(home, self._tools_options.files)
         return self.java.run(
             main_class,
             *args,
@@ -312,9 +287,20 @@ class DevCluster:
         resources.callback(shutil.rmtree, home, ignore_errors=True)
         return home
 
-    def _start_servers(self, java: Java) -> None:
+    def _start_servers(self, java: Java, watchdog: Watchdog) -> None:
+        layout = Layout(
+            home=self._home,
+            java=java,
+            jars=self._jars,
+            name_server_options=self._name_server_options,
+            broker_options=self._broker_options,
+            name_server_config=self._name_server_config,
+            broker_config=self._broker_config,
+            source=self._random,
+        )
+        runtime = Runtime(watchdog, self._connection, self._start_timeout_s, self._clock)
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            self._lay_out(java)
+            self._lay_out(layout, runtime)
             try:
                 self._bring_up()
             except DevClusterError as error:
@@ -324,6 +310,23 @@ class DevCluster:
                     raise
             else:
                 return
+
+    def _lay_out(self, layout: Layout, runtime: Runtime) -> None:
+        brokers, slaves, name_servers = self._shape
+        self._name_servers = tuple(
+            NameServer(layout.name_server(number), runtime) for number in range(name_servers)
+        )
+        self._brokers = tuple(
+            Broker(
+                layout.broker(name, broker_id, cluster=CLUSTER_NAME, name_server=self.name_server),
+                runtime,
+                broker_name=name,
+                broker_id=broker_id,
+                name_servers=self._name_servers,
+            )
+            for broker_id in range(slaves + 1)
+            for name in [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
+        )
 
     def _bring_up(self) -> None:
         # One wave after the other: a broker looks once for name servers while it starts, a slave for
@@ -335,71 +338,6 @@ class DevCluster:
                 server.launch()
             for server in wave:
                 server.await_up()
-
-    def _lay_out(self, java: Java) -> None:
-        brokers, slaves, name_servers = self._shape
-        self._name_servers = tuple(self._lay_out_name_server(java, number) for number in range(name_servers))
-        self._brokers = tuple(
-            self._lay_out_broker(java, f"broker-{letter}", broker_id)
-            for broker_id in range(slaves + 1)
-            for letter in string.ascii_lowercase[:brokers]
-        )
-
-    def _lay_out_name_server(self, java: Java, number: int) -> NameServer:
-        home = self._home / f"namesrv-{number}"
-        port = free_port(self._random)
-        properties = name_server_properties(port, self._name_server_config)
-        spec = self._spec(java, NameServer, home, port=port, properties=properties)
-        return NameServer(
-            spec, start_timeout_s=self._start_timeout_s, watchdog=self._watchdog, clock=self._clock
-        )
-
-    def _lay_out_broker(self, java: Java, broker_name: str, broker_id: int) -> Broker:
-        home = self._home / (f"{broker_name}-{broker_id}" if broker_id else broker_name)
-        port = free_port(self._random, BROKER_PORTS)
-        properties = broker_properties(
-            cluster=CLUSTER_NAME,
-            broker_name=broker_name,
-            broker_id=broker_id,
-            port=port,
-            name_server=self.name_server,
-            home=home,
-            overrides=self._broker_config,
-        )
-        spec = self._spec(java, Broker, home, port=port, properties=properties)
-        return Broker(
-            spec,
-            broker_name=broker_name,
-            broker_id=broker_id,
-            name_servers=self._name_servers,
-            connection=self._connection,
-            start_timeout_s=self._start_timeout_s,
-            watchdog=self._watchdog,
-            clock=self._clock,
-        )
-
-    def _spec(
-        self, java: Java, kind: type[Server], home: Path, *, port: int, properties: Mapping[str, str]
-    ) -> ServerSpec:
-        options = self._options[kind]
-        self._write_files(home, {**options.files, "conf/server.properties": properties_text(properties)})
-        command = (
-            str(java.executable),
-            *jvm_arguments(home, options.heap, options.jvm_args),
-            "-cp",
-            class_path([home / "conf", *self._jars]),
-            _MAIN_CLASSES[kind],
-            "-c",
-            str(home / "conf" / "server.properties"),
-        )
-        return ServerSpec(home.name, home, port, command, options.env)
-
-    @staticmethod
-    def _write_files(home: Path, files: Mapping[str, str]) -> None:
-        for name, text in {**logback_files(), **files}.items():
-            file = home / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
 
     def _kill_servers(self) -> None:
         for server in reversed(self.servers):

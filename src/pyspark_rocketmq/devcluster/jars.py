@@ -7,7 +7,6 @@ a machine needs the network, and a JVM to resolve.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -24,6 +23,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.devcluster.java import find_java
+from pyspark_rocketmq.devcluster.locking import file_lock
 from pyspark_rocketmq.devcluster.progress import DownloadProgress
 from pyspark_rocketmq.errors import DevClusterError, OptionError
 
@@ -37,7 +37,6 @@ IVY_SETTINGS_VARIABLE: Final = "PYSPARK_ROCKETMQ_IVY_SETTINGS"
 REPOSITORIES_VARIABLE: Final = "PYSPARK_ROCKETMQ_REPOSITORIES"
 
 _RESOLVE_TIMEOUT_MS: Final = 15 * 60_000.0
-_LOCK_POLL_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +139,7 @@ def resolve(
     jars = lock_file.read()
     if jars is not None:
         return jars
-    cache.mkdir(parents=True, exist_ok=True)
-    with _exclusively(cache / "jars.lock", deadline, clock):
+    with file_lock(cache / "jars.lock", deadline, clock):
         jars = lock_file.read()  # another process may have done it while this one waited
         if jars is None:
             repositories = repositories or Repositories.from_environment()
@@ -183,24 +181,6 @@ class _LockFile:
         draft = self._file.with_suffix(f".{os.getpid()}")
         draft.write_text(json.dumps(known, indent=1), encoding="utf-8")
         draft.replace(self._file)
-
-
-@contextlib.contextmanager
-def _exclusively(file: Path, deadline: Deadline, clock: Clock) -> Iterator[None]:
-    """Hold a lock between processes; the system drops it when the holder dies."""
-    with file.open("w") as handle:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if deadline.expired:
-                    raise DevClusterError(
-                        f"another process kept the jars locked for {deadline.timeout_ms / 1000:g} s",
-                        lock=file,
-                    ) from error
-                clock.sleep(_LOCK_POLL_S)
-        yield
 
 
 def _download(

@@ -91,8 +91,7 @@ class ChildProcess:
         Receives both output streams; appended to when the process is started again.
     env : mapping of str to str
         Added to this process's environment.
-    watchdog : Watchdog, optional
-        None detaches the process: it outlives this one.
+    watchdog : Watchdog
     clock : Clock
     """
 
@@ -103,7 +102,7 @@ class ChildProcess:
         *,
         log_file: Path,
         env: Mapping[str, str],
-        watchdog: Watchdog | None,
+        watchdog: Watchdog,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.name = name
@@ -128,7 +127,7 @@ class ChildProcess:
             return False
         if self._process.poll() is None:
             return True
-        self._reaped()
+        self.release()
         return False
 
     def start(self) -> None:
@@ -154,9 +153,8 @@ class ChildProcess:
                 start_new_session=True,
             )
         self._process = process
-        if self._watchdog is not None:
-            self._watchdog.watch(process.pid)
-            self._watched = True
+        self._watchdog.watch(process.pid)
+        self._watched = True
         assert process.stdin is not None
         with process.stdin as gate:
             gate.write(b"go\n")
@@ -212,7 +210,7 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             self.kill()
         else:
-            self._reaped()
+            self.release()
 
     def kill(self) -> None:
         """End the process at once (SIGKILL), as a crash does."""
@@ -220,7 +218,13 @@ class ChildProcess:
             self._signal(signal.SIGKILL)
             assert self._process is not None
             self._process.wait(timeout=30)
-            self._reaped()
+            self.release()
+
+    def release(self) -> None:
+        """Take the process from the watchdog: it has ended, or shall outlive this one."""
+        if self._watched and self._process is not None:
+            self._watchdog.forget(self._process.pid)
+            self._watched = False
 
     def pause(self) -> None:
         """Freeze the process (SIGSTOP): its connections stay open and nothing is answered."""
@@ -251,11 +255,6 @@ class ChildProcess:
         if self._process is None or not self.is_running:
             raise DevClusterError(f"{self.name} does not run", signal=number.name)
         self._process.send_signal(number)
-
-    def _reaped(self) -> None:
-        if self._watched and self._watchdog is not None and self._process is not None:
-            self._watchdog.forget(self._process.pid)
-            self._watched = False
 
 
 def resident_bytes(pid: int) -> int:

@@ -14,7 +14,7 @@ from pyspark_rocketmq.devcluster.process import ChildProcess, Watchdog
 from pyspark_rocketmq.devcluster.registration import is_registered, register_now
 from pyspark_rocketmq.devcluster.settings import SERVER_ENV
 
-__all__ = ["Broker", "NameServer", "Server", "ServerSpec"]
+__all__ = ["Broker", "NameServer", "Runtime", "Server", "ServerSpec"]
 
 _UP: Final = "boot success"
 _STOP_TIMEOUT_S: Final = 40.0  # a broker of 5.4 takes 17 s to end in order
@@ -41,25 +41,42 @@ class ServerSpec:
     env: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What the servers of one cluster share.
+
+    Parameters
+    ----------
+    watchdog : Watchdog
+    connection : ConnectionOptions
+        How to talk to the servers: credentials, TLS.
+    start_timeout_s : float
+        For each server.
+    clock : Clock
+    """
+
+    watchdog: Watchdog
+    connection: ConnectionOptions
+    start_timeout_s: float
+    clock: Clock
+
+
 class Server:
     """A running (or stopped) server of a `DevCluster`.
 
     Its port and folder stay its own while it is down.
     """
 
-    def __init__(
-        self, spec: ServerSpec, *, start_timeout_s: float, watchdog: Watchdog | None, clock: Clock
-    ) -> None:
+    def __init__(self, spec: ServerSpec, runtime: Runtime) -> None:
         self._spec = spec
-        self._start_timeout_s = start_timeout_s
-        self._clock = clock
+        self._runtime = runtime
         self._process = ChildProcess(
             spec.name,
             spec.command,
             log_file=spec.home / "server.log",
             env={**SERVER_ENV, "ROCKETMQ_HOME": str(spec.home), **spec.env},
-            watchdog=watchdog,
-            clock=clock,
+            watchdog=runtime.watchdog,
+            clock=runtime.clock,
         )
 
     @property
@@ -108,7 +125,10 @@ class Server:
         DevClusterError
             It ended, or is not up within the cluster's ``start_timeout_s``; carries its log's tail.
         """
-        self._process.wait_for_log(_UP, Deadline(self._clock, self._start_timeout_s * 1000))
+        self._process.wait_for_log(_UP, self._start_deadline())
+
+    def _start_deadline(self) -> Deadline:
+        return Deadline(self._runtime.clock, self._runtime.start_timeout_s * 1000)
 
     def start(self) -> None:
         """Start it (again) and wait until it serves.
@@ -137,6 +157,10 @@ class Server:
         """Let it go on after `pause`."""
         self._process.resume()
 
+    def release(self) -> None:
+        """Let it outlive this process; see `DevCluster.detach`."""
+        self._process.release()
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.address!r}, pid={self.pid})"
 
@@ -156,27 +180,21 @@ class Broker(Server):
         0 for the master.
     name_servers : sequence of NameServer
         Those that it registers with.
-    connection : ConnectionOptions
-        How to talk to the servers: credentials, TLS.
     """
 
     def __init__(
         self,
         spec: ServerSpec,
+        runtime: Runtime,
         *,
         broker_name: str,
         broker_id: int,
         name_servers: Sequence[NameServer],
-        connection: ConnectionOptions,
-        start_timeout_s: float,
-        watchdog: Watchdog | None,
-        clock: Clock,
     ) -> None:
-        super().__init__(spec, start_timeout_s=start_timeout_s, watchdog=watchdog, clock=clock)
+        super().__init__(spec, runtime)
         self.broker_name = broker_name
         self.broker_id = broker_id
         self._name_servers = tuple(name_servers)
-        self._connection = connection
 
     def await_up(self) -> None:
         """Wait until it serves and every running name server knows it.
@@ -186,10 +204,12 @@ class Broker(Server):
         DevClusterError
             As `Server.await_up`.
         """
-        deadline = Deadline(self._clock, self._start_timeout_s * 1000)
+        deadline = self._start_deadline()
         self._process.wait_for_log(_UP, deadline)
         if not self._is_registered(deadline):
-            register_now(self.address, options=self._connection, deadline=deadline, clock=self._clock)
+            register_now(
+                self.address, options=self._runtime.connection, deadline=deadline, clock=self._runtime.clock
+            )
             self._process.wait_until(
                 lambda: self._is_registered(deadline), deadline, "has not registered with the name servers"
             )
@@ -200,7 +220,7 @@ class Broker(Server):
             broker_name=self.broker_name,
             broker_id=self.broker_id,
             address=self.address,
-            options=self._connection,
+            options=self._runtime.connection,
             deadline=deadline,
-            clock=self._clock,
+            clock=self._runtime.clock,
         )

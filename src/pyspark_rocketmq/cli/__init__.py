@@ -1,0 +1,52 @@
+"""The command line ``pyspark-rocketmq``: one module a noun, each of which only parses and prints."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from pyspark_rocketmq._version import __version__
+from pyspark_rocketmq.cli import cluster
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="pyspark-rocketmq",
+    help="Apache RocketMQ for PySpark.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(cluster.app, name="cluster")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: bool = typer.Option(
+        False, "--version", help="Print the version.", is_eager=True, callback=_print_version
+    ),
+) -> None:
+    """Apache RocketMQ for PySpark."""
+
+
+def main() -> None:
+    """Run the command line; an error of ours is a sentence and an exit code, not a traceback.
+
+    Exit codes: 0 done, 1 it failed, 2 it was asked wrongly, 130 interrupted.
+    """
+    try:
+        app()
+    except RocketMQError as error:
+        Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
+        sys.exit(2 if isinstance(error, OptionError) else 1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,95 @@
+"""``pyspark-rocketmq cluster``: a real RocketMQ that runs until it is stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pyspark_rocketmq.devcluster.detached import (
+    DetachedCluster,
+    find_detached,
+    start_detached,
+    stop_detached,
+)
+from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION
+from pyspark_rocketmq.errors import OptionError
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Start, look at and stop a RocketMQ of your own.", no_args_is_help=True)
+
+
+@app.command()
+def start(
+    brokers: Annotated[int, typer.Option(help="Masters.", min=1)] = 1,
+    slaves: Annotated[int, typer.Option(help="Slaves of each master.", min=0)] = 0,
+    version: Annotated[str, typer.Option(help="RocketMQ release: 4.9.x or 5.x.")] = DEFAULT_VERSION,
+    workdir: Annotated[Path | None, typer.Option(help="Folder of stores and logs.")] = None,
+    config: Annotated[list[str] | None, typer.Option(help="A broker setting, key=value; repeatable.")] = None,
+) -> None:
+    """Start a name server and brokers; they run until `cluster stop`."""
+    cluster = start_detached(
+        brokers, slaves=slaves, version=version, broker_config=_settings(config or []), workdir=workdir
+    )
+    typer.echo(f"RocketMQ {cluster.version} is up, its name server is {cluster.name_server}")
+    typer.echo(f"  export NAMESRV_ADDR='{cluster.name_server}'")
+    typer.echo(f"  stores and logs: {cluster.home}")
+    typer.echo("  stop it with: pyspark-rocketmq cluster stop")
+
+
+@app.command()
+def stop(
+    keep_data: Annotated[
+        bool, typer.Option("--keep-data", help="Shut down in order and keep the messages.")
+    ] = False,
+) -> None:
+    """Stop the cluster that `cluster start` started; nothing else is touched."""
+    cluster = stop_detached(keep_data=keep_data)
+    if cluster is None:
+        typer.echo("no cluster to stop")
+    elif keep_data:
+        typer.echo(f"stopped; its data is in {cluster.home}")
+    else:
+        typer.echo("stopped and removed")
+
+
+@app.command()
+def status() -> None:
+    """Show the servers; exit code 0 when all of them run, else 1."""
+    cluster = find_detached()
+    if cluster is None:
+        typer.echo("no cluster; start one with: pyspark-rocketmq cluster start")
+        raise typer.Exit(1)
+    _show(cluster)
+    if not all(server.is_running for server in cluster.servers):
+        raise typer.Exit(1)
+
+
+def _show(cluster: DetachedCluster) -> None:
+    table = Table(
+        title=f"RocketMQ {cluster.version}, name server {cluster.name_server}", title_justify="left"
+    )
+    for column in ("server", "address", "pid", "state"):
+        table.add_column(column)
+    table.add_column("memory", justify="right")
+    for server in cluster.servers:
+        up = server.is_running
+        table.add_row(
+            server.name,
+            server.address,
+            str(server.pid),
+            "[green]running[/green]" if up else "[red]gone[/red]",
+            f"{server.rss_bytes / 2**20:.0f} MiB" if up else "",
+        )
+    Console().print(table)
+
+
+def _settings(pairs: list[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair.strip("="):
+            raise OptionError("a broker setting is key=value", config=pair)
+    return dict(pair.split("=", 1) for pair in pairs)
