@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -15,6 +16,7 @@ from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.connection import Connection, Response
+from pyspark_rocketmq.client.pipeline import Call, pipeline
 from pyspark_rocketmq.client.pool import ConnectionPool
 from pyspark_rocketmq.client.retry import RandomSource, RetryPolicy, retry
 from pyspark_rocketmq.errors import (
@@ -39,8 +41,6 @@ __all__ = ["NameServers", "RouteCache"]
 T = TypeVar("T")
 
 _POLICY: Final = RetryPolicy(base_ms=100, max_ms=1_000)
-_PIPELINE: Final = 256
-"""Route requests in flight at once: a name server queues 50,000, but a route of a big cluster is some KiB."""
 
 
 class NameServers:
@@ -183,20 +183,16 @@ def _diagnose(error: RocketMQError) -> str:
 def _lookup(
     connection: Connection, topics: Sequence[str], deadline: Deadline
 ) -> dict[str, TopicRoute | None]:
+    """Ask one name server for all topics at once."""
+    calls = [
+        (topic, connection, Call(GetRouteInfoRequest(topic=topic), functools.partial(_route, topic)))
+        for topic in topics
+    ]
     found: dict[str, TopicRoute | None] = {}
-    for start in range(0, len(topics), _PIPELINE):
-        chunk = topics[start : start + _PIPELINE]
-        in_flight: dict[int, str] = {}
-        try:
-            for topic in chunk:
-                request = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
-                in_flight[connection.submit(request, deadline=deadline)] = topic
-            while in_flight:
-                opaque, response = connection.wait_any(in_flight, deadline)
-                topic = in_flight.pop(opaque)
-                found[topic] = _route(topic, response)
-        finally:
-            connection.abandon(*in_flight)
+    for topic, outcome in pipeline(calls, deadline=deadline).items():
+        if isinstance(outcome, RocketMQError):
+            raise outcome
+        found[topic] = outcome
     return found
 
 

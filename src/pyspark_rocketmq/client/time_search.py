@@ -43,6 +43,7 @@ class LowerBoundSearch:
         self._step = 1
         self._downwards: bool | None = None
         self._galloping = True
+        self._gap_from: int | None = None
 
     @property
     def answer(self) -> int | None:
@@ -56,18 +57,28 @@ class LowerBoundSearch:
 
     def found(self, offset: int, store_timestamp: int) -> None:
         """Tell the message that a read at ``probe`` found: the first one at or after it."""
+        begin = self.probe if self._gap_from is None else self._gap_from
         if store_timestamp >= self._timestamp_ms:
-            self._narrow(self._low, self.probe)
+            self._narrow(self._low, begin)
         else:
-            self._narrow(min(max(offset, self.probe) + 1, self._high), self._high)
+            self._narrow(min(max(offset, begin) + 1, self._high), self._high)
+
+    def expired(self, min_offset: int) -> None:
+        """Tell that the queue begins behind ``probe`` now."""
+        self._narrow(min(max(min_offset, self.probe + 1), self._high), self._high)
 
     def gone(self, next_offset: int) -> None:
-        """Tell that there is nothing between ``probe`` and ``next_offset`` any more."""
-        self._narrow(min(max(next_offset, self.probe + 1), self._high), self._high)
+        """Tell that there is no message between ``probe`` and ``next_offset``."""
+        begin = self.probe if self._gap_from is None else self._gap_from
+        if self.probe < next_offset < self._high:
+            self._gap_from, self._next = begin, next_offset  # the message behind the gap decides
+        else:
+            self._narrow(self._low, begin)
 
     def _narrow(self, low: int, high: int) -> None:
         downwards = high < self._high
         self._low, self._high = low, high
+        self._gap_from = None
         if self._downwards is not None and downwards != self._downwards:
             self._galloping = False
         self._downwards = downwards
@@ -86,7 +97,10 @@ def probe(queue: MessageQueue, search: LowerBoundSearch, group: str) -> Call[Non
     def parse(response: Response) -> None:
         answer = look.parse(response)
         if answer.status is not PullStatus.FOUND:
-            search.gone(answer.header.next_begin_offset)
+            if offset < answer.header.min_offset:
+                search.expired(answer.header.min_offset)
+            else:
+                search.gone(answer.header.next_begin_offset)
             return
         messages = decode_messages(answer.records, broker_name=queue.broker_name, from_offset=offset)
         if not messages:

@@ -1,0 +1,121 @@
+"""Offsets of many queues, through brokers that are busy, slow, or move away."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from tests.support.fakes import Lowest
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_peer import Peer, answer
+
+from pyspark_rocketmq.client import Client, MessageQueue
+from pyspark_rocketmq.errors import BrokerNotFoundError, ConnectError, PermissionDeniedError
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.remoting.frame import Frame
+
+
+def offset(peer: Peer, frame: Frame, name: str) -> None:
+    del name
+    peer.send(answer(frame, offset=frame.command.fields["queueId"]))
+
+
+def client_of(cluster: ScriptedCluster, *, timeout_ms: int = 3_000) -> Client:
+    return Client(cluster.name_server, random=Lowest(), operation_timeout_ms=timeout_ms)
+
+
+def test_all_brokers_have_their_requests_before_any_answers() -> None:
+    waiting: list[tuple[Peer, Frame]] = []
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        waiting.append((peer, frame))
+        if len(waiting) == 300:
+            for each, request in reversed(waiting):
+                offset(each, request, "")
+
+    names = ("broker-a", "broker-b", "broker-c")
+    with ScriptedCluster(script, brokers=names, queues=100) as cluster, client_of(cluster) as client:
+        queues = client.read_queues("orders")
+        assert client.max_offsets(queues) == {queue: queue.queue_id for queue in queues}
+
+
+def test_only_what_failed_is_asked_again() -> None:
+    busy = {1: 2, 3: 1}  # queue id to the number of times that it is busy
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        queue_id = int(frame.command.fields["queueId"])
+        if busy.get(queue_id):
+            busy[queue_id] -= 1
+            peer.send(answer(frame, code=ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]"))
+        else:
+            offset(peer, frame, name)
+
+    with ScriptedCluster(script, queues=5) as cluster, client_of(cluster) as client:
+        queues = client.read_queues("orders")
+        assert client.max_offsets(queues) == {queue: queue.queue_id for queue in queues}
+        assert cluster.asked[RequestCode.GET_MAX_OFFSET] == 5 + 2 + 1
+
+
+def test_a_lost_connection_is_made_anew() -> None:
+    numbers = itertools.count()
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        if next(numbers) == 3:
+            peer.hang_up()
+        else:
+            offset(peer, frame, name)
+
+    with ScriptedCluster(script, queues=8) as cluster, client_of(cluster) as client:
+        queues = client.read_queues("orders")
+        assert client.max_offsets(queues) == {queue: queue.queue_id for queue in queues}
+
+
+def test_an_error_for_good_is_not_retried() -> None:
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        peer.send(answer(frame, code=ResponseCode.NO_PERMISSION, remark="the broker is not readable"))
+
+    with ScriptedCluster(script, queues=2) as cluster, client_of(cluster) as client:
+        with pytest.raises(PermissionDeniedError) as caught:
+            client.max_offsets(client.read_queues("orders"))
+        assert cluster.asked[RequestCode.GET_MAX_OFFSET] == 2
+        assert {"topic", "broker_name", "addr", "queue"} <= caught.value.facts.keys()
+
+
+def test_a_broker_that_left_the_route() -> None:
+    with ScriptedCluster(offset) as cluster, client_of(cluster, timeout_ms=300) as client:
+        with pytest.raises(BrokerNotFoundError, match="no such broker") as caught:
+            client.max_offsets([MessageQueue("orders", "broker-z", 0)])
+        assert caught.value.facts["broker_name"] == "broker-z"
+
+
+def test_a_broker_whose_address_cannot_be_reached() -> None:
+    with ScriptedCluster(offset, brokers=("broker-a", "broker-b")) as cluster:
+        cluster.addresses["broker-b"] = "127.0.0.1:1"
+        with client_of(cluster, timeout_ms=300) as client:
+            with pytest.raises(ConnectError, match="cannot connect") as caught:
+                client.max_offsets(client.read_queues("orders"))
+            facts = caught.value.facts
+            assert (facts["addr"], facts["broker_name"], facts["topic"]) == (
+                "127.0.0.1:1",
+                "broker-b",
+                "orders",
+            )
+
+
+def test_no_commit_is_none_and_minus_one_too() -> None:
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        assert frame.command.fields["setZeroIfNotFound"] == "false"
+        match frame.command.fields["queueId"]:
+            case "0":
+                peer.send(answer(frame, code=ResponseCode.QUERY_NOT_FOUND))
+            case "1":
+                peer.send(answer(frame, offset="-1"))
+            case _:
+                peer.send(answer(frame, offset="7"))
+
+    with ScriptedCluster(script, queues=3) as cluster, client_of(cluster) as client:
+        queues = client.read_queues("orders")
+        assert list(client.committed_offsets("g", queues).values()) == [None, None, 7]

@@ -1,0 +1,291 @@
+"""Sends, through brokers that are busy, silent, stopping, or gone."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.support.fakes import Lowest
+from tests.support.scripted_cluster import ScriptedCluster, stored
+from tests.support.scripted_peer import Peer, answer
+
+from pyspark_rocketmq.client import (
+    Client,
+    OutgoingMessage,
+    Producer,
+    ProducerOptions,
+    SendPipeline,
+    SendStatus,
+    encode_one,
+)
+from pyspark_rocketmq.errors import (
+    AuthenticationError,
+    FlowControlError,
+    MessageIllegalError,
+    OptionError,
+    RequestTimeoutError,
+    SendError,
+    SendRefusedError,
+)
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.remoting.frame import Frame
+
+MESSAGE = OutgoingMessage("orders", b"x")
+TWO = ("broker-a", "broker-b")
+
+
+def producer_of(cluster: ScriptedCluster, **options: object) -> Producer:
+    client = Client(cluster.name_server, random=Lowest(), operation_timeout_ms=3_000)
+    return Producer(client, options=ProducerOptions(**({"send_timeout_ms": 1_000} | options)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.GO_AWAY,
+    ],
+)
+def test_another_broker_is_tried(code: ResponseCode) -> None:
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        peer.send(answer(frame, code=code) if name == "broker-a" else stored(frame))
+
+    with ScriptedCluster(script, brokers=TWO, queues=1) as cluster:
+        producer = producer_of(cluster)
+        results = [producer.send(MESSAGE) for _ in range(4)]
+        producer.client.close()
+    assert {result.queue.broker_name for result in results} == {"broker-b"}
+    # After its failure the broker is passed over.
+    assert cluster.asked[RequestCode.SEND_MESSAGE_V2] == 5
+
+
+@pytest.mark.parametrize(
+    ("code", "remark", "error"),
+    [
+        (ResponseCode.MESSAGE_ILLEGAL, "too large", MessageIllegalError),
+        (ResponseCode.NO_PERMISSION, "check signature failed.", AuthenticationError),
+        (ResponseCode.SYSTEM_ERROR, "org.apache.rocketmq.acl.common.AclException: no", AuthenticationError),
+    ],
+)
+def test_what_no_broker_will_take(code: ResponseCode, remark: str, error: type[Exception]) -> None:
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        peer.send(answer(frame, code=code, remark=remark))
+
+    with ScriptedCluster(script, brokers=TWO) as cluster:
+        producer = producer_of(cluster)
+        with pytest.raises(error):
+            producer.send(MESSAGE)
+        producer.client.close()
+    assert cluster.asked[RequestCode.SEND_MESSAGE_V2] == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [(ResponseCode.SYSTEM_BUSY, FlowControlError), (ResponseCode.SYSTEM_ERROR, SendRefusedError)],
+)
+def test_retries_end(code: ResponseCode, cause: type[Exception]) -> None:
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        peer.send(answer(frame, code=code, remark="why"))
+
+    with ScriptedCluster(script) as cluster:
+        producer = producer_of(cluster, retries=2)
+        with pytest.raises(SendError, match="not sent") as caught:
+            producer.send_batch([MESSAGE] * 5)
+        producer.client.close()
+    assert cluster.asked[RequestCode.SEND_BATCH_MESSAGE] == 3
+    assert isinstance(caught.value.__cause__, cause)
+    assert (caught.value.failed, caught.value.facts["remark"]) == (5, "why")
+    assert {"addr", "topic", "queue", "attempts"} <= caught.value.facts.keys()
+
+
+def test_a_silent_broker_is_given_up() -> None:
+    with ScriptedCluster(lambda peer, frame, name: None) as cluster:
+        producer = producer_of(cluster, retries=1, send_timeout_ms=150)
+        with pytest.raises(SendError) as caught:
+            producer.send(MESSAGE)
+        producer.client.close()
+    assert isinstance(caught.value.__cause__, RequestTimeoutError)
+
+
+def test_a_key_stays_with_its_queue_over_retries() -> None:
+    seen: list[str] = []
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        seen.append(f"{name}:{frame.command.fields['e']}")
+        peer.send(stored(frame) if len(seen) == 3 else answer(frame, code=ResponseCode.SYSTEM_BUSY))
+
+    with ScriptedCluster(script, brokers=TWO) as cluster:
+        producer = producer_of(cluster)
+        producer.send(OutgoingMessage("orders", b"x", sharding_key="k"))
+        producer.client.close()
+    assert len(seen) == 3
+    assert len(set(seen)) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (ResponseCode.FLUSH_DISK_TIMEOUT, SendStatus.FLUSH_DISK_TIMEOUT),
+        (ResponseCode.FLUSH_SLAVE_TIMEOUT, SendStatus.FLUSH_SLAVE_TIMEOUT),
+        (ResponseCode.SLAVE_NOT_AVAILABLE, SendStatus.SLAVE_NOT_AVAILABLE),
+    ],
+)
+def test_stored_but_not_safely(code: ResponseCode, status: SendStatus) -> None:
+    """The message is there: sending it again would store it twice."""
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        peer.send(answer(frame, code=code, msgId="00", queueId="0", queueOffset="9"))
+
+    with ScriptedCluster(script) as cluster:
+        producer = producer_of(cluster)
+        with pytest.raises(SendError, match="stored") as caught:
+            producer.send(MESSAGE)
+        assert caught.value.facts["status"] == status.value
+        assert cluster.asked[RequestCode.SEND_MESSAGE_V2] == 1
+        lenient = producer_of(cluster, accept_statuses=frozenset(SendStatus))
+        result = lenient.send(MESSAGE)
+        assert (result.status, result.queue_offset) == (status, 9)
+        producer.client.close()
+        lenient.client.close()
+
+
+def test_the_request_never_makes_a_topic() -> None:
+    seen: list[str] = []
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        seen.append(frame.command.fields["c"])
+        peer.send(stored(frame))
+
+    with ScriptedCluster(script) as cluster:
+        producer = producer_of(cluster)
+        producer.send(MESSAGE)
+        producer.client.close()
+    assert seen == ["orders"]
+
+
+# --- many at a time ---
+
+
+def test_a_pipeline_retries_what_was_refused() -> None:
+    tries: Counter[str] = Counter()
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        body = bytes(frame.body).decode()
+        tries[body] += 1
+        busy = int(body) % 3 == 0 and tries[body] == 1
+        peer.send(answer(frame, code=ResponseCode.SYSTEM_BUSY) if busy else stored(frame))
+
+    with ScriptedCluster(script, brokers=TWO) as cluster:
+        producer = producer_of(cluster)
+        with SendPipeline(producer, max_in_flight=8) as pipeline:
+            outcomes = []
+            for number in range(30):
+                message = encode_one(OutgoingMessage("orders", b"%d" % number), producer.ids)
+                outcomes += pipeline.submit(message, token=number)
+            outcomes += pipeline.flush()
+        producer.client.close()
+    assert sorted(outcome.token for outcome in outcomes) == list(range(30))
+    assert not [outcome.error for outcome in outcomes if outcome.error]
+    assert sum(tries.values()) == 40
+
+
+def test_an_ordered_pipeline_has_one_send_in_flight_a_queue() -> None:
+    """Also while one is refused and waits for its next try."""
+    seen: dict[str, list[int]] = {}
+    tries: Counter[int] = Counter()
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        number = int(bytes(frame.body))
+        tries[number] += 1
+        if number % 4 == 1 and tries[number] == 1:
+            peer.send(answer(frame, code=ResponseCode.SYSTEM_BUSY))
+            return
+        seen.setdefault(f"{name}:{frame.command.fields['e']}", []).append(number)
+        peer.send(stored(frame))
+
+    with ScriptedCluster(script, brokers=TWO) as cluster:
+        producer = producer_of(cluster)
+        with SendPipeline(producer, max_in_flight=20, ordered=True) as pipeline:
+            for number in range(60):
+                message = OutgoingMessage("orders", b"%d" % number)
+                pipeline.submit(encode_one(message, producer.ids), key=f"k{number % 5}")
+            outcomes = pipeline.flush()
+        producer.client.close()
+    assert not [outcome.error for outcome in outcomes if outcome.error]
+    assert sorted(number for numbers in seen.values() for number in numbers) == list(range(60))
+    assert all(numbers == sorted(numbers) for numbers in seen.values())
+
+
+def test_an_ordered_send_names_its_queue() -> None:
+    with ScriptedCluster(lambda peer, frame, name: None) as cluster:
+        producer = producer_of(cluster)
+        with (
+            SendPipeline(producer, ordered=True) as pipeline,
+            pytest.raises(OptionError, match="queue or a key"),
+        ):
+            pipeline.submit(encode_one(MESSAGE, producer.ids))
+        producer.client.close()
+
+
+def test_a_pipeline_gives_up_one_by_one() -> None:
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        fails = bytes(frame.body) == b"1"
+        peer.send(answer(frame, code=ResponseCode.SYSTEM_ERROR) if fails else stored(frame))
+
+    with ScriptedCluster(script) as cluster:
+        producer = producer_of(cluster, retries=1)
+        queue = producer.client.write_queues("orders")[0]
+        with SendPipeline(producer, ordered=True) as pipeline:
+            outcomes = []
+            for number in range(3):
+                message = encode_one(OutgoingMessage("orders", b"%d" % number), producer.ids)
+                outcomes += pipeline.submit(message, queue, token=number)
+            outcomes += pipeline.flush()
+        producer.client.close()
+    assert {outcome.token: type(outcome.error) for outcome in outcomes} == {
+        0: type(None),
+        1: SendError,
+        2: type(None),
+    }
+
+
+def test_a_pipeline_outlives_lost_connections() -> None:
+    received: list[bytes] = []
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        received.append(bytes(frame.body))
+        if len(received) % 10 == 5:
+            peer.hang_up()
+        else:
+            peer.send(stored(frame))
+
+    with ScriptedCluster(script) as cluster:
+        producer = producer_of(cluster, retries=10)
+        with SendPipeline(producer, max_in_flight=4) as pipeline:
+            for number in range(40):
+                pipeline.submit(encode_one(OutgoingMessage("orders", b"%d" % number), producer.ids))
+            outcomes = pipeline.flush()
+        producer.client.close()
+    assert not [outcome.error for outcome in outcomes if outcome.error]
+    assert {int(body) for body in received} == set(range(40))
+
+
+def test_leaving_a_pipeline_forgets_what_is_in_flight() -> None:
+    with ScriptedCluster(lambda peer, frame, name: None) as cluster:
+        producer = producer_of(cluster)
+        with SendPipeline(producer) as pipeline:
+            pipeline.submit(encode_one(MESSAGE, producer.ids))
+            assert pipeline.unfinished == 1
+        assert pipeline.unfinished == 0
+        producer.client.close()

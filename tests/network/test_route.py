@@ -1,0 +1,220 @@
+"""Name servers that are late, wrong, silent, or something else altogether."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.support.fakes import Lowest
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_peer import Peer, ScriptedPeer, answer
+
+from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
+from pyspark_rocketmq.client.connection import ConnectionOptions
+from pyspark_rocketmq.client.pool import ConnectionPool
+from pyspark_rocketmq.client.route import NameServers, RouteCache
+from pyspark_rocketmq.errors import BrokerNotFoundError, NameServerError, OptionError, TopicNotFoundError
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.remoting.frame import Frame
+from pyspark_rocketmq.remoting.header import DeleteTopicFromNamesrvRequest
+
+ROUTE = json.dumps(
+    {
+        "brokerDatas": [{"brokerName": "broker-a", "cluster": "c", "brokerAddrs": {"0": "127.0.0.1:1"}}],
+        "queueDatas": [{"brokerName": "broker-a", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}],
+    }
+).encode()
+
+
+NameServersFactory = Callable[..., NameServers]
+
+
+@pytest.fixture
+def name_servers() -> Iterator[NameServersFactory]:
+    with ConnectionPool(ConnectionOptions(connect_timeout_ms=400)) as pool:
+
+        def make(*addresses: str, timeout_ms: int = 400) -> NameServers:
+            return NameServers(pool, addresses, clock=SYSTEM_CLOCK, random=Lowest(), timeout_ms=timeout_ms)
+
+        yield make
+
+
+def deadline(timeout_ms: int = 5_000) -> Deadline:
+    return Deadline(SYSTEM_CLOCK, timeout_ms)
+
+
+def knows(peer: Peer, frame: Frame) -> None:
+    peer.send(answer(frame, ROUTE))
+
+
+def knows_nothing(peer: Peer, frame: Frame) -> None:
+    peer.send(answer(frame, code=ResponseCode.TOPIC_NOT_EXIST))
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (lambda peer, frame: peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does not speak"),
+        (lambda peer, frame: peer.hang_up(), "closed the connection"),
+        # An HTTP/2 server (gRPC): its SETTINGS frame, then it hangs up on what is no preface.
+        (
+            lambda peer, frame: (peer.send(bytes.fromhex("000012040000000000") + bytes(18)), peer.hang_up()),
+            "Is this",
+        ),
+        (lambda peer, frame: peer.send(answer(frame, code=3, remark="not supported")), "as a broker would"),
+        (lambda peer, frame: None, "did not answer"),
+    ],
+    ids=["http", "hangs up", "grpc", "broker", "silent"],
+)
+def test_something_that_is_no_name_server(
+    name_servers: NameServersFactory, script: Callable[[Peer, Frame], None], said: str
+) -> None:
+    started = time.monotonic()
+    with (
+        ScriptedPeer(script) as peer,
+        pytest.raises(NameServerError, match="Is this a name server") as caught,
+    ):
+        name_servers(peer.addr).routes(("orders",), deadline=deadline())
+    assert said in str(caught.value)
+    assert peer.addr in str(caught.value)
+    assert time.monotonic() - started < 3
+
+
+def test_nobody_listens(name_servers: NameServersFactory) -> None:
+    with pytest.raises(
+        NameServerError, match=r"127\.0\.0\.1:1: cannot connect.*127\.0\.0\.1:2: cannot connect"
+    ):
+        name_servers("127.0.0.1:1", "127.0.0.1:2").routes(("orders",), deadline=deadline())
+
+
+def test_an_empty_list(name_servers: NameServersFactory) -> None:
+    with pytest.raises(OptionError, match="nameServer"):
+        name_servers()
+
+
+def test_the_one_that_answered_is_asked_first(name_servers: NameServersFactory) -> None:
+    with ScriptedPeer(lambda peer, frame: peer.hang_up()) as bad, ScriptedPeer(knows) as good:
+        servers = name_servers(bad.addr, good.addr)
+        for _ in range(3):
+            assert servers.routes(("orders",), deadline=deadline())["orders"] is not None
+        assert bad.connections == 1
+
+
+def test_a_topic_that_only_the_second_knows(name_servers: NameServersFactory) -> None:
+    with ScriptedPeer(knows_nothing) as first, ScriptedPeer(knows) as second:
+        servers = name_servers(first.addr, second.addr)
+        assert servers.routes(("orders",), deadline=deadline())["orders"] is not None
+
+
+def test_nobody_knows_the_topic_and_one_is_down(name_servers: NameServersFactory) -> None:
+    with ScriptedPeer(knows_nothing) as first:
+        servers = name_servers(first.addr, "127.0.0.1:1")
+        assert servers.routes(("orders",), deadline=deadline()) == {"orders": None}
+
+
+def test_a_request_for_every_name_server_reaches_every_one(name_servers: NameServersFactory) -> None:
+    request = DeleteTopicFromNamesrvRequest(topic="orders")
+    with ScriptedPeer(knows) as first, ScriptedPeer(knows) as second:
+        assert len(name_servers(first.addr, second.addr).call_each(request, deadline=deadline())) == 2
+        with pytest.raises(NameServerError, match="cannot connect"):
+            name_servers(first.addr, "127.0.0.1:1").call_each(request, deadline=deadline())
+
+
+def test_routes_are_asked_for_in_one_go(name_servers: NameServersFactory) -> None:
+    """The peer answers nothing until it has all requests."""
+    waiting: list[Frame] = []
+
+    def script(peer: Peer, frame: Frame) -> None:
+        waiting.append(frame)
+        if len(waiting) == 50:
+            for each in reversed(waiting):
+                peer.send(answer(each, ROUTE))
+
+    topics = [f"topic-{number}" for number in range(50)]
+    with ScriptedPeer(script) as peer:
+        found = name_servers(peer.addr, timeout_ms=3_000).routes(topics, deadline=deadline())
+    assert [route.topic for route in found.values() if route] == topics
+
+
+def test_lookups_of_one_topic_share_a_request(name_servers: NameServersFactory) -> None:
+    release = threading.Event()
+    asked: list[Frame] = []
+
+    def script(peer: Peer, frame: Frame) -> None:
+        asked.append(frame)
+        release.wait(5)
+        peer.send(answer(frame, ROUTE))
+
+    with ScriptedPeer(script) as peer:
+        cache = RouteCache(name_servers(peer.addr, timeout_ms=4_000), clock=SYSTEM_CLOCK)
+        found: list[object] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(cache.get("orders", deadline=deadline())))
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        release.set()
+        for thread in threads:
+            thread.join(5)
+    assert len(found) == 8
+    assert len(asked) == 1
+
+
+def test_a_failed_lookup_fails_everybody_and_is_not_remembered(name_servers: NameServersFactory) -> None:
+    answers = [NameServerError, None]
+
+    def script(peer: Peer, frame: Frame) -> None:
+        if answers.pop(0):
+            peer.send(answer(frame, code=3))
+        else:
+            peer.send(answer(frame, ROUTE))
+
+    with ScriptedPeer(script) as peer:
+        cache = RouteCache(name_servers(peer.addr), clock=SYSTEM_CLOCK)
+        with pytest.raises(NameServerError):
+            cache.get("orders", deadline=deadline())
+        assert cache.get("orders", deadline=deadline()).topic == "orders"
+
+
+def test_an_old_route_is_better_than_none(name_servers: NameServersFactory) -> None:
+    with ScriptedPeer(knows) as peer:
+        cache = RouteCache(name_servers(peer.addr), clock=SYSTEM_CLOCK, ttl_ms=0)
+        route = cache.get("orders", deadline=deadline())
+    assert cache.get("orders", deadline=deadline()) == route
+    with pytest.raises(NameServerError):
+        cache.get("never-seen", deadline=deadline())
+
+
+def test_a_topic_that_vanished_may_come_back() -> None:
+    def refuse(peer: Peer, frame: Frame, name: str) -> None:
+        raise AssertionError
+
+    with ScriptedCluster(refuse) as cluster, Client(cluster.name_server) as client:
+        client.read_queues("orders")
+        gone = cluster.routes.pop("orders")
+        client.invalidate("orders")
+        with pytest.raises(TopicNotFoundError):
+            client.read_queues("orders")
+        with pytest.raises(BrokerNotFoundError, match="gone"):
+            client.routes.get_served(("orders",), deadline=deadline())
+        cluster.routes["orders"] = gone
+        assert client.routes.get_served(("orders",), deadline=deadline())
+        client.routes.forget("orders")
+        del cluster.routes["orders"]
+        with pytest.raises(TopicNotFoundError):
+            client.routes.get_served(("orders",), deadline=deadline())
+
+
+def test_a_fresh_route_is_not_asked_for_again() -> None:
+    with ScriptedCluster(lambda peer, frame, name: None) as cluster, Client(cluster.name_server) as client:
+        for _ in range(5):
+            client.read_queues("orders")
+        assert cluster.asked[RequestCode.GET_ROUTEINFO_BY_TOPIC] == 1
+        client.invalidate("orders")
+        client.read_queues("orders")
+        assert cluster.asked[RequestCode.GET_ROUTEINFO_BY_TOPIC] == 2
