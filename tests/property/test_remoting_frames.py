@@ -23,7 +23,7 @@ commands = st.builds(
     code=int16,
     opaque=int32,
     flag=int32,
-    fields=st.dictionaries(text, text, max_size=6),
+    fields=st.dictionaries(text, text.filter(bool), max_size=6),
     remark=st.none() | text.filter(bool),
     language=st.sampled_from(LanguageCode),
     version=int16,

@@ -9,7 +9,8 @@
 #   extFields, and strings for code, opaque and flag; so do we.
 # * ROCKETMQ, big-endian: code int16, language int8, version int16, opaque int32, flag int32, then
 #   remark (int32 length, UTF-8; 0 is null) and ext fields (int32 length of all, then entries of
-#   int16 length + key, int32 length + value). Codes above 32767 do not fit.
+#   int16 length + key, int32 length + value). Codes above 32767 do not fit. An empty value reads as
+#   null there, and a signature is then checked over the word "null": empty values are not sent.
 # * A 5.x server answers in its own serialization, whatever the request's: decode by the frame's
 #   type byte, never by what was sent.
 # * ``opaque`` is chosen by the requester and echoed. Requests that the server starts use its own
@@ -220,6 +221,8 @@ def _encode_binary(command: Command) -> bytes:
     ]
     size = 0
     for name, value in command.fields.items():
+        if not value:
+            continue
         key, text = name.encode(), value.encode()
         # Java reads the key's length as a signed short.
         if len(key) > 0x7FFF:

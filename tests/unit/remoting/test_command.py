@@ -153,7 +153,12 @@ class TestBinary:
         assert command.remark is None
         assert command.fields == {}
 
-    def test_empty_value_stays(self) -> None:
+    def test_empty_value_is_not_sent_because_java_would_read_null(self) -> None:
+        header = encode_header(Command(11, 77, fields={"a": "", "b": "x"}), Serializer.ROCKETMQ)
+        assert decode_header(header, Serializer.ROCKETMQ).fields == {"b": "x"}
+        assert b"a" not in header
+
+    def test_empty_value_reads_as_sent(self) -> None:
         command = decode_header(binary(ext=b"\x00\x01a\x00\x00\x00\x00"), Serializer.ROCKETMQ)
         assert command.fields == {"a": ""}
 
@@ -172,7 +177,7 @@ class TestBinary:
 
     def test_field_name_beyond_java_short_is_our_error(self) -> None:
         with pytest.raises(LocalProtocolError):
-            encode_header(Command(1, 1, fields={"n" * 32_768: ""}), Serializer.ROCKETMQ)
+            encode_header(Command(1, 1, fields={"n" * 32_768: "x"}), Serializer.ROCKETMQ)
 
     @pytest.mark.parametrize(
         "header",

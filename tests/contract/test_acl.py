@@ -1,0 +1,96 @@
+"""Signed requests against a broker that checks them, and the errors of those that it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
+from pyspark_rocketmq.client.connection import Connection, ConnectionOptions
+from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.errors import AuthenticationError
+from pyspark_rocketmq.remoting import body as bodies
+from pyspark_rocketmq.remoting.acl import Credentials
+from pyspark_rocketmq.remoting.command import Serializer
+from pyspark_rocketmq.remoting.header import (
+    CreateAclRequest,
+    CreateTopicRequest,
+    CreateUserRequest,
+    DeleteUserRequest,
+    GetMaxOffsetRequest,
+    RequestHeader,
+    SendMessageRequest,
+)
+
+ROOT = Credentials("rocketmq", "12345678")
+READER = Credentials("reader", "größe-secret")
+AUTHENTICATION = "org.apache.rocketmq.auth.authentication.provider"
+AUTHORIZATION = "org.apache.rocketmq.auth.authorization.provider"
+SETTINGS = {
+    "authenticationEnabled": "true",
+    "authorizationEnabled": "true",
+    "authenticationProvider": f"{AUTHENTICATION}.DefaultAuthenticationProvider",
+    "authenticationMetadataProvider": f"{AUTHENTICATION}.LocalAuthenticationMetadataProvider",
+    "authorizationProvider": f"{AUTHORIZATION}.DefaultAuthorizationProvider",
+    "authorizationMetadataProvider": f"{AUTHORIZATION}.LocalAuthorizationMetadataProvider",
+    "initAuthenticationUser": '{"username":"rocketmq","password":"12345678"}',
+    "innerClientAuthenticationCredentials": '{"accessKey":"rocketmq","secretKey":"12345678"}',
+}
+MAX_OFFSET = GetMaxOffsetRequest(topic="orders", queue_id=0, broker_name="broker-a")
+SEND = SendMessageRequest(
+    producer_group="p", topic="orders", queue_id=0, born_timestamp=1, broker_name="broker-a"
+)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A broker with two accounts: the first may do all, the second may read the topic."""
+    with DevCluster(broker_config=SETTINGS, connection=ConnectionOptions(credentials=ROOT)) as cluster:
+        found = cluster.brokers[0].address
+        call(found, ROOT, CreateTopicRequest(topic="orders", read_queue_nums=1, write_queue_nums=1, perm=6))
+        user = bodies.encode_user(READER.access_key, READER.secret_key)
+        call(found, ROOT, CreateUserRequest(username=READER.access_key), user)
+        subject = f"User:{READER.access_key}"
+        acl = bodies.encode_acl(subject, ["Topic:orders", "Group:*"], ["Sub", "Get"])
+        call(found, ROOT, CreateAclRequest(subject=subject), acl)
+        yield found
+
+
+def call(
+    addr: str,
+    credentials: Credentials | None,
+    request: RequestHeader,
+    body: bytes = b"",
+    serializer: Serializer = Serializer.JSON,
+) -> None:
+    options = ConnectionOptions(credentials=credentials, serializer=serializer)
+    connection = Connection(addr, options)
+    try:
+        connection.call(request, body, deadline=Deadline(SYSTEM_CLOCK, 20_000)).require()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("serializer", Serializer)
+def test_signed_requests_are_served(address: str, serializer: Serializer) -> None:
+    call(address, READER, MAX_OFFSET, serializer=serializer)
+    call(address, ROOT, SEND, "größe".encode(), serializer=serializer)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "request_header"),
+    [
+        pytest.param(None, MAX_OFFSET, id="no account"),
+        pytest.param(Credentials("nobody", "x"), MAX_OFFSET, id="unknown account"),
+        pytest.param(Credentials("reader", "wrong"), MAX_OFFSET, id="wrong secret"),
+        pytest.param(READER, SEND, id="no right to send"),
+        pytest.param(READER, DeleteUserRequest(username="reader"), id="no right to administer"),
+    ],
+)
+def test_refused_accounts(
+    address: str, credentials: Credentials | None, request_header: RequestHeader
+) -> None:
+    with pytest.raises(AuthenticationError) as caught:
+        call(address, credentials, request_header, b"x")
+    assert "größe-secret" not in str(caught.value)
