@@ -25,6 +25,7 @@ from pyspark_rocketmq.options import (
     BodyAs,
     ClientOptions,
     CompatibilityWarning,
+    EventTime,
     SourceOptions,
     TimestampStrategy,
     Where,
@@ -486,9 +487,15 @@ def test_an_sql_condition() -> None:
         ({}, "max_trigger_delay_ms", 900_000),
         ({"maxTriggerDelay": "30 seconds"}, "max_trigger_delay_ms", 30_000),
         ({"maxTriggerDelay": "250"}, "max_trigger_delay_ms", 250),
+        ({}, "heartbeat_interval_ms", None),
+        ({"heartbeatInterval": "10s"}, "heartbeat_interval_ms", 10_000),
+        ({"consumer.offset.persist.interval": "0"}, "commit_interval_ms", 0),
+        ({"commitOffsets": "false"}, "commit_offsets", False),
+        ({}, "event_time_alignment", EventTime.OFF),
+        ({"eventTimeAlignment": "store"}, "event_time_alignment", EventTime.STORE),
     ],
 )
-def test_limits(given: dict[str, str], field: str, expected: int | None) -> None:
+def test_triggers(given: dict[str, str], field: str, expected: object) -> None:
     assert getattr(source(given), field) == expected
 
 

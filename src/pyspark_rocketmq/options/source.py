@@ -25,6 +25,7 @@ from pyspark_rocketmq.options.choices import (
     COUNT_OR_NONE,
     TAGS,
     BodyAs,
+    EventTime,
     TimestampStrategy,
 )
 from pyspark_rocketmq.options.client import ClientOptions
@@ -108,6 +109,22 @@ class SourceOptions(Options):
         default=None,
         aliases=("consumer.group",),
         doc="The group whose progress is committed to the brokers, and where startingOffsets=group reads it.",
+    )
+
+    commit_offsets: bool = option(
+        "commitOffsets",
+        BOOLEAN,
+        default=True,
+        only=_STREAM,
+        doc="Commit finished micro-batches for the consumerGroup; what is read is up to the checkpoint.",
+    )
+    commit_interval_ms: int = option(
+        "commitIntervalMs",
+        whole_number(0, example=5_000),
+        default=5_000,
+        only=_STREAM,
+        aliases=("consumer.offset.persist.interval",),
+        doc="The least time between two commits, in milliseconds.",
     )
 
     # --- where to start and end -------------------------------------------------------------
@@ -219,6 +236,23 @@ class SourceOptions(Options):
         default_text="15m",
         only=_STREAM,
         doc="How long minOffsetsPerTrigger may hold back a micro-batch.",
+    )
+
+    # --- event time -------------------------------------------------------------------------
+    event_time_alignment: EventTime = option(
+        "eventTimeAlignment",
+        choice(EventTime),
+        default=EventTime.OFF,
+        default_text="off",
+        only=_STREAM,
+        doc="Let no queue run past the slowest one with a backlog, by store or born time (for watermarks).",
+    )
+    heartbeat_interval_ms: int | None = option(
+        "heartbeatInterval",
+        DURATION_MS,
+        default=None,
+        only=_STREAM,
+        doc="After so long without messages, emit a row that moves the watermark on; off when absent.",
     )
 
     # --- how parallel -----------------------------------------------------------------------
