@@ -1,0 +1,1 @@
+"""Decisions as pure functions: no socket, no thread, no clock."""
