@@ -1,11 +1,13 @@
 """Every error that the package raises, in one tree.
 
-Callers decide by class; the retry loop decides by two flags only:
+Callers decide by class; retries are decided by three flags only:
 
 ``retriable``
     The same call may succeed later, or elsewhere.
 ``stale_route``
     The route that led here is out of date: look it up anew before the next try.
+``outage``
+    The server is away or overloaded, whatever the request: worth waiting for.
 
 Facts (topic, queue, address, offset, …) travel as keyword arguments and are part of the
 message; none of them may ever be a secret.
@@ -32,6 +34,7 @@ __all__ = [
     "OptionError",
     "PermissionDeniedError",
     "PlanError",
+    "PortTakenError",
     "ProtocolError",
     "RemoteProtocolError",
     "RequestTimeoutError",
@@ -59,6 +62,7 @@ class RocketMQError(Exception):
 
     retriable: ClassVar[bool] = False
     stale_route: ClassVar[bool] = False
+    outage: ClassVar[bool] = False
 
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(message)
@@ -108,6 +112,10 @@ class DevClusterError(RocketMQError):
         return f"{text}\n--- last lines of its log ---\n{self.log_tail}" if self.log_tail else text
 
 
+class PortTakenError(DevClusterError):
+    """An embedded server cannot listen, because another process has its port."""
+
+
 # --- the bytes ------------------------------------------------------------------------------
 
 
@@ -134,6 +142,7 @@ class TransportError(RocketMQError):
     """The network, not the answer, is at fault."""
 
     retriable = True
+    outage = True
 
 
 class ConnectError(TransportError):
@@ -174,6 +183,7 @@ class BrokerNotFoundError(RouteError):
     """The route names no (suitable) broker of this name; it may come back."""
 
     retriable = True
+    outage = True
     stale_route = True
 
 
@@ -201,12 +211,14 @@ class FlowControlError(BrokerError):
     """SYSTEM_BUSY or FLOW_CONTROL: the server asks for a pause; the request was not executed."""
 
     retriable = True
+    outage = True
 
 
 class ServiceNotAvailableError(BrokerError):
     """The server is stopping, full, not a master, or not the queue's owner: go elsewhere."""
 
     retriable = True
+    outage = True
     stale_route = True
 
 

@@ -22,14 +22,13 @@ from pyspark_rocketmq.devcluster.layout import JvmOptions, Layout, write_files
 from pyspark_rocketmq.devcluster.process import Watchdog
 from pyspark_rocketmq.devcluster.server import Broker, NameServer, Runtime, Server
 from pyspark_rocketmq.devcluster.settings import SERVER_ENV, jvm_arguments
-from pyspark_rocketmq.errors import DevClusterError, OptionError
+from pyspark_rocketmq.errors import DevClusterError, OptionError, PortTakenError
 
 __all__ = ["DevCluster"]
 
 CLUSTER_NAME: Final = "DefaultCluster"
 
 _PORT_ATTEMPTS: Final = 3
-_PORT_TAKEN: Final = re.compile(r"BindException|Address already in use|Failed to bind", re.IGNORECASE)
 _TOOL_FAILED: Final = re.compile(
     r"^\S*(SubCommandException|MQClientException|MQBrokerException|Remoting\w*Exception)", re.MULTILINE
 )
@@ -303,10 +302,9 @@ class DevCluster:
             self._lay_out(layout, runtime)
             try:
                 self._bring_up()
-            except DevClusterError as error:
+            except PortTakenError:  # by somebody between our look and the server's bind
                 self._kill_servers()
-                # Somebody took a port between our look and the server's bind.
-                if attempt == _PORT_ATTEMPTS or not _PORT_TAKEN.search(error.log_tail):
+                if attempt == _PORT_ATTEMPTS:
                     raise
             else:
                 return

@@ -14,12 +14,14 @@ from types import TracebackType
 from typing import Self
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.errors import DevClusterError
+from pyspark_rocketmq.errors import DevClusterError, PortTakenError
 
 __all__ = ["ChildProcess", "Watchdog", "command_line", "end_processes", "resident_bytes"]
 
 _POLL_S = 0.02
 _TAIL_BYTES = 16 * 1024
+_TAIL_LINES = 40
+_PORT_TAKEN = re.compile(r"BindException: .*")
 # The child waits for a line before it becomes the server: by then the watchdog knows its pid, so
 # that there is no moment at which the owner's death would leave it behind.
 _GATE = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "sh")
@@ -170,11 +172,21 @@ class ChildProcess:
 
         Raises
         ------
+        PortTakenError
+            The log tells that another process has the port.
         DevClusterError
             The process ended first, or the deadline passed; carries the log's tail.
         """
         wanted = re.compile(pattern)
-        self.wait_until(lambda: wanted.search(self._log_since_start()) is not None, deadline, "is not up")
+
+        def is_up() -> bool:
+            log = self._log_since_start()
+            if (taken := _PORT_TAKEN.search(log)) is not None:
+                # A broker goes on for many seconds, and a good deal of log, before it ends.
+                raise PortTakenError(f"{self.name} cannot listen", log_tail=_tail(log[: taken.end()]))
+            return wanted.search(log) is not None
+
+        self.wait_until(is_up, deadline, "is not up")
 
     def wait_until(self, condition: Callable[[], bool], deadline: Deadline, otherwise: str) -> None:
         """Wait for a condition while the process lives.
@@ -239,9 +251,9 @@ class ChildProcess:
         """Resident memory of the process in bytes, 0 when it does not run."""
         return resident_bytes(self.pid) if self.pid is not None else 0
 
-    def log_tail(self, lines: int = 40) -> str:
+    def log_tail(self, lines: int = _TAIL_LINES) -> str:
         """Return the last lines of this start's log."""
-        return "\n".join(self._log_since_start(_TAIL_BYTES).splitlines()[-lines:])
+        return _tail(self._log_since_start(_TAIL_BYTES), lines)
 
     def _log_since_start(self, limit: int | None = None) -> str:
         if not self.log_file.exists():
@@ -255,6 +267,10 @@ class ChildProcess:
         if self._process is None or not self.is_running:
             raise DevClusterError(f"{self.name} does not run", signal=number.name)
         self._process.send_signal(number)
+
+
+def _tail(log: str, lines: int = _TAIL_LINES) -> str:
+    return "\n".join(log.splitlines()[-lines:])
 
 
 def resident_bytes(pid: int) -> int:
