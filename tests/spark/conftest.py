@@ -1,0 +1,129 @@
+"""Messages on a real broker, and what a query saw of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.model import MessageQueue
+
+Row = tuple[str, int, int, str]
+"""brokerName, queueId, queueOffset, body."""
+
+
+@dataclass
+class Sender:
+    """Sends numbered bodies round robin over a topic's queues and remembers where each one is."""
+
+    client: Client
+    sent: dict[str, list[Row]] = field(default_factory=dict)
+
+    def __call__(self, topic: str, count: int, **parts: object) -> list[Row]:
+        """Send ``count`` messages and return when the broker shows them all to readers."""
+        producer, queues = Producer(self.client), self.client.write_queues(topic)
+        rows = self.sent.setdefault(topic, [])
+        first = len(rows)
+        for index, queue in enumerate(queues):
+            bodies = [f"{topic} {number}" for number in range(first + index, first + count, len(queues))]
+            if not bodies:
+                continue
+            messages = [
+                OutgoingMessage(topic, body.encode(), keys=f"k{body.rsplit(' ')[-1]}", **parts)
+                for body in bodies
+            ]
+            result = producer.send_batch(messages, queue)
+            rows += [
+                (queue.broker_name, queue.queue_id, result.queue_offset + at, body)
+                for at, body in enumerate(bodies)
+            ]
+        eventually(lambda: sum(self.ends(topic).values()) == len(rows), what=f"{len(rows)} messages to read")
+        return rows[first:]
+
+    def ends(self, topic: str) -> dict[MessageQueue, int]:
+        return self.client.max_offsets(self.client.read_queues(topic))
+
+
+@pytest.fixture
+def client(mq: DevCluster) -> Iterator[Client]:
+    with Client(mq.name_server) as client:
+        yield client
+
+
+@pytest.fixture
+def send(client: Client) -> Sender:
+    return Sender(client)
+
+
+@pytest.fixture
+def read(spark: SparkSession, mq: DevCluster) -> Callable[..., DataFrame]:
+    """``read(topic, option=value, ...)``: a batch DataFrame."""
+
+    def load(
+        topic: str, *, source: str = "rocketmq", schema: str | None = None, **options: object
+    ) -> DataFrame:
+        reader = spark.read.format(source).options(nameServer=mq.name_server, topic=topic, **options)
+        return (reader.schema(schema) if schema else reader).load()
+
+    return load
+
+
+@dataclass
+class Batches:
+    """A sink that takes each batch once: the rows by batch id, replaced when a batch is replayed."""
+
+    rows: dict[int, list[Row]] = field(default_factory=dict)
+    on_batch: Callable[[int], None] = lambda _: None
+
+    def write(self, df: DataFrame, batch: int) -> None:
+        rows = df.selectExpr("brokerName", "queueId", "queueOffset", "string(body)").collect()
+        self.on_batch(batch)
+        self.rows[batch] = [tuple(row) for row in rows]
+
+    def all(self) -> list[Row]:
+        return sorted(row for rows in self.rows.values() for row in rows)
+
+
+@pytest.fixture
+def stream(spark: SparkSession, mq: DevCluster, tmp_path: Path) -> Iterator[Callable[..., StreamingQuery]]:
+    """``stream(topic, batches, option=value, ...)``: a query with the test's checkpoint."""
+    queries: list[StreamingQuery] = []
+
+    def start(
+        topic: str,
+        batches: Batches,
+        *,
+        available_now: bool = True,
+        source: str = "rocketmq",
+        **options: object,
+    ) -> StreamingQuery:
+        df = spark.readStream.format(source).options(nameServer=mq.name_server, topic=topic, **options).load()
+        trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
+        query = (
+            df.writeStream.foreachBatch(batches.write)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(**trigger)
+            .start()
+        )
+        queries.append(query)
+        return query
+
+    yield start
+    for query in queries:
+        query.stop()
+
+
+def same_messages(found: list[Row], expected: list[Row]) -> bool:
+    """Assert equal content, duplicates counted; the difference is in the failure."""
+    missing, surplus = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
+    assert not missing, f"lost: {sorted(missing)[:10]}"
+    assert not surplus, f"too much: {sorted(surplus)[:10]}"
+    return True
