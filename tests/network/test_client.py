@@ -9,8 +9,18 @@ from tests.support.fakes import Lowest
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_peer import Peer, answer
 
-from pyspark_rocketmq.client import Client, MessageQueue
-from pyspark_rocketmq.errors import BrokerNotFoundError, ConnectError, PermissionDeniedError
+from pyspark_rocketmq.client import (
+    Client,
+    ClientOptions,
+    MessageQueue,
+    OutgoingMessage,
+    Producer,
+    ProducerOptions,
+    PullConsumer,
+    PullStatus,
+    shared_client,
+)
+from pyspark_rocketmq.errors import BrokerNotFoundError, ConnectError, PermissionDeniedError, SendError
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
 
@@ -102,6 +112,50 @@ def test_a_broker_whose_address_cannot_be_reached() -> None:
                 "broker-b",
                 "orders",
             )
+
+
+def test_a_slave_serves_pulls_but_no_end_offsets() -> None:
+    """A slave may lag: what it calls the end is not the end."""
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        offsets = {"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
+        peer.send(answer(frame, code=ResponseCode.PULL_NOT_FOUND, **offsets))
+
+    with ScriptedCluster(script) as cluster:
+        cluster.broker_ids["broker-a"] = 1
+        with client_of(cluster, timeout_ms=300) as client:
+            queue = client.read_queues("orders")[0]
+            assert PullConsumer("g", client=client).pull(queue, "*", 0).status is PullStatus.NO_NEW_MSG
+            assert client.write_queues("orders") == ()
+            with pytest.raises(BrokerNotFoundError, match="no master"):
+                client.max_offsets((queue,))
+            with pytest.raises(SendError, match="master"):
+                Producer(client, options=ProducerOptions(retries=1)).send(OutgoingMessage("orders", b"x"))
+
+
+def test_advice_that_cannot_be_followed() -> None:
+    seen: list[str] = []
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        seen.append(name)
+        fields = {"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
+        peer.send(answer(frame, code=ResponseCode.PULL_NOT_FOUND, suggestWhichBrokerId="1", **fields))
+
+    with ScriptedCluster(script, brokers=("broker-a", "broker-b")) as cluster, client_of(cluster) as client:
+        queue = client.read_queues("orders")[0]
+        consumer = PullConsumer("g", client=client)
+        for _ in range(2):  # there is no slave to follow the advice
+            consumer.pull(queue, "*", 0)
+        assert seen == ["broker-a", "broker-a"]
+
+
+def test_a_child_process_has_clients_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ClientOptions(name_servers=("127.0.0.1:1",))
+    parents = shared_client(options)
+    assert shared_client(options) is parents
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    assert shared_client(options) is not parents
 
 
 def test_no_commit_is_none_and_minus_one_too() -> None:

@@ -20,8 +20,8 @@ BrokerScript = Callable[[Peer, Frame, str], None]
 class ScriptedCluster:
     """One name server and brokers of the given names; ``script`` answers what the brokers are asked.
 
-    ``routes`` (topic to broker names), ``queues`` and ``addresses`` (what the route says) may be changed
-    while it runs.
+    What the route says may be changed while it runs: ``routes`` (topic to broker names), ``queues``,
+    ``addresses``, and ``broker_ids`` (0, the master's, where nothing is set).
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class ScriptedCluster:
         self._script = script
         self._name_server = ScriptedPeer(self._serve_name_server)
         self._brokers = {name: ScriptedPeer(self._serve_broker(name)) for name in brokers}
+        self.broker_ids: dict[str, int] = {}
         self.addresses = {name: peer.addr for name, peer in self._brokers.items()}
         self._resources = ExitStack()
 
@@ -49,7 +50,11 @@ class ScriptedCluster:
         names = self.routes[topic]
         route = {
             "brokerDatas": [
-                {"brokerName": name, "cluster": "c", "brokerAddrs": {"0": self.addresses[name]}}
+                {
+                    "brokerName": name,
+                    "cluster": "c",
+                    "brokerAddrs": {str(self.broker_ids.get(name, 0)): self.addresses[name]},
+                }
                 for name in names
             ],
             "queueDatas": [

@@ -30,6 +30,7 @@ from pyspark_rocketmq.record.properties import (
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_UNIQUE_KEY,
     PROPERTY_WAIT,
+    RESERVED_PROPERTIES,
     encode_properties,
 )
 
@@ -41,41 +42,7 @@ MAX_SEND_BYTES: Final = 4 * 1024 * 1024
 
 DEFAULT_COMPRESS_ABOVE: Final = 4096
 
-RESERVED_PROPERTIES: Final = frozenset(
-    (
-        *("KEYS", "TAGS", "WAIT", "DELAY", "UNIQ_KEY", "TRACE_ON", "MSG_REGION", "CLUSTER", "INSTANCE_ID"),
-        *(
-            "RETRY_TOPIC",
-            "REAL_TOPIC",
-            "REAL_QID",
-            "ORIGIN_MESSAGE_ID",
-            "RECONSUME_TIME",
-            "MAX_RECONSUME_TIMES",
-        ),
-        *("TRAN_MSG", "PGROUP", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "__transactionId__"),
-        *("CHECK_IMMUNITY_TIME_IN_SECONDS", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "TRANSFER_FLAG"),
-        *("CORRECTION_FLAG", "MQ2_FLAG", "CONSUME_START_TIME", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME"),
-        *("DUP_INFO", "EXTEND_UNIQ_INFO", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME"),
-        *(
-            "PUSH_REPLY_TIME",
-            "MSG_TYPE",
-            "DLQ_ORIGIN_TOPIC",
-            "DLQ_ORIGIN_MESSAGE_ID",
-            "INNER_NUM",
-            "INNER_BASE",
-        ),
-        *(
-            "INNER_MULTI_DISPATCH",
-            "INNER_MULTI_QUEUE_OFFSET",
-            "__SHARDINGKEY",
-            "__CRC32#",
-            "_SYS_MSG_PRIORITY_",
-        ),
-        *("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS", "TIMER_ENQUEUE_MS"),
-        *("TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "BORN_TIMESTAMP", "__BORNHOST"),
-    )
-)
-"""Names that RocketMQ gives a meaning to: what a message needs of them has a field of its own."""
+_COUNTER_DIGITS: Final = 4
 
 
 class UniqueIds:
@@ -90,12 +57,27 @@ class UniqueIds:
         self._ip = secrets.token_bytes(4)
         self._salt = secrets.randbits(32)
         self._counter = itertools.count(secrets.randbits(16))
+        self._head = (-1, "")
 
     def next(self) -> str:
         """Return an id that nobody else has; safe in threads and after a fork."""
         if self._pid != os.getpid():
             self._renew()
-        return create_unique_id(self._ip, self._pid, self._salt, self._clock.now_ms(), next(self._counter))
+        now_ms = self._clock.now_ms()
+        made_ms, head = self._head
+        if made_ms != now_ms:  # only the counter differs within a millisecond: the rest is costly to write
+            head = create_unique_id(self._ip, self._pid, self._salt, now_ms, 0)[:-_COUNTER_DIGITS]
+            self._head = now_ms, head
+        return f"{head}{next(self._counter) & 0xFFFF:04X}"
+
+    def block(self) -> tuple[str, int]:
+        """Return what 65,536 ids begin with, and where the 16-bit counter that follows may start.
+
+        Ids of a block are apart from those of `next` and of other blocks.
+        """
+        salt, start = secrets.randbits(32), secrets.randbits(16)
+        head = create_unique_id(self._ip, os.getpid(), salt, self._clock.now_ms(), 0)
+        return head[:-_COUNTER_DIGITS], start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

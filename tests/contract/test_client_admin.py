@@ -1,0 +1,125 @@
+"""Administration, against real brokers of both generations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.support.topics import TopicFactory, fresh_name
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import Admin, Client, GroupConfig, MessageQueue, OutgoingMessage, Producer
+from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, OptionError, TopicNotFoundError
+from pyspark_rocketmq.model import Permission
+
+
+@pytest.fixture(params=["mq", "mq49"])
+def cluster(request: pytest.FixtureRequest) -> DevCluster:
+    """Either broker generation."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def client(cluster: DevCluster) -> Iterator[Client]:
+    with Client(cluster.name_server, operation_timeout_ms=5_000) as made:
+        yield made
+
+
+@pytest.fixture
+def admin(client: Client) -> Admin:
+    return Admin(client)
+
+
+def test_a_topic_from_birth_to_death(admin: Admin, client: Client, request: pytest.FixtureRequest) -> None:
+    name = fresh_name(request.node.name)
+    admin.create_topic(name, queues=3)
+    assert len(client.read_queues(name)) == len(client.write_queues(name)) == 3
+    assert name in admin.topics()
+    config = admin.topic_configs(name)["broker-a"]
+    assert (config.read_queues, config.write_queues, config.perm) == (
+        3,
+        3,
+        Permission.READ | Permission.WRITE,
+    )
+    # Shrinking keeps what is still to be read.
+    admin.create_topic(name, queues=2, read_queues=3, cluster="DefaultCluster")
+    assert (len(client.read_queues(name)), len(client.write_queues(name))) == (3, 2)
+    admin.delete_topic(name)
+    assert name not in admin.topics()
+    with pytest.raises(TopicNotFoundError):
+        client.read_queues(name)
+    admin.delete_topic(name)
+
+
+def test_system_topics_are_hidden(admin: Admin, cluster: DevCluster, topic: TopicFactory) -> None:
+    name = topic(cluster=cluster)
+    shown = admin.topics()
+    assert name in shown
+    assert not [
+        other for other in shown if other.startswith(("%", "rmq_sys_", "RMQ_SYS_", "TBW102", "broker-"))
+    ]
+    assert {"TBW102", "broker-a", name} <= set(admin.topics(include_system=True))
+
+
+def test_names_that_brokers_refuse(admin: Admin) -> None:
+    with pytest.raises(BrokerError) as caught:
+        admin.create_topic("no spaces please")
+    assert caught.value.facts["broker_name"] == "broker-a"
+
+
+def test_nowhere_to_create_it(admin: Admin) -> None:
+    with pytest.raises(OptionError, match="no such broker or cluster"):
+        admin.create_topic("any", cluster="no-such-cluster")
+    with Client(admin._client.options, operation_timeout_ms=200) as hasty, pytest.raises(BrokerNotFoundError):
+        Admin(hasty).create_topic("any", brokers=["broker-z"])
+
+
+def test_topic_statistics(admin: Admin, client: Client, cluster: DevCluster, topic: TopicFactory) -> None:
+    name = topic(queues=2, cluster=cluster)
+    queue = MessageQueue(name, "broker-a", 1)
+    Producer(client).send_batch([OutgoingMessage(name, b"x")] * 3, queue)
+    eventually(lambda: admin.topic_stats(name)[queue].max_offset == 3)
+    stats = admin.topic_stats(name)
+    assert stats[queue].min_offset == 0
+    assert abs(stats[queue].last_update_timestamp - client.clock.now_ms()) < 60_000
+    assert stats[MessageQueue(name, "broker-a", 0)].max_offset == 0
+    with pytest.raises(TopicNotFoundError):
+        admin.topic_stats("no-such-topic")
+
+
+def test_a_group_and_its_progress(
+    admin: Admin, client: Client, cluster: DevCluster, topic: TopicFactory, group: str
+) -> None:
+    name = topic(queues=1, cluster=cluster)
+    result = Producer(client).send_batch([OutgoingMessage(name, b"x")] * 5)
+    eventually(lambda: client.max_offsets((result.queue,))[result.queue] == 5)
+    admin.create_group(GroupConfig(group, retry_max_times=3))
+    assert admin.groups()[group].retry_max_times == 3
+    client.commit_offsets(group, {result.queue: 2})
+    progress = admin.consume_stats(group, name)[result.queue]
+    assert (progress.broker_offset, progress.consumer_offset) == (5, 2)
+    assert admin.consume_stats(group)[result.queue].consumer_offset == 2
+    assert admin.consumer_connections(group) == {}
+    admin.delete_group(group)
+    assert group not in admin.groups()
+
+
+def test_groups_of_the_system_are_hidden(admin: Admin) -> None:
+    assert "TOOLS_CONSUMER" not in admin.groups()
+    assert "TOOLS_CONSUMER" in admin.groups(include_system=True)
+
+
+def test_cluster_and_broker(admin: Admin, cluster: DevCluster) -> None:
+    info = admin.cluster_info()
+    assert info.clusters == {"DefaultCluster": ("broker-a",)}
+    assert info.brokers["broker-a"].master == cluster.broker().address
+    assert admin.broker_runtime_info("broker-a")["brokerVersionDesc"].startswith("V")
+
+
+def test_settings_are_read_back(admin: Admin) -> None:
+    current = admin.broker_config("broker-a")["maxTransferCountOnMessageInMemory"]
+    admin.set_broker_config("broker-a", {"maxTransferCountOnMessageInMemory": current})
+    with pytest.raises(OptionError, match="did not take") as caught:
+        admin.set_broker_config("broker-a", {"noSuchSetting": "1"})
+    assert caught.value.facts["setting"] == "noSuchSetting"
