@@ -10,15 +10,21 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from pyspark_rocketmq.client.clock import Clock
 from pyspark_rocketmq.client.retry import RandomSource
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.java_hash import java_hash
 
-__all__ = ["QueueSelector", "queue_for_key"]
+__all__ = ["QueueSelector", "queue_for_key", "queue_numbers"]
 
 _AVOID_S: Final = 5.0
 """How long a broker is passed over after a failure: a dead one stays in the route for up to 120 s."""
+
+_LONG_KEY: Final = 200
 
 
 def queue_for_key(key: str, queues: Sequence[MessageQueue]) -> MessageQueue:
@@ -30,6 +36,29 @@ def queue_for_key(key: str, queues: Sequence[MessageQueue]) -> MessageQueue:
         The writable queues, sorted, at least one.
     """
     return queues[abs(java_hash(key)) % len(queues)]
+
+
+def queue_numbers(keys: pa.Array, count: int) -> npt.NDArray[np.int32]:
+    """Return what `queue_for_key` takes of ``count`` queues, for a column of keys (UTF-8 as ``binary``)."""
+    encoded = keys.dictionary_encode()
+    hashes = _hashes(encoded.dictionary)
+    chosen: npt.NDArray[np.int32] = (np.abs(hashes) % count).astype(np.int32)[encoded.indices.to_numpy()]
+    return chosen
+
+
+def _hashes(texts: pa.Array) -> npt.NDArray[np.int64]:
+    """Return ``String.hashCode`` of each text: in ASCII one step a character, all texts at once."""
+    data = b"".join(values := texts.to_pylist())
+    lengths = np.array([len(value) for value in values], np.int64)
+    if not data.isascii() or (len(values) and lengths.max() > _LONG_KEY):
+        return np.array([java_hash(value.decode()) for value in values], np.int64)
+    codes = np.frombuffer(data, np.uint8)
+    starts = np.cumsum(lengths) - lengths
+    hashes = np.zeros(len(values), np.uint32)
+    for step in range(int(lengths.max(initial=0))):
+        longer = lengths > step
+        hashes[longer] = hashes[longer] * np.uint32(31) + codes[starts[longer] + step]
+    return hashes.view(np.int32).astype(np.int64)
 
 
 class QueueSelector:

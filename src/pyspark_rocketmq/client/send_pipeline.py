@@ -42,7 +42,7 @@ class _Flight:
     token: object
     outgoing: Outgoing
     fixed: MessageQueue | None
-    deadline: Deadline
+    patience: Deadline | None = None  # from the first failure on
     failures: int = 0
     not_before: float = 0.0
     queue: MessageQueue | None = None
@@ -63,8 +63,8 @@ class SendPipeline:
     """Sends without waiting for each answer, at most ``max_in_flight`` at once.
 
     Delivery promise: at least once for every outcome with a result. In ordered mode the sends to one queue
-    are stored in the order of their submission, also over retries, because only one of them is in flight; a
-    send that fails for good does not hold back those behind it.
+    are stored in the order of their submission, also over retries, because only one of them is in flight; if
+    one fails for good, those that wait behind it are not sent and get its error too.
 
     For one thread. Outcomes come back from `submit`, `collect` and `flush`, in no particular order.
 
@@ -76,6 +76,8 @@ class SendPipeline:
         that wait 200 ms: some tens of batches are enough.
     ordered : bool
         One send in flight a queue; every submission then names its queue or key.
+    outage_timeout_ms : int
+        How long a send is tried again, beyond the producer's ``retries``, while its errors say ``outage``.
 
     Examples
     --------
@@ -85,13 +87,21 @@ class SendPipeline:
     ...     check(pipeline.flush())
     """
 
-    def __init__(self, producer: Producer, *, max_in_flight: int = 32, ordered: bool = False) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        *,
+        max_in_flight: int = 32,
+        ordered: bool = False,
+        outage_timeout_ms: int = 0,
+    ) -> None:
         if max_in_flight < 1:
             raise OptionError("max_in_flight must be at least 1", max_in_flight=max_in_flight)
         self._producer = producer
         self._client = producer.client
         self._max_in_flight = max_in_flight
         self._ordered = ordered
+        self._outage_timeout_ms = outage_timeout_ms
         self._in_flight: deque[_Flight] = deque()
         self._waiting: list[_Flight] = []  # for the end of their back-off
         self._lanes: dict[MessageQueue, _Lane] = {}
@@ -142,7 +152,7 @@ class SendPipeline:
         while self._unfinished >= self._max_in_flight:
             self._step()
         self._unfinished += 1
-        flight = _Flight(token, outgoing, queue, self._producer.total_deadline())
+        flight = _Flight(token, outgoing, queue)
         if self._ordered and queue is not None:
             lane = self._lanes.setdefault(queue, _Lane())
             lane.flights.append(flight)
@@ -193,7 +203,7 @@ class SendPipeline:
             flight.queue = self._producer.choose(flight.outgoing.topic, flight.fixed)
             flight.call = self._producer.call_for(flight.outgoing, flight.queue)
             flight.connection = self._producer.connect(flight.queue)
-            flight.attempt_deadline = flight.deadline.sooner(self._producer.options.send_timeout_ms)
+            flight.attempt_deadline = self._client.deadline(self._producer.options.send_timeout_ms)
             flight.opaque = flight.connection.submit(
                 flight.call.request, flight.call.body, deadline=flight.attempt_deadline
             )
@@ -208,6 +218,8 @@ class SendPipeline:
         assert flight.call is not None
         assert flight.attempt_deadline is not None
         try:
+            if flight.attempt_deadline.expired:  # by the caller's own doing: the answer may be there
+                flight.connection.poll()
             response = flight.connection.wait(flight.opaque, flight.attempt_deadline)
             result = self._producer.accepted(flight.outgoing, flight.call.parse(response))
         except RocketMQError as error:
@@ -224,8 +236,10 @@ class SendPipeline:
         if flight.queue is not None:
             self._producer.note_failure(flight.queue, error)
         pause_s = self._producer.policy.pause_s(flight.failures, self._client.random)
-        over = self._producer.policy.exhausted(flight.failures) or flight.deadline.remaining_s <= pause_s
-        if error.retriable and not over:
+        if flight.patience is None:
+            flight.patience = self._client.deadline(self._outage_timeout_ms)
+        waits = error.outage and flight.patience.remaining_s > pause_s
+        if error.retriable and (waits or not self._producer.policy.exhausted(flight.failures)):
             flight.not_before = self._client.clock.monotonic() + pause_s
             self._waiting.append(flight)
             return
@@ -241,6 +255,10 @@ class SendPipeline:
             return
         lane = self._lanes[flight.fixed]
         lane.flights.popleft()
+        while error is not None and lane.flights:
+            held = lane.flights.popleft()
+            self._unfinished -= 1
+            self._outcomes.append(SendOutcome(held.token, held.outgoing, None, error))
         if lane.flights:
             self._launch(lane.flights[0])
         else:

@@ -14,17 +14,21 @@ from pyspark_rocketmq.options.declare import (
     option_reference,
     parse_options,
 )
+from pyspark_rocketmq.options.sink import Compressor, Guarantee, SinkOptions
 from pyspark_rocketmq.options.source import SourceOptions
 
 __all__ = [
     "BodyAs",
     "ClientOptions",
     "CompatibilityWarning",
+    "Compressor",
     "EventTime",
+    "Guarantee",
     "Kind",
     "Option",
     "OptionRow",
     "Options",
+    "SinkOptions",
     "SourceOptions",
     "TimestampStrategy",
     "Where",

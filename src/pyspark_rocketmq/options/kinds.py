@@ -19,6 +19,7 @@ __all__ = [
     "PATTERN",
     "SIZE",
     "TEXT",
+    "TOPIC",
     "TOPICS",
     "choice",
     "names",
@@ -167,6 +168,7 @@ DURATION_MS: Final = Kind("a duration (a bare number is milliseconds)", "15m", p
 SIZE: Final = Kind("a size in bytes, with or without k, m, g", "64m", _size)
 GROUP: Final = Kind("a group name", "orders-report", _group)
 NAMESPACE: Final = Kind("a namespace", "MQ_INST_1", _group)
+TOPIC: Final = Kind("a topic name", "orders", _topic)
 TOPICS: Final = names("one or more topic names", "orders,payments", _topic)
 ADDRESSES: Final = names("one or more host:port", "10.0.0.1:9876;10.0.0.2:9876", _address)
 PATTERN: Final = Kind("a regular expression", "orders-.*", _pattern)

@@ -21,6 +21,7 @@ __all__ = [
     "PROPERTY_INNER_MULTI_QUEUE_OFFSET",
     "PROPERTY_INNER_NUM",
     "PROPERTY_KEYS",
+    "PROPERTY_PRIORITY",
     "PROPERTY_PRODUCER_GROUP",
     "PROPERTY_REAL_QUEUE_ID",
     "PROPERTY_REAL_TOPIC",
@@ -33,6 +34,8 @@ __all__ = [
     "PROPERTY_TRANSACTION_PREPARED",
     "PROPERTY_UNIQUE_KEY",
     "PROPERTY_WAIT",
+    "PROPERTY_WRITE_ID",
+    "RESERVED_PROPERTIES",
     "decode_properties",
     "encode_properties",
 ]
@@ -62,6 +65,45 @@ PROPERTY_INNER_BASE: Final = "INNER_BASE"
 PROPERTY_INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 PROPERTY_INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 PROPERTY_CRC32: Final = "__CRC32#"
+PROPERTY_PRIORITY: Final = "_SYS_MSG_PRIORITY_"
+PROPERTY_WRITE_ID: Final = "writeId"
+"""Ours: the same in every copy of a row that was written more than once, another in every other row."""
+
+RESERVED_PROPERTIES: Final = frozenset(
+    (
+        *("KEYS", "TAGS", "WAIT", "DELAY", "UNIQ_KEY", "TRACE_ON", "MSG_REGION", "CLUSTER", "INSTANCE_ID"),
+        *(
+            "RETRY_TOPIC",
+            "REAL_TOPIC",
+            "REAL_QID",
+            "ORIGIN_MESSAGE_ID",
+            "RECONSUME_TIME",
+            "MAX_RECONSUME_TIMES",
+        ),
+        *("TRAN_MSG", "PGROUP", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "__transactionId__"),
+        *("CHECK_IMMUNITY_TIME_IN_SECONDS", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "TRANSFER_FLAG"),
+        *("CORRECTION_FLAG", "MQ2_FLAG", "CONSUME_START_TIME", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME"),
+        *("DUP_INFO", "EXTEND_UNIQ_INFO", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME"),
+        *(
+            "PUSH_REPLY_TIME",
+            "MSG_TYPE",
+            "DLQ_ORIGIN_TOPIC",
+            "DLQ_ORIGIN_MESSAGE_ID",
+            "INNER_NUM",
+            "INNER_BASE",
+        ),
+        *(
+            "INNER_MULTI_DISPATCH",
+            "INNER_MULTI_QUEUE_OFFSET",
+            "__SHARDINGKEY",
+            "__CRC32#",
+            "_SYS_MSG_PRIORITY_",
+        ),
+        *("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS", "TIMER_ENQUEUE_MS"),
+        *("TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "BORN_TIMESTAMP", "__BORNHOST"),
+    )
+)
+"""Names that RocketMQ gives a meaning to: what a message needs of them has a field of its own."""
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

@@ -7,10 +7,11 @@ from typing import ClassVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
 from pyspark_rocketmq.spark.batch import RocketMQBatchReader
 from pyspark_rocketmq.spark.schema import read_schema
 from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+from pyspark_rocketmq.spark.writer import RocketMQBatchWriter, RocketMQStreamWriter
 
 __all__ = ["RocketMQCompatDataSource", "RocketMQDataSource"]
 
@@ -58,6 +59,15 @@ class RocketMQDataSource(DataSource):
     def streamReader(self, schema: StructType) -> RocketMQStreamReader:
         """Return the streaming reader."""
         return RocketMQStreamReader(parse_options(SourceOptions, self.options, where="readStream"), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> RocketMQBatchWriter:
+        """Return the batch writer."""
+        options = parse_options(SinkOptions, self.options, where="write")
+        return RocketMQBatchWriter(options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> RocketMQStreamWriter:  # noqa: ARG002
+        """Return the streaming writer; in update mode a changed row is a new message."""
+        return RocketMQStreamWriter(parse_options(SinkOptions, self.options, where="writeStream"), schema)
 
 
 class RocketMQCompatDataSource(RocketMQDataSource):

@@ -1,0 +1,242 @@
+"""The options of writing, batch and streaming alike."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import SendStatus
+from pyspark_rocketmq.options.client import ClientOptions
+from pyspark_rocketmq.options.declare import Kind, Options, group, option
+from pyspark_rocketmq.options.kinds import (
+    BOOLEAN,
+    DURATION_MS,
+    FILE,
+    GROUP,
+    SIZE,
+    TEXT,
+    TOPIC,
+    choice,
+    whole_number,
+)
+
+__all__ = ["Compressor", "Guarantee", "SinkOptions"]
+
+DEFAULT_PRODUCER_GROUP: Final = "PYSPARK_ROCKETMQ_PRODUCER"
+
+MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
+"""A broker's default ``maxMessageSize``, which holds for a batch as a whole."""
+
+
+class Compressor(enum.Enum):
+    """How large bodies are compressed."""
+
+    NONE = "none"
+    ZLIB = "zlib"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Guarantee(enum.Enum):
+    """What a write promises."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EFFECTIVELY_ONCE = "effectively-once"
+
+
+def _statuses(text: str) -> frozenset[SendStatus]:
+    found = set()
+    for name in text.split(","):
+        try:
+            found.add(SendStatus(name.strip().upper()))
+        except ValueError:
+            raise ValueError(f"{name.strip()!r} is no send status") from None
+    if SendStatus.SEND_OK not in found:
+        raise ValueError("SEND_OK is missing: it is always accepted")
+    return frozenset(found)
+
+
+_STATUSES: Final = Kind(
+    f"send statuses between commas, out of {', '.join(status.value for status in SendStatus)}",
+    "SEND_OK,FLUSH_SLAVE_TIMEOUT",
+    _statuses,
+)
+_SEND_OK: Final = frozenset({SendStatus.SEND_OK})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions(Options):
+    """Everything that a write can be told.
+
+    Raises
+    ------
+    OptionError
+        Options contradict one another.
+    """
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"path", "checkpointlocation", "queryname"})
+    COMPATIBILITY: ClassVar[Mapping[str, str]] = {
+        "brokerserver.heartbeat.interval": "sends need no heartbeat",
+    }
+
+    client: ClientOptions = group(ClientOptions)
+
+    # --- what every message gets -------------------------------------------------------------
+    topic: str | None = option(
+        "topic", TOPIC, default=None, doc="The topic of every row; goes before a topic column."
+    )
+    tags: str | None = option("tags", TEXT, default=None, doc="The tag of every row; goes before a column.")
+    keys: str | None = option(
+        "keys", TEXT, default=None, aliases=("key",), doc="The keys of every row; goes before a column."
+    )
+    sharding_key: str | None = option(
+        "shardingKey",
+        TEXT,
+        default=None,
+        aliases=("messageGroup",),
+        doc="The sharding key of every row, hence one queue for all; goes before a column.",
+    )
+    delay_level: int | None = option(
+        "delayLevel",
+        whole_number(1, example=3, maximum=18),
+        default=None,
+        doc="The delay of every row as one of the broker's 18 levels; goes before a column.",
+    )
+
+    # --- how they are sent -------------------------------------------------------------------
+    producer_group: str = option(
+        "producerGroup",
+        GROUP,
+        default=DEFAULT_PRODUCER_GROUP,
+        aliases=("produceGroup", "producer.group"),
+        doc="The producer group; it matters for transactions only.",
+    )
+    send_timeout_ms: int = option(
+        "sendTimeoutMs",
+        whole_number(1, example=3_000),
+        default=3_000,
+        aliases=("producer.timeout",),
+        doc="How long a broker may take to answer one try, in milliseconds.",
+    )
+    retries: int = option(
+        "retries",
+        whole_number(0, example=3),
+        default=3,
+        aliases=("producer.retry.times",),
+        doc="Tries after the first one, at other brokers where order allows. See also outageTimeout.",
+    )
+    outage_timeout_ms: int = option(
+        "outageTimeout",
+        DURATION_MS,
+        default=60_000,
+        default_text="60s",
+        doc="How long sends are tried again, beyond retries, while brokers are down or overloaded.",
+    )
+    accept_statuses: frozenset[SendStatus] = option(
+        "acceptStatuses",
+        _STATUSES,
+        default=_SEND_OK,
+        default_text="SEND_OK",
+        doc="What counts as sent; the other statuses mean: stored, but a crash may lose it.",
+    )
+    sends_in_flight: int = option(
+        "sendsInFlight",
+        whole_number(1, example=16, maximum=256),
+        default=8,
+        doc="How many sends of a task are under way at once; 1 is synchronous.",
+    )
+    ordered: bool | None = option(
+        "ordered",
+        BOOLEAN,
+        default=None,
+        default_text="true when rows have a sharding key",
+        doc="One send in flight a queue, so that each queue keeps the task's row order, also over retries.",
+    )
+    batch_size: int = option(
+        "batchSize",
+        whole_number(1, example=500, maximum=100_000),
+        default=1_000,
+        doc="The most messages of one send; 1 sends each alone.",
+    )
+    batch_bytes: int = option(
+        "batchBytes", SIZE, default=256 * 1024, default_text="256k", doc="About the most bytes of one batch."
+    )
+    max_message_bytes: int = option(
+        "maxMessageBytes",
+        SIZE,
+        default=MAX_BATCH_BYTES,
+        default_text="4m",
+        doc="The largest body, as it travels: the broker's maxMessageSize.",
+    )
+    compression: Compressor = option(
+        "compression",
+        choice(Compressor),
+        default=Compressor.ZLIB,
+        default_text="zlib",
+        doc="How to compress.",
+    )
+    compress_above: int = option(
+        "compressAbove",
+        SIZE,
+        default=4_096,
+        default_text="4k",
+        aliases=("compressMsgBodyOverHowmuch",),
+        doc="Bodies of so many bytes and more are compressed.",
+    )
+
+    # --- guarantees --------------------------------------------------------------------------
+    guarantee: Guarantee = option(
+        "deliveryGuarantee",
+        choice(Guarantee),
+        default=Guarantee.AT_LEAST_ONCE,
+        default_text="at-least-once",
+        doc="effectively-once gives each row a write id by which a reader drops repeats.",
+    )
+    job_id: str | None = option(
+        "jobId",
+        TEXT,
+        default=None,
+        only=("write",),
+        doc="What a batch write's write ids are made of: the same again when the job is run again.",
+    )
+
+    # --- what cannot be sent -----------------------------------------------------------------
+    dead_letter_topic: str | None = option(
+        "deadLetterTopic",
+        TOPIC,
+        default=None,
+        default_text="none: fail",
+        doc="Where rows go, with the cause, that no broker would take.",
+    )
+    dead_letter_path: str | None = option(
+        "deadLetterPath",
+        FILE,
+        default=None,
+        default_text="none: fail",
+        doc="The folder (a path or URI that every executor can write) where such rows go as Parquet files.",
+    )
+    create_topic: bool = option(
+        "createTopic", BOOLEAN, default=False, doc="Create a topic that does not exist."
+    )
+    topic_queues: int = option(
+        "topicQueues",
+        whole_number(1, example=8, maximum=1_024),
+        default=8,
+        doc="How many queues createTopic gives a topic on each broker.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.batch_bytes > self.max_message_bytes:
+            raise OptionError("batchBytes is larger than maxMessageBytes", option="batchBytes")
+        if self.dead_letter_topic is not None and self.dead_letter_path is not None:
+            raise OptionError("give one of deadLetterTopic and deadLetterPath", option="deadLetterTopic")
+        if self.dead_letter_topic is not None and self.dead_letter_topic == self.topic:
+            raise OptionError("deadLetterTopic is the topic itself", option="deadLetterTopic")
+
+    @property
+    def takes_dead_letters(self) -> bool:
+        """Whether rows that cannot be sent have somewhere to go."""
+        return self.dead_letter_topic is not None or self.dead_letter_path is not None

@@ -1,0 +1,357 @@
+"""Columns of messages to be sent, in Arrow: checked, and their properties encoded, column by column.
+
+No Python object a message is made. The readable twin is ``client.outgoing`` with ``properties``; a
+property test holds both equal.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_rocketmq.record.properties import (
+    MAX_PROPERTIES_BYTES,
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_PRIORITY,
+    PROPERTY_SHARDING_KEY,
+    PROPERTY_TAGS,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_WRITE_ID,
+    RESERVED_PROPERTIES,
+)
+
+__all__ = ["UNIQUE_KEY_BYTES", "MessageColumns", "OutgoingRows", "Refused", "binary_of", "prepare"]
+
+UNIQUE_KEY_BYTES: Final = 42
+"""What ``UNIQ_KEY``, its separators and an id of 32 characters take."""
+
+MAX_DELAY_LEVEL: Final = 18
+
+_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+_EMPTY: Final = pa.scalar(b"")
+_VALUE_END: Final = pa.scalar(b"\x02")
+
+Mask = npt.NDArray[np.bool_]
+Refused = dict[int, str]
+"""The rows that no broker would take, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageColumns:
+    """What a message consists of, a column each; None where nobody gives it.
+
+    Texts are ``binary`` columns of UTF-8. ``delay_ms`` is relative, ``deliver_at_ms`` since the epoch.
+    """
+
+    body: pa.Array
+    topic: pa.Array | None = None
+    tags: pa.Array | None = None
+    keys: pa.Array | None = None
+    properties: pa.MapArray | None = None
+    sharding_key: pa.Array | None = None
+    broker_name: pa.Array | None = None
+    queue_id: pa.Array | None = None
+    flag: pa.Array | None = None
+    delay_level: pa.Array | None = None
+    delay_ms: pa.Array | None = None
+    deliver_at_ms: pa.Array | None = None
+    priority: pa.Array | None = None
+    write_id: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingRows:
+    """Checked messages: the properties encoded, all but the unique key.
+
+    ``place`` is each row's number in the columns that it comes from. ``single`` marks what does not work
+    within a batch: brokers ignore delays and priorities there.
+    """
+
+    place: npt.NDArray[np.int64]
+    body: pa.Array
+    properties: pa.Array
+    flag: npt.NDArray[np.int32]
+    single: Mask
+    topic: pa.Array | None = None
+    sharding_key: pa.Array | None = None
+    broker_name: pa.Array | None = None
+    queue_id: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.body)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Self:
+        """Return these rows, in this order."""
+        indices = pa.array(rows)
+        taken = {}
+        for column in fields(self):
+            value = getattr(self, column.name)
+            if value is not None:
+                taken[column.name] = value[rows] if isinstance(value, np.ndarray) else value.take(indices)
+        return replace(self, **taken)
+
+    def without(self, rows: list[int]) -> Self:
+        """Return the other rows."""
+        return self.take(np.delete(np.arange(len(self)), rows)) if rows else self
+
+    def identified(self, properties: pa.Array) -> Self:
+        """Return the rows with these properties, which hold their write ids."""
+        return replace(self, properties=properties)
+
+
+def binary_of(array: pa.Array) -> pa.Array:
+    """Return a text, number or binary column as ``binary``, texts in UTF-8."""
+    if pa.types.is_binary(array.type):
+        return array
+    if pa.types.is_string(array.type):
+        return array.view(pa.binary())
+    if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
+        return array.cast(pa.large_binary()).cast(pa.binary())
+    return array.cast(pa.string()).view(pa.binary())
+
+
+def prepare(
+    columns: MessageColumns, *, drop_reserved: bool = False, needs_write_id: bool = False
+) -> tuple[OutgoingRows, Refused]:
+    """Check the rows and encode their properties.
+
+    Parameters
+    ----------
+    columns : MessageColumns
+    drop_reserved : bool
+        Leave out properties whose names RocketMQ reserves, instead of refusing their rows.
+    needs_write_id : bool
+        Refuse rows that have none in a column of write ids.
+
+    Returns
+    -------
+    OutgoingRows
+        The rows that may be sent.
+    dict
+        The others, and why.
+    """
+    refused: Refused = {}
+    _check_plain(columns, refused)
+    if needs_write_id and columns.write_id is not None:
+        _mark(refused, _lengths(columns.write_id) == 0, "it has no write id")
+    single = _check_delays(columns, refused)
+    properties = _properties(columns, refused, drop_reserved=drop_reserved)
+    lengths = _lengths(properties) + UNIQUE_KEY_BYTES
+    _mark(refused, lengths > MAX_PROPERTIES_BYTES, f"its properties take over {MAX_PROPERTIES_BYTES} bytes")
+    count = len(columns)
+    flag = columns.flag
+    rows = OutgoingRows(
+        place=np.arange(count, dtype=np.int64),
+        body=columns.body,
+        properties=properties,
+        flag=np.zeros(count, np.int32) if flag is None else _numbers(flag).astype(np.int32),
+        single=single,
+        topic=columns.topic,
+        sharding_key=columns.sharding_key,
+        broker_name=columns.broker_name,
+        queue_id=columns.queue_id,
+    )
+    return rows.without(list(refused)), refused
+
+
+# --- checks ---------------------------------------------------------------------------------
+
+
+def _mark(refused: Refused, bad: Mask, cause: str) -> None:
+    """Note the rows of a mask, the first cause of a row counts."""
+    for row in np.flatnonzero(bad):
+        refused.setdefault(int(row), cause)
+
+
+def _check_plain(columns: MessageColumns, refused: Refused) -> None:
+    _mark(refused, _lengths(columns.body) == 0, "it has no body: brokers take none of 0 bytes")
+    if columns.topic is not None:
+        codes = columns.topic.dictionary_encode()
+        legal = [name is not None and _is_topic(name) for name in codes.dictionary.to_pylist()]
+        legal.append(False)  # what a null's code, -1, finds
+        taken = np.array(legal)[_codes(codes)]
+        _mark(refused, ~taken, "its topic is missing, or no legal name")
+    for name in ("tags", "keys", "sharding_key", "write_id"):
+        array = getattr(columns, name)
+        if array is not None:
+            _mark_text(refused, array, name)
+
+
+def _is_topic(name: bytes | str) -> bool:
+    text = name.decode(errors="replace") if isinstance(name, bytes) else name
+    return _TOPIC.fullmatch(text) is not None
+
+
+def _mark_text(refused: Refused, array: pa.Array, what: str) -> None:
+    bad = _bad_texts(array)
+    if bad is not None:
+        _mark(refused, bad, f"its {what} holds 0x01 or 0x02, or is not UTF-8")
+
+
+def _bad_texts(array: pa.Array) -> Mask | None:
+    """Return which texts cannot be (part of) a property; None, in one look, if all can."""
+    data = _data(array)
+    if b"\x01" not in data and b"\x02" not in data:
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            pass
+        else:
+            return None
+    return np.array([value is not None and not _is_text(value) for value in array.to_pylist()], np.bool_)
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\x01" not in value and b"\x02" not in value
+
+
+def _check_delays(columns: MessageColumns, refused: Refused) -> Mask:
+    """Return which rows must be sent alone."""
+    kinds = np.zeros(len(columns), np.int8)
+    for name in ("delay_level", "delay_ms", "deliver_at_ms"):
+        array = getattr(columns, name)
+        if array is None:
+            continue
+        values = _numbers(array)
+        given = values != 0 if name != "deliver_at_ms" else np.asarray(array.is_valid())
+        kinds += given
+        _mark(refused, values < 0, f"its {name} is negative")
+    if columns.delay_level is not None:
+        too_high = _numbers(columns.delay_level) > MAX_DELAY_LEVEL
+        _mark(refused, too_high, f"its delay level is above {MAX_DELAY_LEVEL}")
+    _mark(refused, kinds > 1, "it has more than one kind of delay")
+    single: Mask = kinds > 0
+    if columns.priority is not None:
+        _mark(refused, _numbers(columns.priority) < 0, "its priority is negative")
+        single |= np.asarray(columns.priority.is_valid())
+    return single
+
+
+# --- properties -----------------------------------------------------------------------------
+
+
+def _properties(columns: MessageColumns, refused: Refused, *, drop_reserved: bool) -> pa.Array:
+    parts: list[pa.Array] = []
+    if columns.properties is not None:
+        parts.append(_user_properties(columns.properties, refused, drop_reserved=drop_reserved))
+    for name, array in (
+        (PROPERTY_KEYS, columns.keys),
+        (PROPERTY_TAGS, columns.tags),
+        (PROPERTY_SHARDING_KEY, columns.sharding_key),
+        (PROPERTY_DELAY, _without_zero(columns.delay_level)),
+        (PROPERTY_TIMER_DELAY_MS, _without_zero(columns.delay_ms)),
+        (PROPERTY_TIMER_DELIVER_MS, columns.deliver_at_ms),
+        (PROPERTY_PRIORITY, columns.priority),
+        (PROPERTY_WRITE_ID, columns.write_id),
+    ):
+        if array is not None:
+            parts.append(_property(name, binary_of(array)))
+    match parts:
+        case []:
+            return pa.repeat(_EMPTY, len(columns))
+        case [only]:
+            return only
+        case _:
+            return pc.binary_join_element_wise(*parts, _EMPTY)
+
+
+def _property(name: str, values: pa.Array) -> pa.Array:
+    """Encode one property of every row; without a value there is none."""
+    encoded = pc.binary_join_element_wise(pa.scalar(f"{name}\x01".encode()), values, _VALUE_END, _EMPTY)
+    present = pc.greater(pc.binary_length(values), 0)
+    if values.null_count == 0 and pc.all(present, min_count=0).as_py():
+        return encoded
+    return pc.if_else(pc.fill_null(present, False), encoded, _EMPTY)
+
+
+def _without_zero(array: pa.Array | None) -> pa.Array | None:
+    return None if array is None else pc.if_else(pc.equal(array, 0), pa.scalar(None, array.type), array)
+
+
+def _user_properties(maps: pa.MapArray, refused: Refused, *, drop_reserved: bool) -> pa.Array:
+    """Encode a column of maps: all entries of all rows at once, then cut into rows by the maps' offsets."""
+    offsets = maps.offsets.to_numpy()
+    names = binary_of(maps.keys.slice(offsets[0], offsets[-1] - offsets[0]))
+    values = binary_of(maps.items.slice(offsets[0], offsets[-1] - offsets[0]))
+    offsets = offsets - offsets[0]
+    row_of = np.repeat(np.arange(len(maps)), np.diff(offsets))
+    keep: Mask = pc.fill_null(pc.greater(pc.binary_length(values), 0), False).to_numpy(zero_copy_only=False)
+    if maps.null_count:
+        keep = keep & np.asarray(maps.is_valid())[row_of]
+    for array, what in ((names, "a property's name"), (values, "a property")):
+        bad = _bad_texts(array)
+        if bad is not None:
+            _mark_rows(refused, row_of[bad & keep], f"{what} holds 0x01 or 0x02, or is not UTF-8")
+    _mark_rows(refused, row_of[(_lengths(names) == 0) & keep], "a property has no name")
+    reserved = _reserved(names)
+    if reserved is not None and drop_reserved:
+        keep = keep & ~reserved
+    elif reserved is not None:
+        for entry in np.flatnonzero(reserved & keep):
+            name = names[entry].as_py().decode()
+            refused.setdefault(int(row_of[entry]), f"RocketMQ reserves the property {name}: use its column")
+    entries = pc.binary_join_element_wise(names, pa.scalar(b"\x01"), values, _VALUE_END, _EMPTY)
+    entries = pc.if_else(pa.array(keep), entries, _EMPTY)
+    row_offsets = np.ascontiguousarray(_offsets(entries)[offsets])
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(maps), [None, pa.py_buffer(row_offsets), entries.buffers()[2] or pa.py_buffer(b"")]
+    )
+
+
+def _mark_rows(refused: Refused, rows: npt.NDArray[np.int64], cause: str) -> None:
+    for row in rows:
+        refused.setdefault(int(row), cause)
+
+
+def _reserved(names: pa.Array) -> Mask | None:
+    codes = names.dictionary_encode()
+    found = [name.decode(errors="replace") in RESERVED_PROPERTIES for name in codes.dictionary.to_pylist()]
+    return np.array(found)[_codes(codes)] if any(found) else None
+
+
+# --- columns as numpy sees them -------------------------------------------------------------
+
+
+def _codes(encoded: pa.DictionaryArray) -> npt.NDArray[np.int32]:
+    """Return the codes of a dictionary column, -1 for null."""
+    codes: npt.NDArray[np.int32] = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    return codes
+
+
+def _numbers(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Return a column of integers, 0 for null."""
+    numbers: npt.NDArray[np.int64] = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
+
+
+def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
+    return _numbers(pc.binary_length(array))
+
+
+def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
+    offsets = np.frombuffer(array.buffers()[1], np.int32) if len(array) else np.zeros(1, np.int32)
+    return offsets[array.offset : array.offset + len(array) + 1]
+
+
+def _data(array: pa.Array) -> bytes:
+    """Return the bytes of all values, one after the other (those of nulls too)."""
+    buffer = array.buffers()[2]
+    if buffer is None or not len(array):
+        return b""
+    offsets = _offsets(array)
+    return bytes(memoryview(buffer)[offsets[0] : offsets[-1]])

@@ -1,0 +1,316 @@
+"""What a Spark task of a write does: its rows to messages, and not done before every one is acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.outgoing import Outgoing
+from pyspark_rocketmq.client.producer import Producer, ProducerOptions
+from pyspark_rocketmq.client.send_pipeline import SendOutcome, SendPipeline
+from pyspark_rocketmq.errors import MessageIllegalError, RocketMQError, SendError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.options import Guarantee, SinkOptions
+from pyspark_rocketmq.record.compress import Compression
+from pyspark_rocketmq.record.encode import (
+    BatchLimits,
+    Parcel,
+    arrange,
+    content_ids,
+    encode_parcels,
+    kinds_of,
+    with_write_ids,
+)
+from pyspark_rocketmq.record.message import iter_batch
+from pyspark_rocketmq.record.outgoing_rows import MessageColumns, OutgoingRows, prepare
+from pyspark_rocketmq.spark.dead_letters import DeadLetter, DeadLetters
+from pyspark_rocketmq.spark.sink_schema import SinkLayout
+from pyspark_rocketmq.spark.sink_topics import SinkTopics
+
+__all__ = ["WriteReport", "WriteScope", "WriteTask"]
+
+_PIECE_BYTES: Final = 32 * 1024 * 1024
+"""About how many bytes of rows are encoded at once: bounds what a task holds beside Spark's own batch."""
+
+_PIECE_ROWS: Final = 1 << 16
+"""One block of unique keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteScope:
+    """What a task's rows belong to: the same when the batch is written again.
+
+    Parameters
+    ----------
+    job : str
+        The query's id and its batch's number, or a batch write's ``jobId``.
+    partition : int
+        The task's partition.
+    """
+
+    job: str
+    partition: int
+
+
+@dataclass(slots=True)
+class WriteReport:
+    """What a task wrote.
+
+    ``contents`` holds 8 bytes of each distinct content where write ids were made of it: the same content in
+    two tasks would have got the same id.
+    """
+
+    rows: int = 0
+    sends: int = 0
+    dead_letters: int = 0
+    contents: bytes = b""
+
+
+@dataclass(slots=True)
+class _Failure:
+    """The first error of a task, and how many messages failed in all."""
+
+    error: RocketMQError
+    messages: int = 0
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Which queue the next rows without a key go to, where order needs one queue for each send."""
+
+    next: int = field(default_factory=int)
+
+    def take(self, count: int) -> int:
+        """Return a number below ``count``, the next one each time."""
+        self.next += 1
+        return self.next % count
+
+
+class WriteTask:
+    """Writes the rows of one Spark partition.
+
+    Delivery promise: when `run` returns, every row is stored with an accepted status, or a dead letter. When
+    it raises, some rows may be stored; Spark runs the task again, so that messages may come twice.
+
+    Parameters
+    ----------
+    client : Client
+    options : SinkOptions
+    layout : SinkLayout
+    scope : WriteScope
+    """
+
+    def __init__(self, client: Client, options: SinkOptions, layout: SinkLayout, scope: WriteScope) -> None:
+        self._options = options
+        self._layout = layout
+        self._scope = scope
+        self._producer = Producer(client, options.producer_group, _producer_options(options))
+        self._topics = SinkTopics(client, options)
+        self._limits = BatchLimits(
+            max_rows=options.batch_size,
+            max_bytes=options.batch_bytes,
+            compression=Compression[options.compression.name],
+            compress_above=options.compress_above,
+        )
+        keyed = options.sharding_key is not None or "shardingKey" in layout.names
+        self._ordered = keyed if options.ordered is None else options.ordered
+        self._needs_ids = options.guarantee is Guarantee.EFFECTIVELY_ONCE
+        self._dead_letters = DeadLetters(self._producer, options, scope.job, scope.partition)
+        self._turn = _Turn()
+        self._seen: dict[bytes, int] = {}
+        self._report = WriteReport()
+        self._failure: _Failure | None = None
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> WriteReport:
+        """Send everything and wait for every answer.
+
+        Raises
+        ------
+        SendError
+            Messages were not stored (well enough); says how many and carries the first cause.
+        OptionError
+            A row cannot be sent, and dead letters are off.
+        TopicNotFoundError
+            A topic does not exist, and ``createTopic`` is off.
+        """
+        with SendPipeline(
+            self._producer,
+            max_in_flight=self._options.sends_in_flight,
+            ordered=self._ordered,
+            outage_timeout_ms=self._options.outage_timeout_ms,
+        ) as pipeline:
+            for batch in batches:
+                for piece in _pieces(batch):
+                    self._send(piece, pipeline)
+            self._judge(pipeline.flush(), pipeline)
+            self._judge(self._dead_letters.flush(pipeline), pipeline)
+            self._raise_failure(pipeline)
+        self._dead_letters.close()
+        self._report.dead_letters = self._dead_letters.count
+        self._report.contents = b"".join(sorted(digest[:8] for digest in self._seen))
+        return self._report
+
+    # --- rows to sends ---
+
+    def _send(self, batch: pa.RecordBatch, pipeline: SendPipeline) -> None:
+        columns = self._layout.columns(batch, self._options)
+        rows, refused = prepare(columns, drop_reserved=self._layout.as_read, needs_write_id=self._needs_ids)
+        self._report.rows += len(columns)
+        for place, cause in refused.items():
+            self._dead_letters.add(DeadLetter.of_row(columns, place, cause, self._options.topic))
+        for topic, mine in _by_topic(rows, self._options.topic):
+            queues = self._topics.queues(topic)
+            if queues is None:
+                self._refuse(columns, mine.place, topic, "its topic does not exist")
+                continue
+            numbers, unknown = self._topics.assign(mine, queues)
+            self._refuse(
+                columns, mine.place[unknown], topic, "its queue does not exist, or may not be written"
+            )
+            self._send_topic(mine.without(unknown), np.delete(numbers, unknown), topic, queues, pipeline)
+
+    def _refuse(self, columns: MessageColumns, places: npt.NDArray[np.int64], topic: str, cause: str) -> None:
+        for place in places:
+            self._dead_letters.add(DeadLetter.of_row(columns, int(place), cause, topic))
+
+    def _send_topic(
+        self,
+        rows: OutgoingRows,
+        numbers: npt.NDArray[np.int32],
+        topic: str,
+        queues: tuple[MessageQueue, ...],
+        pipeline: SendPipeline,
+    ) -> None:
+        """Send rows of one topic, each to the queue of its number."""
+        if not len(rows):
+            return
+        rows = self._identified(rows, topic)
+        if self._ordered:
+            numbers[numbers < 0] = self._turn.take(len(queues))
+        kinds = kinds_of(rows, self._limits)
+        order = arrange(numbers, kinds, ordered=self._ordered)
+        if order is not None:
+            rows, numbers, kinds = rows.take(order), numbers[order], kinds[order]
+        prefix, start = self._producer.ids.block()
+        for parcel in encode_parcels(rows, numbers, kinds, self._limits, id_prefix=prefix, id_start=start):
+            number = int(numbers[parcel.start])
+            self._submit(_outgoing(topic, parcel), None if number < 0 else queues[number], pipeline)
+
+    def _identified(self, rows: OutgoingRows, topic: str) -> OutgoingRows:
+        """Return the rows with write ids made of their content, where nobody gave them ids."""
+        if not self._needs_ids or "writeId" in self._layout.names:
+            return rows
+        ids = content_ids(rows, self._scope.job.encode(), self._seen, topic=topic)
+        return rows.identified(with_write_ids(rows.properties, pa.array(ids, pa.binary())))
+
+    # --- sends to outcomes ---
+
+    def _submit(self, outgoing: Outgoing, queue: MessageQueue | None, pipeline: SendPipeline) -> None:
+        self._report.sends += 1
+        if len(outgoing.body) > self._options.max_message_bytes:
+            cause = f"its body travels as {len(outgoing.body)} bytes, more than maxMessageBytes"
+            self._dead_letters.add(DeadLetter.of_outgoing(outgoing, cause))
+            return
+        self._judge(pipeline.submit(outgoing, queue, token=queue), pipeline)
+        self._judge(self._dead_letters.submit(pipeline), pipeline)
+        if self._failure is not None:
+            self._raise_failure(pipeline)
+
+    def _judge(self, outcomes: Iterable[SendOutcome], pipeline: SendPipeline) -> None:
+        for outcome in outcomes:
+            if outcome.error is None:
+                continue
+            if isinstance(outcome.error, MessageIllegalError) and self._dead_letters.takes(outcome):
+                self._bury(outcome, pipeline)
+            elif self._failure is None:
+                self._failure = _Failure(outcome.error, outcome.outgoing.count)
+            else:
+                self._failure.messages += outcome.outgoing.count
+
+    def _bury(self, outcome: SendOutcome, pipeline: SendPipeline) -> None:
+        """Take the messages that the broker refused as dead letters; out of a batch, only those."""
+        assert outcome.error is not None
+        if not outcome.outgoing.batch:
+            self._dead_letters.add(DeadLetter.of_outgoing(outcome.outgoing, str(outcome.error)))
+            return
+        queue = outcome.token if isinstance(outcome.token, MessageQueue) else None
+        for single in _singles(outcome.outgoing):
+            self._submit(single, queue, pipeline)
+
+    def _raise_failure(self, pipeline: SendPipeline) -> None:
+        """Wait for what is still in flight, then raise the first cause with the count of all failures."""
+        if self._failure is None:
+            return
+        failure = self._failure
+        for outcome in pipeline.flush():
+            if outcome.error is not None:
+                failure.messages += outcome.outgoing.count
+        raise SendError(
+            f"{failure.messages} messages of the task were not written; the first cause: {failure.error}",
+            failed=failure.messages,
+            partition=self._scope.partition,
+        ) from failure.error
+
+
+def _producer_options(options: SinkOptions) -> ProducerOptions:
+    return ProducerOptions(
+        send_timeout_ms=options.send_timeout_ms,
+        retries=options.retries,
+        accept_statuses=options.accept_statuses,
+        max_message_bytes=options.max_message_bytes,
+    )
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a record batch of Spark's into slices of bounded size."""
+    if not batch.num_rows:
+        return
+    rows = max(1, min(_PIECE_ROWS, _PIECE_BYTES * batch.num_rows // max(1, batch.nbytes)))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _by_topic(rows: OutgoingRows, constant: str | None) -> Iterator[tuple[str, OutgoingRows]]:
+    """Return each topic and its rows, in row order."""
+    if not len(rows):
+        return
+    if rows.topic is None:
+        assert constant is not None
+        yield constant, rows
+        return
+    encoded = rows.topic.dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    for code, name in enumerate(encoded.dictionary.to_pylist()):
+        mine = np.flatnonzero(codes == code)
+        yield name.decode(), rows if len(mine) == len(rows) else rows.take(mine)
+
+
+def _outgoing(topic: str, parcel: Parcel) -> Outgoing:
+    return Outgoing(
+        topic=topic,
+        body=parcel.body,
+        properties=parcel.properties,
+        sys_flag=parcel.sys_flag,
+        flag=parcel.flag,
+        count=len(parcel),
+        batch=parcel.batch,
+    )
+
+
+def _singles(batch: Outgoing) -> Iterator[Outgoing]:
+    """Take a batch apart."""
+    view = memoryview(batch.body)
+    for item in iter_batch(view):
+        yield Outgoing(
+            topic=batch.topic,
+            body=bytes(view[item.body_start : item.body_end]),
+            properties=str(view[item.properties_start : item.properties_end], "utf-8"),
+            sys_flag=batch.sys_flag,
+            flag=item.flag,
+        )
