@@ -96,6 +96,12 @@ def test_several_topics_and_a_pattern(read, send, topic, spark, mq):
         nameServer=mq.name_server, subscribePattern=f"({one}|{other})"
     )
     same_messages(rows(pattern.load()), expected)
+    assigned = spark.read.format("rocketmq").options(
+        nameServer=mq.name_server, assign=f'{{"{other}": {{"broker-a": [1]}}}}'
+    )
+    same_messages(
+        rows(assigned.load()), [row for row in expected if row[3].startswith(other) and row[1] == 1]
+    )
 
 
 def test_a_dataframe_is_one_set_of_messages(read, send, topic):
@@ -176,6 +182,12 @@ def test_an_unreachable_name_server_is_told_in_seconds(spark):
     with pytest.raises(PySparkException, match=r"no name server answers: 127\.0\.0\.1:1"):
         df.count()
     assert time.monotonic() - begin < 15
+
+
+def test_a_broker_is_no_name_server(spark, mq):
+    df = spark.read.format("rocketmq").options(nameServer=mq.broker().address, topic="any").load()
+    with pytest.raises(PySparkException, match=r"Is this a name server\?"):
+        df.count()
 
 
 def test_lost_messages_fail_the_read_unless_told_otherwise(read, send, topic, client):

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
 
+from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.offsets import SourceOffset
@@ -24,8 +25,6 @@ from pyspark_rocketmq.spark.stream import RocketMQStreamReader
 A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 B0 = MessageQueue("orders", "broker-b", 0)
 
-SERVER = {"nameServer": "127.0.0.1:9876"}
-BASE = {"topic": "orders"}
 STARTS: dict[str, dict[str, str]] = {
     "latest": {},
     "earliest": {"startingOffsets": "earliest"},
@@ -76,6 +75,7 @@ class Query:
             if self.kept.ends:
                 self._call("commit", lambda: self.reader.commit(self.kept.ends[-1]))
             self.kept.ends.append(end)
+            assert len(self.kept.ends) < 50, "the query does not end"
             self.on_step("logged")
             self._run_batch()
 
@@ -115,12 +115,9 @@ def as_spark_keeps_it(offset: dict[str, Any]) -> dict[str, Any]:
 
 
 def reader(mq: FakeRocketMQ, options: dict[str, str]) -> RocketMQStreamReader:
-    parsed = parse_options(
-        SourceOptions,
-        (options if "subscribePattern" in options else BASE | options) | SERVER,
-        where="readStream",
-        environ={},
-    )
+    topic = {} if {"subscribePattern", "assign"} & set(options) else {"topic": "orders"}
+    given = {"nameServer": "127.0.0.1:9876"} | topic | options
+    parsed = parse_options(SourceOptions, given, where="readStream", environ={})
     return RocketMQStreamReader(parsed, read_schema(None), connect=lambda _: mq, clock=mq.clock)
 
 
@@ -368,3 +365,109 @@ def test_a_pattern_finds_topics_that_are_created_later():
     assert written(kept) == {
         queue: [log[-1][1]] for queue, log in mq.logs.items() if queue.topic != "payments"
     }
+
+
+def moved_back() -> tuple[FakeRocketMQ, Checkpoint]:
+    """A queue of the checkpoint now ends before its position."""
+    mq, kept = world(), Checkpoint()
+    mq.logs = {A0: mq.logs[A0]}
+    Query(mq, kept, STARTS["earliest"], lambda _: None).run(1)
+    mq.logs[A0] = mq.logs[A0][:2]
+    return mq, kept
+
+
+def test_a_queue_that_went_back_ends_the_query():
+    mq, kept = moved_back()
+    with pytest.raises(DataLossError, match=r"now holds \[0, 2\), but everything up to 4 was read") as raised:
+        Query(mq, kept, {}, lambda _: None).run(1)
+    assert raised.value.condition == "OFFSET_WENT_BACK"
+
+
+def test_a_queue_that_went_back_is_read_on_from_its_end_when_told_so():
+    mq, kept = moved_back()
+    options = {"failOnDataLoss": "false"}
+    before = len(written(kept)[A0])
+    run = Query(mq, kept, options, lambda _: None)
+    run.run(1)
+    mq.send(A0)
+    run.run(1)
+    Query(mq, kept, options, lambda _: None).run(1)
+    assert written(kept)[A0][before:] == mq.bodies(A0, 2, 3)
+
+
+def test_a_broker_that_builds_its_index_anew_is_given_time():
+    mq, kept = moved_back()
+    full = [*mq.logs[A0], *[(0, "again")] * 3]
+    mq.clock.on_sleep = lambda: mq.logs.update({A0: full})
+    Query(mq, kept, {}, lambda _: None).run(1)
+    assert written(kept)[A0][-1] == "again"
+
+
+def test_new_queues_wait_while_their_begin_cannot_be_asked_for():
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, {}, lambda _: None)
+    run.run(1)
+    new = MessageQueue("orders", "broker-c", 0)
+    mq.logs[new] = []
+    mq.clock.seconds += 1
+    mq.send(new)
+    asked = mq.max_offsets
+
+    def die_after(queues: object) -> dict[MessageQueue, int]:
+        found = asked(queues)
+        mq.dead.add("broker-c")
+        return found
+
+    mq.max_offsets = die_after
+    run.run(1)
+    assert written(kept) == {}
+    mq.max_offsets = asked
+    mq.dead.clear()
+    run.run(1)
+    assert written(kept) == {new: mq.bodies(new, 0, 1)}
+
+
+def test_an_outage_that_does_not_end_ends_the_query():
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, {}, lambda _: None)
+    run.run(1)
+    mq.dead |= {"broker-a", "broker-b"}
+    begin = mq.clock.monotonic()
+    with pytest.raises(BrokerNotFoundError):
+        run.run(1)
+    assert 55 < mq.clock.monotonic() - begin < 70
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"topic": "payments"}, "the checkpoint was written for orders"),
+        ({"topic": "orders;payments"}, None),
+        ({"subscribePattern": "pay.*"}, "the checkpoint was written for orders"),
+        ({"assign": '{"orders": {"broker-a": [0]}}'}, "orders@broker-a:1"),
+    ],
+)
+def test_a_checkpoint_belongs_to_its_topics(options: dict[str, str], text: str | None):
+    mq, kept = world(), Checkpoint()
+    Query(mq, kept, STARTS["earliest"], lambda _: None).run(1)
+    other = reader(mq, options)
+    if text is None:
+        other.latestOffset(kept.ends[0], ReadAllAvailable())
+        return
+    for call in (
+        lambda: other.latestOffset(kept.ends[0], ReadAllAvailable()),
+        lambda: other.partitions(other.initialOffset(), kept.ends[0]),
+    ):
+        with pytest.raises(OptionError, match=text):
+            call()
+
+
+def test_a_topic_that_does_not_exist_is_told_at_once():
+    mq = world()
+    begin = mq.clock.monotonic()
+    one = reader(mq, {"topic": "order"})
+    with pytest.raises(TopicNotFoundError):
+        one.latestOffset(one.initialOffset(), ReadAllAvailable())
+    with pytest.raises(TopicNotFoundError):
+        reader(mq, {"topic": "order"}).prepareForTriggerAvailableNow()
+    assert mq.clock.monotonic() == begin
