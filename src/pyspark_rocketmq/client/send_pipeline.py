@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -50,13 +50,6 @@ class _Flight:
     connection: Connection | None = None
     opaque: int = 0
     attempt_deadline: Deadline | None = None
-
-
-@dataclass(slots=True)
-class _Lane:
-    """Ordered mode: the sends to one queue, of which only the first is in flight."""
-
-    flights: deque[_Flight] = field(default_factory=deque)
 
 
 class SendPipeline:
@@ -104,7 +97,7 @@ class SendPipeline:
         self._outage_timeout_ms = outage_timeout_ms
         self._in_flight: deque[_Flight] = deque()
         self._waiting: list[_Flight] = []  # for the end of their back-off
-        self._lanes: dict[MessageQueue, _Lane] = {}
+        self._lanes: dict[MessageQueue, deque[_Flight]] = {}  # ordered: only the first of each is in flight
         self._unfinished = 0
         self._outcomes: list[SendOutcome] = []
 
@@ -154,9 +147,9 @@ class SendPipeline:
         self._unfinished += 1
         flight = _Flight(token, outgoing, queue)
         if self._ordered and queue is not None:
-            lane = self._lanes.setdefault(queue, _Lane())
-            lane.flights.append(flight)
-            if len(lane.flights) == 1:
+            lane = self._lanes.setdefault(queue, deque())
+            lane.append(flight)
+            if len(lane) == 1:
                 self._launch(flight)
         else:
             self._launch(flight)
@@ -254,12 +247,12 @@ class SendPipeline:
         if not self._ordered or flight.fixed is None:
             return
         lane = self._lanes[flight.fixed]
-        lane.flights.popleft()
-        while error is not None and lane.flights:
-            held = lane.flights.popleft()
+        lane.popleft()
+        while error is not None and lane:
+            held = lane.popleft()
             self._unfinished -= 1
             self._outcomes.append(SendOutcome(held.token, held.outgoing, None, error))
-        if lane.flights:
-            self._launch(lane.flights[0])
+        if lane:
+            self._launch(lane[0])
         else:
             del self._lanes[flight.fixed]
