@@ -1,17 +1,23 @@
-"""The data source that Spark knows as ``rocketmq``: from options to readers."""
+"""The data source that Spark knows as ``rocketmq``: from options to readers and writers.
+
+Spark plans in short-lived processes that import this module each time: readers and writers are imported
+when they are asked for.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
-from pyspark_rocketmq.spark.batch import RocketMQBatchReader
 from pyspark_rocketmq.spark.schema import read_schema
-from pyspark_rocketmq.spark.stream import RocketMQStreamReader
-from pyspark_rocketmq.spark.writer import RocketMQBatchWriter, RocketMQStreamWriter
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.spark.batch import RocketMQBatchReader
+    from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+    from pyspark_rocketmq.spark.writer import RocketMQBatchWriter, RocketMQStreamWriter
 
 __all__ = ["RocketMQCompatDataSource", "RocketMQDataSource"]
 
@@ -54,19 +60,27 @@ class RocketMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> RocketMQBatchReader:
         """Return the batch reader."""
+        from pyspark_rocketmq.spark.batch import RocketMQBatchReader  # noqa: PLC0415
+
         return RocketMQBatchReader(parse_options(SourceOptions, self.options, where="read"), schema)
 
     def streamReader(self, schema: StructType) -> RocketMQStreamReader:
         """Return the streaming reader."""
+        from pyspark_rocketmq.spark.stream import RocketMQStreamReader  # noqa: PLC0415
+
         return RocketMQStreamReader(parse_options(SourceOptions, self.options, where="readStream"), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketMQBatchWriter:
         """Return the batch writer."""
+        from pyspark_rocketmq.spark.writer import RocketMQBatchWriter  # noqa: PLC0415
+
         options = parse_options(SinkOptions, self.options, where="write")
         return RocketMQBatchWriter(options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketMQStreamWriter:  # noqa: ARG002
         """Return the streaming writer; in update mode a changed row is a new message."""
+        from pyspark_rocketmq.spark.writer import RocketMQStreamWriter  # noqa: PLC0415
+
         return RocketMQStreamWriter(parse_options(SinkOptions, self.options, where="writeStream"), schema)
 
 
