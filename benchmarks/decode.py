@@ -24,17 +24,19 @@ QUEUE = MessageQueue("orders", "broker-a", 3)
 
 def main() -> None:
     options = _options()
-    groups = list(_buffers(options))
-    chunks = [chunk for group in groups for chunk in group]
+    buffers = list(_buffers(options))
+    chunks = [chunk for buffer in buffers for chunk in buffer]
+    size = options.call // options.answer
+    groups = [chunks[first : first + size] for first in range(0, len(chunks), size)]
     total = options.messages
     size = sum(chunk.end - chunk.start for chunk in chunks) / total
-    print(f"{total} messages of {size:.0f} bytes, {len(chunks)} answers in {len(groups)} buffers")
+    print(f"{total} messages of {size:.0f} bytes, {len(chunks)} answers in {len(buffers)} buffers")
 
     def report(name: str, work: Callable[[], None], messages: int = total) -> None:
         print(f"  {name:34} {_best(work, options.rounds) / messages * 1e6:7.3f} us")
 
     scratch = np.empty(options.body * 4096, np.uint8)
-    report("one copy of the bodies", lambda: _copy(groups, scratch, options.body))
+    report("one copy of the bodies", lambda: _copy(buffers, scratch, options.body))
     plans = {
         "body only": ("body",),
         "ten default columns": DEFAULT_COLUMNS,
@@ -56,6 +58,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--body", type=int, default=1024, help="bytes a body")
     parser.add_argument("--answer", type=int, default=32, help="messages an answer")
     parser.add_argument("--buffer", type=int, default=2 << 20, help="bytes a receive buffer")
+    parser.add_argument("--call", type=int, default=10_000, help="messages a call of the decoder")
     parser.add_argument("--vary", action="store_true", help="bodies of half to one and a half the size")
     parser.add_argument("--compression", default="none", choices=[kind.name.lower() for kind in Compression])
     parser.add_argument("--rounds", type=int, default=5)

@@ -287,3 +287,24 @@ def test_a_body_above_the_limit_raises() -> None:
     with pytest.raises(CorruptMessageError, match="larger than 999") as caught:
         decode(data, "body", body_limit=999)
     assert caught.value.facts["queue_offset"] == 9
+
+
+# --- walking --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [5, 5, 5, 5],  # equal sizes: found without walking
+        [0, SIZE - 4, 0, 0],  # the second is twice as long as the first, the whole a multiple of it
+        [9, 5, 700, 0],
+    ],
+)
+def test_records_of_equal_and_other_sizes_are_found(lengths: list[int]) -> None:
+    bodies = [bytes([65 + index]) * length for index, length in enumerate(lengths)]
+    first = b"".join(record(offset, body) for offset, body in enumerate(bodies))
+    data = first + b"".join(record(offset + 4, body) for offset, body in enumerate(bodies[::-1]))
+    view = memoryview(data)
+    chunks = [Chunk(view, 0, len(first), 0, 4), Chunk(view, len(first), len(data), 4, 8)]
+    (batch,) = BatchDecoder(["body"], queue=QUEUE).decode(chunks)
+    assert batch.column("body").to_pylist() == bodies + bodies[::-1]
