@@ -1,0 +1,182 @@
+"""The data of a mock cluster: messages, topics, offsets, and what can happen to them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from pyspark_rocketmq.client.clock import Clock
+from pyspark_rocketmq.client.outgoing import UniqueIds, encode_one
+from pyspark_rocketmq.inventory import TopicConfig
+from pyspark_rocketmq.model import Message, MessageQueue, OutgoingMessage, Permission
+from pyspark_rocketmq.record.message import decode_messages
+from pyspark_rocketmq.testing.log import PullLimits, QueueLog
+from pyspark_rocketmq.testing.requests import broker_settings
+from pyspark_rocketmq.testing.store import READ_WRITE, BrokerStore, parse_properties
+
+__all__ = ["MockData"]
+
+
+class MockData:
+    """What a `MockCluster` holds; all methods work at once, past the network, from any thread.
+
+    Parameters
+    ----------
+    stores : mapping of str to BrokerStore
+    clock : Clock
+    announce_news : Callable
+        Called when there may be something for those who wait.
+    """
+
+    def __init__(
+        self, stores: Mapping[str, BrokerStore], *, clock: Clock, announce_news: Callable[[], None]
+    ) -> None:
+        self._lock = threading.RLock()
+        self._clock = clock
+        self._ids = UniqueIds(clock)
+        self._stores = dict(stores)
+        self._announce_news = announce_news
+
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """The brokers' names."""
+        return tuple(self._stores)
+
+    def queue(self, topic: str, queue_id: int = 0, broker: str | None = None) -> MessageQueue:
+        """Return a queue, of the first broker if none is named."""
+        return MessageQueue(topic, broker or self.brokers[0], queue_id)
+
+    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return every queue of a topic, sorted."""
+        with self._lock:
+            return tuple(
+                MessageQueue(topic, name, queue_id)
+                for name, store in sorted(self._stores.items())
+                if topic in store.topics
+                for queue_id in range(store.topics[topic].read_queues)
+            )
+
+    def send(self, message: OutgoingMessage, queue: MessageQueue | None = None) -> int:
+        """Store a message at once, past the network; return its offset.
+
+        Raises
+        ------
+        KeyError
+            The topic does not exist.
+        """
+        queue = queue or self.queue(message.topic)
+        outgoing = encode_one(message, self._ids)
+        now = self._clock.now_ms()
+        with self._lock:
+            placed = self._stores[queue.broker_name].append(
+                message.topic,
+                queue.queue_id,
+                bytes(outgoing.body),
+                parse_properties(outgoing.properties),
+                sys_flag=outgoing.sys_flag,
+                flag=outgoing.flag,
+                born_timestamp=now,
+                store_timestamp=now,
+            )
+        self._announce_news()
+        return placed.offset
+
+    def messages(self, topic: str, queue: MessageQueue | None = None) -> tuple[Message, ...]:
+        """Return what is stored, queue by queue."""
+        with self._lock:
+            return tuple(
+                message
+                for one in ((queue,) if queue else self.queues(topic))
+                for stored in self._log(one).messages
+                for message in decode_messages(stored.record, topic=topic, broker_name=one.broker_name)
+            )
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """Return the first offset of a queue."""
+        with self._lock:
+            return self._log(queue).min_offset
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """Return the next offset of a queue."""
+        with self._lock:
+            return self._log(queue).max_offset
+
+    def committed(self, group: str, queue: MessageQueue) -> int | None:
+        """Return what a group committed."""
+        with self._lock:
+            return self._stores[queue.broker_name].position(group, queue)
+
+    # --- topics ---
+
+    def create_topic(
+        self,
+        topic: str,
+        queues: int = 4,
+        *,
+        read_queues: int | None = None,
+        perm: Permission = READ_WRITE,
+        brokers: Collection[str] | None = None,
+    ) -> None:
+        """Create a topic, or change its settings; its messages stay."""
+        config = TopicConfig(topic, queues if read_queues is None else read_queues, queues, perm)
+        with self._lock:
+            for name in brokers or self.brokers:
+                self._stores[name].create_topic(config)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic with its messages and the offsets of groups in it."""
+        with self._lock:
+            for store in self._stores.values():
+                store.delete_topic(topic)
+
+    # --- faults ---
+
+    def expire(self, queue: MessageQueue, min_offset: int) -> None:
+        """Delete messages below ``min_offset``, as the end of their retention does."""
+        with self._lock:
+            self._log(queue).expire(min_offset)
+
+    def truncate(self, queue: MessageQueue, max_offset: int) -> None:
+        """Lose messages from ``max_offset`` on, as an unclean crash does; the offsets are used again."""
+        with self._lock:
+            self._log(queue).truncate(max_offset)
+
+    def gap(self, queue: MessageQueue, count: int) -> None:
+        """Skip offsets, as compaction does."""
+        with self._lock:
+            self._log(queue).skip(count)
+
+    def corrupt(self, queue: MessageQueue, offset: int, change: Callable[[bytes], bytes]) -> None:
+        """Store other bytes for a message: ``change`` gets its record.
+
+        Raises
+        ------
+        KeyError
+            There is no message at this offset.
+        """
+        with self._lock:
+            log = self._log(queue)
+            stored = next((one for one in log.messages if one.offset == offset), None)
+            if stored is None:
+                raise KeyError(offset)
+            log.replace(replace(stored, record=change(stored.record)))
+
+    def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Have the group's next pull of a queue told to go to ``offset``, as an operator's reset does."""
+        with self._lock:
+            store = self._stores[queue.broker_name]
+            store.resets[group, queue.topic, queue.queue_id] = offset
+            store.committed[group, queue.topic, queue.queue_id] = offset
+
+    def set_limits(self, limits: PullLimits) -> None:
+        """Change what one answer to a pull may hold, at every broker."""
+        with self._lock:
+            for name, store in self._stores.items():
+                store.settings = broker_settings(name, store.settings["brokerClusterName"], limits)
+
+    def _log(self, queue: MessageQueue) -> QueueLog:
+        store = self._stores[queue.broker_name]
+        if not store.has_queue(queue.topic, queue.queue_id):
+            raise KeyError(queue)
+        return store.log(queue.topic, queue.queue_id)

@@ -1,0 +1,172 @@
+"""Stand-ins for the source and the sink in tests of a pipeline, and running a query to its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_rocketmq.errors import RequestTimeoutError
+from pyspark_rocketmq.model import Message, OutgoingMessage
+from pyspark_rocketmq.spark.schema import read_schema
+
+__all__ = ["MemorySink", "drain", "message_frame"]
+
+_MOMENT_MS: Final = 1_767_225_600_000
+"""2026-01-01 00:00 UTC: when made-up messages were sent, the first one; each next one is 1 ms later."""
+
+
+def message_frame(
+    spark: SparkSession,
+    messages: Iterable[Message | OutgoingMessage],
+    *,
+    columns: Sequence[str] | None = None,
+    body_as_string: bool = False,
+) -> DataFrame:
+    """Return messages as the DataFrame that ``format("rocketmq")`` would load, without any server.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    messages : iterable of Message or OutgoingMessage
+        What was not stored yet is taken as stored in one queue, ``broker-a:0``, in this order from offset
+        0 on, 1 ms apart.
+    columns : sequence of str, optional
+        As the option ``columns``.
+    body_as_string : bool
+
+    Raises
+    ------
+    OptionError
+        A column does not exist.
+    """
+    schema = read_schema(columns, body_as="string" if body_as_string else "binary")
+    rows = []
+    for at, message in enumerate(messages):
+        values = _stored(message) if isinstance(message, Message) else _sent(message, at)
+        if body_as_string:
+            values["body"] = values["body"].decode()
+        rows.append(tuple(values[name] for name in schema.names))
+    return spark.createDataFrame(rows, schema)
+
+
+def _time(timestamp_ms: int) -> datetime:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+
+
+def _stored(message: Message) -> dict[str, Any]:
+    return {
+        "topic": message.topic,
+        "brokerName": message.broker_name,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "msgId": message.msg_id,
+        "keys": message.keys,
+        "tags": message.tags,
+        "body": message.body,
+        "bornTimestamp": _time(message.born_timestamp),
+        "storeTimestamp": _time(message.store_timestamp),
+        "properties": dict(message.properties),
+        "offsetMsgId": message.offset_msg_id,
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "bornHost": message.born_host,
+        "storeHost": message.store_host,
+        "reconsumeTimes": message.reconsume_times,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+        "bodyCrc": message.body_crc,
+    }
+
+
+def _sent(message: OutgoingMessage, offset: int) -> dict[str, Any]:
+    keys = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
+    moment = _time(_MOMENT_MS + offset)
+    return {
+        "topic": message.topic,
+        "brokerName": "broker-a",
+        "queueId": 0,
+        "queueOffset": offset,
+        "msgId": f"{offset:032X}",
+        "keys": keys or None,
+        "tags": message.tags,
+        "body": message.body,
+        "bornTimestamp": moment,
+        "storeTimestamp": moment,
+        "properties": dict(message.properties),
+        "offsetMsgId": f"{offset:032X}",
+        "flag": message.flag,
+        "sysFlag": 0,
+        "bornHost": "127.0.0.1:0",
+        "storeHost": "127.0.0.1:10911",
+        "reconsumeTimes": 0,
+        "preparedTransactionOffset": 0,
+        "bodyCrc": 0,
+    }
+
+
+class MemorySink:
+    """Takes the rows of a streaming query, each batch once: ``df.writeStream.foreachBatch(sink)``.
+
+    A batch that is run again replaces what it gave before, as in an idempotent sink.
+    """
+
+    def __init__(self) -> None:
+        self._batches: dict[int, list[Row]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Take a batch; Spark calls it."""
+        rows = df.collect()
+        with self._lock:
+            self._batches[batch_id] = rows
+
+    @property
+    def batches(self) -> dict[int, list[Row]]:
+        """The rows by batch id."""
+        with self._lock:
+            return dict(sorted(self._batches.items()))
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows, batch by batch."""
+        return [row for rows in self.batches.values() for row in rows]
+
+
+def drain(query: StreamingQuery, timeout_s: float = 60.0) -> None:
+    """Wait until a query has processed everything that is there, or has ended.
+
+    Parameters
+    ----------
+    query : StreamingQuery
+    timeout_s : float
+
+    Raises
+    ------
+    RequestTimeoutError
+        It is not through in time; the query goes on.
+    StreamingQueryException
+        The query failed.
+    """
+    failures: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            query.processAllAvailable()
+        except BaseException as failure:  # noqa: BLE001 - the thread's outermost frame: handed to the caller
+            failures.append(failure)
+
+    waiter = threading.Thread(target=wait, daemon=True)  # ends with the query, at the latest
+    waiter.start()
+    waiter.join(timeout_s)
+    if waiter.is_alive():
+        raise RequestTimeoutError(
+            f"the query is not through after {timeout_s:g} s",
+            query=query.name or query.id,
+            status=query.status,
+        )
+    if failures:
+        raise failures[0]

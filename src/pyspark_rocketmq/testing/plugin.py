@@ -1,0 +1,75 @@
+"""Fixtures for pytest: put ``pytest_plugins = ["pyspark_rocketmq.testing.plugin"]`` into ``conftest.py``.
+
+It is not registered by itself: every pytest of the environment would load it. Nothing heavy is imported
+before a fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.core import Client
+    from pyspark_rocketmq.devcluster import DevCluster
+    from pyspark_rocketmq.model import Message
+    from pyspark_rocketmq.testing.mock import MockBroker
+
+__all__ = ["mock_rocketmq", "mock_rocketmq_client", "mock_rocketmq_peek", "rocketmq", "rocketmq_client"]
+__all__ += ["rocketmq_peek"]
+
+Peek = Callable[..., "list[Message]"]
+
+
+@pytest.fixture(scope="session")
+def rocketmq() -> Iterator[DevCluster]:
+    """Start a real RocketMQ with one broker, shared by the session; needs Java 17 and some seconds."""
+    from pyspark_rocketmq.devcluster import DevCluster  # noqa: PLC0415
+
+    with DevCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def rocketmq_client(rocketmq: DevCluster) -> Iterator[Client]:
+    """Connect to `rocketmq`."""
+    from pyspark_rocketmq.client.core import Client  # noqa: PLC0415
+
+    with Client(rocketmq.name_server) as client:
+        yield client
+
+
+@pytest.fixture
+def rocketmq_peek(rocketmq: DevCluster) -> Peek:
+    """``rocketmq_peek(topic, n)``: the newest messages of a topic of `rocketmq`."""
+    from pyspark_rocketmq.testing.peek import peek  # noqa: PLC0415
+
+    return lambda topic, n=10: peek(rocketmq.name_server, topic, n)
+
+
+@pytest.fixture
+def mock_rocketmq() -> Iterator[MockBroker]:
+    """Start a mock broker and name server of the test's own, in milliseconds; it has no topics yet."""
+    from pyspark_rocketmq.testing.mock import MockBroker  # noqa: PLC0415
+
+    with MockBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def mock_rocketmq_client(mock_rocketmq: MockBroker) -> Iterator[Client]:
+    """Connect to `mock_rocketmq`."""
+    from pyspark_rocketmq.client.core import Client  # noqa: PLC0415
+
+    with Client(mock_rocketmq.name_server) as client:
+        yield client
+
+
+@pytest.fixture
+def mock_rocketmq_peek(mock_rocketmq: MockBroker) -> Peek:
+    """``mock_rocketmq_peek(topic, n)``: the newest messages of a topic of `mock_rocketmq`."""
+    from pyspark_rocketmq.testing.peek import peek  # noqa: PLC0415
+
+    return lambda topic, n=10: peek(mock_rocketmq.name_server, topic, n)

@@ -1,0 +1,327 @@
+"""What a mock broker does about each request, as RocketMQ 5.4.0 does it.
+
+Held equal to a real broker by ``tests/contract/test_behaviour.py``. Differences on purpose: a message can be
+read as soon as its send is answered, and a suspended pull ends when its time is up (a real broker looks every
+5 s).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_rocketmq.errors import CorruptMessageError
+from pyspark_rocketmq.inventory import TopicConfig
+from pyspark_rocketmq.model import MASTER_ID, MessageQueue, MessageSelector, Permission
+from pyspark_rocketmq.record.message import decode_batch
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.remoting.frame import Frame
+from pyspark_rocketmq.remoting.header import (
+    GetEarliestMsgStoretimeRequest,
+    GetEarliestMsgStoretimeResponse,
+    GetMaxOffsetRequest,
+    GetMinOffsetRequest,
+    OffsetResponse,
+    PullMessageRequest,
+    PullMessageResponse,
+    QueryConsumerOffsetRequest,
+    SearchOffsetRequest,
+    SendMessageRequest,
+    SendMessageResponse,
+    UpdateConsumerOffsetRequest,
+)
+from pyspark_rocketmq.remoting.java_hash import java_hash
+from pyspark_rocketmq.testing.log import Pulled, PullLimits
+from pyspark_rocketmq.testing.store import BrokerStore, Placed, parse_properties
+from pyspark_rocketmq.testing.wire import Reply
+
+__all__ = ["Refused", "Replica", "broker_requests", "broker_settings"]
+
+_MAX_COUNT: Final = "maxTransferCountOnMessageInMemory"
+_MAX_BYTES: Final = "maxTransferBytesOnMessageInMemory"
+_COMMIT: Final = 1
+_SUSPEND: Final = 2
+_SUBSCRIPTION: Final = 4
+_MAX_MESSAGE_BYTES: Final = 4 << 20
+_MAX_PROPERTIES_BYTES: Final = 32_767
+
+
+class Refused(Exception):  # noqa: N818 - an answer on its way, not an error of ours
+    """Ends a request with a response code."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+
+
+@dataclass(slots=True)
+class Replica:
+    """One server of a broker: its master, or a slave, which serves the same messages with some lag.
+
+    Parameters
+    ----------
+    store : BrokerStore
+    broker_id : int
+    now_ms : Callable
+    readable : bool
+        ``slaveReadEnable``: without it a slave refuses pulls.
+    lag : int
+        How many of the newest messages of each queue a slave does not have yet.
+    """
+
+    store: BrokerStore
+    broker_id: int
+    now_ms: Callable[[], int]
+    readable: bool = True
+    lag: int = 0
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it is not the master."""
+        return self.broker_id != MASTER_ID
+
+    @property
+    def limits(self) -> PullLimits:
+        """What one answer to a pull may hold, by the broker's settings."""
+        settings = self.store.settings
+        return PullLimits(int(settings[_MAX_COUNT]), int(settings[_MAX_BYTES]))
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return how far this replica is."""
+        log = self.store.log(topic, queue_id)
+        return max(log.min_offset, log.max_offset - self.lag)
+
+
+def broker_settings(broker: str, cluster: str, limits: PullLimits) -> dict[str, str]:
+    """Return the settings that a mock broker has; the limits can be changed while it runs."""
+    return {
+        "brokerName": broker,
+        "brokerClusterName": cluster,
+        _MAX_COUNT: str(limits.messages),
+        _MAX_BYTES: str(limits.body_bytes),
+    }
+
+
+Operation = Callable[[Replica, Frame, PullLimits], Reply]
+
+
+def broker_requests() -> dict[int, Operation]:
+    """Return what a broker does about each request code of messages and offsets."""
+    return {
+        RequestCode.PULL_MESSAGE: _pull,
+        RequestCode.SEND_MESSAGE_V2: _send,
+        RequestCode.SEND_BATCH_MESSAGE: _send,
+        RequestCode.GET_MAX_OFFSET: _max_offset,
+        RequestCode.GET_MIN_OFFSET: _min_offset,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _search,
+        RequestCode.GET_EARLIEST_MSG_STORETIME: _earliest,
+        RequestCode.QUERY_CONSUMER_OFFSET: _query_offset,
+        RequestCode.UPDATE_CONSUMER_OFFSET: _update_offset,
+    }
+
+
+# --- pulling --------------------------------------------------------------------------------
+
+
+def _pull(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
+    request = PullMessageRequest.parse(frame.command.fields)
+    store, key = replica.store, (request.consumer_group, request.topic, request.queue_id)
+    if replica.is_slave and not replica.readable:
+        raise Refused(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
+    config = _topic(store, request.topic)
+    store.create_group(request.consumer_group)
+    if Permission.READ not in config.perm:
+        raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{request.topic}] pulling message is forbidden")
+    if not 0 <= request.queue_id < config.read_queues:
+        raise Refused(
+            ResponseCode.INVALID_PARAMETER,
+            f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "
+            f"topicConfig.readQueueNums:[{config.read_queues}]",
+        )
+    hashes = _tag_hashes(request)
+    log = store.log(request.topic, request.queue_id)
+    max_offset = replica.max_offset(request.topic, request.queue_id)
+    if key in store.resets and not replica.is_slave:
+        pulled = Pulled(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", store.resets.pop(key))
+    else:
+        pulled = log.pull(
+            request.queue_offset,
+            request.max_msg_nums,
+            limits=limits,
+            tag_hashes=hashes,
+            max_offset=max_offset,
+            slave=replica.is_slave,
+        )
+    if request.sys_flag & _COMMIT:
+        store.committed[key] = request.commit_offset
+    header = PullMessageResponse(
+        next_begin_offset=pulled.next_begin_offset,
+        min_offset=log.min_offset,
+        max_offset=max_offset,
+        topic_sys_flag=0,
+        group_sys_flag=0,
+    )
+    waits = request.sys_flag & _SUSPEND and pulled.code == ResponseCode.PULL_NOT_FOUND
+    return Reply(
+        pulled.code,
+        header.fields(),
+        pulled.records,
+        pulled.remark,
+        wait_ms=request.suspend_timeout_millis if waits else None,
+    )
+
+
+def _tag_hashes(request: PullMessageRequest) -> frozenset[int] | None:
+    """Return the hashes that a pull asks for; None for all."""
+    if not request.sys_flag & _SUBSCRIPTION:
+        raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+    if request.expression_type not in (None, "", "TAG"):
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, "The broker does not support consumer to filter message by SQL92"
+        )
+    text = request.subscription or "*"
+    tags = MessageSelector(" || ".join(part.strip() for part in text.split("||"))).tags
+    if tags is not None and not tags - {""}:
+        raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+    return None if tags is None else frozenset(java_hash(tag) for tag in tags if tag)
+
+
+# --- sending --------------------------------------------------------------------------------
+
+
+def _send(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
+    del limits
+    request = SendMessageRequest.parse(frame.command.fields)
+    store = replica.store
+    if replica.is_slave:
+        raise Refused(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
+    config = store.topics.get(request.topic)
+    if config is None:
+        raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{request.topic}] not exist, apply first please!")
+    queue_id = store.any_queue(request.topic) if request.queue_id < 0 else request.queue_id
+    if not store.has_queue(request.topic, queue_id):
+        raise Refused(ResponseCode.INVALID_PARAMETER, f"request queueId[{queue_id}] is illegal")
+    if len(frame.body) > _MAX_MESSAGE_BYTES or len(request.properties.encode()) > _MAX_PROPERTIES_BYTES:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL, "the message is illegal, maybe msg body or properties too long"
+        )
+    if not len(frame.body):
+        raise Refused(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException")
+    placed = [
+        store.append(
+            request.topic,
+            queue_id,
+            body,
+            properties,
+            sys_flag=request.sys_flag,
+            flag=flag,
+            born_timestamp=request.born_timestamp,
+            store_timestamp=replica.now_ms(),
+        )
+        for body, properties, flag in _contents(request, frame, store)
+    ]
+    return _stored(request, queue_id, placed)
+
+
+def _contents(
+    request: SendMessageRequest, frame: Frame, store: BrokerStore
+) -> list[tuple[bytes, dict[str, str], int]]:
+    """Return body, properties and flag of each message: a batch's are stored as they come."""
+    if request.batch:
+        try:
+            return [(item.body, dict(item.properties), item.flag) for item in decode_batch(frame.body)]
+        except CorruptMessageError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, error.message) from error
+    properties = parse_properties(request.properties)
+    added = {
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+        "CLUSTER": store.settings["brokerClusterName"],
+    }
+    return [(bytes(frame.body), {**properties, **added}, request.flag)]
+
+
+def _stored(request: SendMessageRequest, queue_id: int, placed: list[Placed]) -> Reply:
+    unique = None if request.batch else parse_properties(request.properties).get("UNIQ_KEY")
+    header = SendMessageResponse(
+        msg_id=",".join(one.msg_id for one in placed),
+        queue_id=queue_id,
+        queue_offset=placed[0].offset if placed else 0,
+        transaction_id=unique,
+    )
+    return Reply(fields={**header.fields(), "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"})
+
+
+# --- offsets --------------------------------------------------------------------------------
+
+
+def _offset(value: int) -> Reply:
+    return Reply(fields=OffsetResponse(offset=value).fields())
+
+
+def _max_offset(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
+    del limits
+    request = GetMaxOffsetRequest.parse(frame.command.fields)
+    return _offset(replica.max_offset(request.topic, request.queue_id))
+
+
+def _min_offset(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
+    del limits
+    request = GetMinOffsetRequest.parse(frame.command.fields)
+    return _offset(replica.store.log(request.topic, request.queue_id).min_offset)
+
+
+def _search(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
+    del limits
+    request = SearchOffsetRequest.parse(frame.command.fields)
+    log = replica.store.log(request.topic, request.queue_id)
+    lower = log.search(request.timestamp)
+    if request.boundary_type.lower() != "upper":
+        return _offset(lower)
+    behind = log.search(request.timestamp + 1)
+    return _offset(max(log.min_offset, behind - 1))
+
+
+def _earliest(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
+    del limits
+    request = GetEarliestMsgStoretimeRequest.parse(frame.command.fields)
+    messages = replica.store.log(request.topic, request.queue_id).messages
+    timestamp = messages[0].store_timestamp if messages else -1
+    return Reply(fields=GetEarliestMsgStoretimeResponse(timestamp=timestamp).fields())
+
+
+def _query_offset(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
+    del limits
+    request = QueryConsumerOffsetRequest.parse(frame.command.fields)
+    queue = MessageQueue(request.topic, replica.store.name, request.queue_id)
+    committed = replica.store.position(request.consumer_group, queue)
+    if committed is not None and committed >= 0:
+        return _offset(committed)
+    # Without the flag a queue that still has its first message counts as read up to 0.
+    if "setZeroIfNotFound" not in frame.command.fields or request.set_zero_if_not_found:
+        log = replica.store.log(request.topic, request.queue_id)
+        if log.min_offset == 0:
+            return _offset(0)
+    raise Refused(
+        ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+    )
+
+
+def _update_offset(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
+    del limits
+    request = UpdateConsumerOffsetRequest.parse(frame.command.fields)
+    store = replica.store
+    if request.consumer_group not in store.groups:
+        raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {request.consumer_group} not exist!")
+    if request.topic not in store.topics:
+        raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"Topic {request.topic} not exist!")
+    store.committed[(request.consumer_group, request.topic, request.queue_id)] = request.commit_offset
+    return Reply()
+
+
+def _topic(store: BrokerStore, topic: str) -> TopicConfig:
+    if topic not in store.topics:
+        raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+    return store.topics[topic]

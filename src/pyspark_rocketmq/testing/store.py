@@ -1,0 +1,133 @@
+"""What one mock broker keeps: topics, queues, groups and their offsets."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark_rocketmq.inventory import TopicConfig
+from pyspark_rocketmq.model import MessageQueue, Permission
+from pyspark_rocketmq.record.compress import Compression
+from pyspark_rocketmq.record.ids import encode_host, offset_message_id
+from pyspark_rocketmq.record.message import encode_message
+from pyspark_rocketmq.record.properties import PROPERTY_TAGS, decode_properties
+from pyspark_rocketmq.remoting.java_hash import java_hash
+from pyspark_rocketmq.testing.log import QueueLog, StoredMessage
+
+__all__ = ["BrokerStore", "Placed"]
+
+READ_WRITE: Final = Permission.READ | Permission.WRITE
+_RETRY_PREFIX: Final = "%RETRY%"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a message was stored; ``msg_id`` is its offset message id."""
+
+    offset: int
+    msg_id: str
+
+
+@dataclass(slots=True)
+class BrokerStore:
+    """One broker's state; guarded by the cluster's lock.
+
+    Parameters
+    ----------
+    name : str
+    store_host : str
+        ``ip:port``, as records tell it.
+    """
+
+    name: str
+    store_host: str = "127.0.0.1:0"
+    topics: dict[str, TopicConfig] = field(default_factory=dict)
+    groups: set[str] = field(default_factory=set)
+    committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    resets: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    _logs: dict[tuple[str, int], QueueLog] = field(default_factory=dict)
+    _commit_log: int = 0
+    _round_robin: itertools.count[int] = field(default_factory=itertools.count)
+
+    def create_topic(self, config: TopicConfig) -> None:
+        """Create a topic or change its settings; its messages stay."""
+        self.topics[config.topic] = config
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget a topic with its messages and the offsets of groups in it."""
+        self.topics.pop(topic, None)
+        for key in [key for key in self._logs if key[0] == topic]:
+            del self._logs[key]
+        for group_key in [key for key in self.committed if key[1] == topic]:
+            del self.committed[group_key]
+
+    def create_group(self, group: str, *, retry_topic: bool = False) -> None:
+        """Make a group known; a heartbeat makes its retry topic, too."""
+        self.groups.add(group)
+        if retry_topic:
+            name = _RETRY_PREFIX + group
+            self.topics.setdefault(name, TopicConfig(name, 1, 1, READ_WRITE))
+
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether the topic has a queue of this id, to read or to write."""
+        config = self.topics.get(topic)
+        return config is not None and 0 <= queue_id < max(config.read_queues, config.write_queues)
+
+    def log(self, topic: str, queue_id: int) -> QueueLog:
+        """Return the log of a queue, an empty one for a queue that does not exist."""
+        if not self.has_queue(topic, queue_id):
+            return QueueLog()
+        return self._logs.setdefault((topic, queue_id), QueueLog())
+
+    def any_queue(self, topic: str) -> int:
+        """Return a writable queue for a message that names none."""
+        return next(self._round_robin) % max(1, self.topics[topic].write_queues)
+
+    def append(
+        self,
+        topic: str,
+        queue_id: int,
+        stored_body: bytes,
+        properties: Mapping[str, str],
+        *,
+        sys_flag: int,
+        flag: int,
+        born_timestamp: int,
+        store_timestamp: int,
+        born_host: str = "127.0.0.1:0",
+    ) -> Placed:
+        """Store a message whose body is compressed already, if ``sys_flag`` says so."""
+        log = self.log(topic, queue_id)
+        record = encode_message(
+            stored_body,
+            properties,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=log.max_offset,
+            commit_log_offset=self._commit_log,
+            compression=Compression.NONE,
+            flag=flag,
+            sys_flag=sys_flag,
+            born_timestamp=born_timestamp,
+            born_host=born_host,
+            store_timestamp=store_timestamp,
+            store_host=self.store_host,
+        )
+        tag = properties.get(PROPERTY_TAGS)
+        hashed = None if tag is None else java_hash(tag)
+        log.append(StoredMessage(log.max_offset, record, store_timestamp, hashed))
+        msg_id = offset_message_id(encode_host(self.store_host), self._commit_log)
+        self._commit_log += len(record)
+        return Placed(log.max_offset - 1, msg_id)
+
+    def position(self, group: str, queue: MessageQueue) -> int | None:
+        """Return what a group committed."""
+        return self.committed.get((group, queue.topic, queue.queue_id))
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Read the property list of a send request."""
+    return decode_properties(text.encode())

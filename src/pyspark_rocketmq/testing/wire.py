@@ -1,0 +1,307 @@
+"""Listening on loopback and answering frames, as they should be answered or as the faults say.
+
+All servers of a mock cluster live on one event loop in one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, assert_never
+
+from pyspark_rocketmq.errors import ProtocolError
+from pyspark_rocketmq.remoting.command import FLAG_RESPONSE, Command
+from pyspark_rocketmq.remoting.frame import MAX_FRAME_SENT, MAX_FRAME_TAKEN, Frame, decode_frame, encode_frame
+from pyspark_rocketmq.testing.faults import (
+    Announce,
+    Cut,
+    Damage,
+    Delay,
+    Drip,
+    Fault,
+    HangUp,
+    Refuse,
+    Reorder,
+    Repeat,
+    Short,
+    Silence,
+    Stranger,
+)
+
+__all__ = ["Loop", "Reply", "Server"]
+
+T = TypeVar("T")
+
+_STOP_TIMEOUT_S: Final = 10.0
+_REORDER_PATIENCE_S: Final = 0.02
+_STRANGE_OPAQUE: Final = 0x7FFF0000
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server answers; with ``wait_ms`` only when something new arrived, or after that time."""
+
+    code: int = 0
+    fields: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    remark: str | None = None
+    wait_ms: int | None = None
+
+
+Handler = Callable[[Frame, int | None], Reply]
+"""Executes a request; the number bounds the messages of a pull's answer."""
+
+
+class Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._news = asyncio.Event()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="mock-rocketmq", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; its servers must have been stopped."""
+        if self._loop is None or self._thread is None:
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_STOP_TIMEOUT_S)
+        self._loop.close()
+        self._loop = self._thread = None
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and return its result, to any thread but the loop's."""
+        assert self._loop is not None, "the mock cluster is not running"
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_STOP_TIMEOUT_S)
+
+    def announce_news(self) -> None:
+        """Wake suspended pulls, from any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._wake)
+
+    async def news(self, timeout_s: float) -> None:
+        """Wait for news, at most so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    """One accepted connection, and the answers that a `Reorder` holds back."""
+
+    writer: asyncio.StreamWriter
+    held: list[bytes] = field(default_factory=list)
+
+    def send(self, data: bytes) -> None:
+        if not self.writer.is_closing():
+            self.writer.write(data)
+
+    def release(self) -> None:
+        while self.held:
+            self.send(self.held.pop())
+
+    def hang_up(self) -> None:
+        self.writer.transport.abort()
+
+
+class Server:
+    """One address: a name server, or a replica of a broker.
+
+    Parameters
+    ----------
+    loop : Loop
+    handle : Callable
+        Executes a request.
+    next_fault : Callable
+        Tells what happens to a request by its code.
+    tls : ssl.SSLContext, optional
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        handle: Handler,
+        next_fault: Callable[[int], Fault | None],
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._loop = loop
+        self._handle = handle
+        self._next_fault = next_fault
+        self._tls = tls
+        self._port = 0
+        self._listener: asyncio.Server | None = None
+        self._sessions: set[_Session] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def addr(self) -> str:
+        """``127.0.0.1:port``, the same over restarts."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether it listens."""
+        return self._listener is not None
+
+    def start(self) -> None:
+        """Listen; no effect when it does."""
+        if self._listener is None:
+            self._loop.run(self._start())
+
+    def stop(self) -> None:
+        """Close the listener and every connection; no effect when it is stopped."""
+        if self._listener is not None:
+            self._loop.run(self._stop())
+
+    def hang_up(self) -> None:
+        """Close every connection and go on listening."""
+        self._loop.run(self._hang_up())
+
+    async def _start(self) -> None:
+        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self._port, ssl=self._tls)
+        self._port = self._listener.sockets[0].getsockname()[1]
+
+    async def _hang_up(self) -> None:
+        for session in tuple(self._sessions):
+            session.hang_up()
+
+    async def _stop(self) -> None:
+        listener, self._listener = self._listener, None
+        assert listener is not None
+        listener.close()
+        await self._hang_up()
+        for task in self._tasks:
+            task.cancel()
+        while self._sessions:
+            await asyncio.sleep(0)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        session = _Session(writer)
+        self._sessions.add(session)
+        if self._listener is None:  # accepted while it was being stopped
+            session.hang_up()
+        try:
+            while True:
+                head = await reader.readexactly(4)
+                size = int.from_bytes(head, "big")
+                if size + 4 > MAX_FRAME_SENT:
+                    return
+                frame = decode_frame(memoryview(head + await reader.readexactly(size)))
+                self._take(session, frame)
+                await writer.drain()
+        except (OSError, asyncio.IncompleteReadError, ProtocolError):
+            return  # a real server says nothing, either
+        finally:
+            session.hang_up()
+            self._sessions.discard(session)
+
+    # --- answering ---
+
+    def _take(self, session: _Session, frame: Frame) -> None:
+        fault = self._next_fault(frame.command.code)
+        match fault:
+            case Refuse():
+                self._answer(session, frame, Reply(fault.code, remark=fault.remark), None)
+            case Silence() | HangUp():
+                if fault.executed:
+                    self._handle(frame, None)
+                if isinstance(fault, HangUp):
+                    session.hang_up()
+            case Short():
+                self._answer(session, frame, self._handle(frame, fault.messages), None)
+            case _:
+                self._answer(session, frame, self._handle(frame, None), fault)
+
+    def _answer(self, session: _Session, frame: Frame, reply: Reply, fault: Fault | None) -> None:
+        if frame.command.is_one_way:
+            return
+        if reply.wait_ms is None:
+            self._deliver(session, _encode(frame, reply), fault)
+        else:
+            self._spawn(self._suspend(session, frame, reply.wait_ms / 1000, fault))
+
+    async def _suspend(self, session: _Session, frame: Frame, wait_s: float, fault: Fault | None) -> None:
+        """Answer a pull when it finds something or its time is up."""
+        now = asyncio.get_running_loop().time
+        end = now() + wait_s
+        while True:
+            reply = self._handle(frame, None)
+            if reply.wait_ms is None or now() >= end:
+                break
+            await self._loop.news(end - now())
+        self._deliver(session, _encode(frame, reply), fault)
+
+    def _deliver(self, session: _Session, data: bytes, fault: Fault | None) -> None:
+        match fault:
+            case None | Refuse() | Silence() | HangUp() | Short():
+                session.send(data)
+            case Delay(seconds):
+                self._spawn(self._send_later(session, data, seconds))
+            case Cut(after_bytes):
+                session.send(data[:after_bytes])
+                self._spawn(self._hang_up_soon(session))
+            case Drip():
+                self._spawn(self._drip(session, data, fault))
+            case Damage(change):
+                session.send(change(data))
+            case Stranger():
+                session.send(encode_frame(Command(0, _STRANGE_OPAQUE, FLAG_RESPONSE), b"not for you"))
+                session.send(data)
+            case Announce(size):
+                session.send(size.to_bytes(4, "big"))
+            case Reorder(hold):
+                session.held.append(data)
+                if len(session.held) >= hold:
+                    session.release()
+                else:
+                    asyncio.get_running_loop().call_later(_REORDER_PATIENCE_S, session.release)
+            case Repeat():
+                session.send(data + data)
+            case _:
+                assert_never(fault)
+
+    async def _send_later(self, session: _Session, data: bytes, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        session.send(data)
+
+    async def _hang_up_soon(self, session: _Session) -> None:
+        with contextlib.suppress(OSError):
+            await session.writer.drain()
+        session.writer.close()
+
+    async def _drip(self, session: _Session, data: bytes, fault: Drip) -> None:
+        for start in range(0, len(data), fault.step_bytes):
+            session.send(data[start : start + fault.step_bytes])
+            await asyncio.sleep(fault.pause_s)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _encode(frame: Frame, reply: Reply) -> bytes:
+    command = Command(
+        code=reply.code,
+        opaque=frame.command.opaque,
+        flag=FLAG_RESPONSE,
+        fields=reply.fields,
+        remark=reply.remark,
+    )
+    return encode_frame(command, reply.body, limit=MAX_FRAME_TAKEN)
