@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.support.settings import broker_settings
 from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
-    Admin,
     Client,
     MessageQueue,
     MessageSelector,
@@ -130,15 +130,15 @@ def test_sql_where_the_broker_does_not_filter(mq: DevCluster, topic: TopicFactor
         consumer.pull(queue, MessageSelector.by_sql("a > 5"), 0)
 
 
-def test_sql_filter() -> None:
-    with DevCluster(broker_config={"enablePropertyFilter": "true"}) as mq:
-        with Client(mq.name_server) as client:
-            Admin(client).create_topic("filtered", queues=1)
-        queue = MessageQueue("filtered", "broker-a", 0)
-        send(mq, *(OutgoingMessage("filtered", b"%d" % n, properties={"a": str(n)}) for n in range(10)))
-        with PullConsumer("sql", name_server=mq.name_server) as consumer:
-            result = consumer.pull(queue, MessageSelector.by_sql("a > 6"), 0)
-            assert [message.body for message in result.messages] == [b"7", b"8", b"9"]
-            # Unchecked the broker would return everything.
-            with pytest.raises(OptionError, match="does not parse"):
-                consumer.pull(queue, MessageSelector.by_sql("a >"), 0)
+def test_sql_filter(mq: DevCluster, topic: TopicFactory, group: str) -> None:
+    queue = MessageQueue(topic(queues=1), "broker-a", 0)
+    send(mq, *(OutgoingMessage(queue.topic, b"%d" % n, properties={"a": str(n)}) for n in range(10)))
+    with (
+        broker_settings(mq, enablePropertyFilter="true"),
+        PullConsumer(group, name_server=mq.name_server) as consumer,
+    ):
+        result = consumer.pull(queue, MessageSelector.by_sql("a > 6"), 0)
+        assert [message.body for message in result.messages] == [b"7", b"8", b"9"]
+        # Unchecked the broker would return everything.
+        with pytest.raises(OptionError, match="does not parse"):
+            consumer.pull(queue, MessageSelector.by_sql("a >"), 0)
