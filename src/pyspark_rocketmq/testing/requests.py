@@ -209,6 +209,7 @@ def _send(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
         )
     if not len(frame.body):
         raise Refused(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException")
+    now_ms = replica.now_ms()  # one for a whole batch
     placed = [
         store.append(
             request.topic,
@@ -218,7 +219,7 @@ def _send(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
             sys_flag=request.sys_flag,
             flag=flag,
             born_timestamp=request.born_timestamp,
-            store_timestamp=replica.now_ms(),
+            store_timestamp=now_ms,
         )
         for body, properties, flag in _contents(request, frame, store)
     ]

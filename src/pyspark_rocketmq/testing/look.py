@@ -41,5 +41,5 @@ def peek(name_server: str | ClientOptions, topic: str, n: int = 10) -> list[Mess
         ranges = [OffsetRange(queue, max(mins[queue], maxs[queue] - n), maxs[queue]) for queue in queues]
         options = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=False, stall_timeout_ms=_STALL_MS)
         found = list(read_messages(client, ranges, options))
-    found.sort(key=lambda message: (message.store_timestamp, message.queue, message.queue_offset))
+    found.sort(key=lambda message: (message.store_timestamp, message.queue_offset, message.queue))
     return found[-n:]
