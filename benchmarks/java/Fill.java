@@ -6,11 +6,13 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicReference;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.protocol.ResponseCode;
 
 /**
  * Fills a topic with orders: JSON bodies of one size, a key, a tag and one user property each; the same
@@ -19,7 +21,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 public final class Fill {
     private static final String[] TAGS = {"created", "paid", "shipped", "cancelled"};
     private static final int BATCH_BYTES = 256 * 1024;
-    private static final int SINGLES_IN_FLIGHT = 128;
+    private static final int SINGLES_IN_FLIGHT = 64;
+    private static final int ATTEMPTS = 200;
 
     private Fill() {}
 
@@ -31,7 +34,7 @@ public final class Fill {
         boolean compressed = args[4].equals("compressed");
         var producer = new DefaultMQProducer("bench-fill");
         producer.setNamesrvAddr(args[0]);
-        producer.setSendMsgTimeout(20_000);
+        producer.setSendMsgTimeout(60_000);
         producer.setCompressMsgBodyOverHowmuch(compressed ? 64 : Integer.MAX_VALUE);
         producer.start();
         List<MessageQueue> queues = producer.fetchPublishMessageQueues(topic);
@@ -50,11 +53,14 @@ public final class Fill {
                 return null;
             });
         }
-        for (var filler : threads.invokeAll(fillers)) {
-            filler.get();
+        try {
+            for (var filler : threads.invokeAll(fillers)) {
+                filler.get();
+            }
+        } finally {
+            threads.shutdown();
+            producer.shutdown();
         }
-        threads.shutdown();
-        producer.shutdown();
     }
 
     private static void sendBatches(DefaultMQProducer producer, MessageQueue queue, Orders orders, long count, int size)
@@ -64,7 +70,22 @@ public final class Fill {
             for (long i = sent; i < Math.min(count, sent + size); i++) {
                 batch.add(orders.next());
             }
-            producer.send(batch, queue);
+            send(producer, batch, queue);
+        }
+    }
+
+    /** Sends until the broker is not too busy to take it: a refused batch was not stored. */
+    private static void send(DefaultMQProducer producer, List<Message> batch, MessageQueue queue) throws Exception {
+        for (int attempt = 1; ; attempt++) {
+            try {
+                producer.send(batch, queue);
+                return;
+            } catch (MQBrokerException refused) {
+                if (refused.getResponseCode() != ResponseCode.SYSTEM_BUSY || attempt == ATTEMPTS) {
+                    throw refused;
+                }
+                Thread.sleep(50);
+            }
         }
     }
 

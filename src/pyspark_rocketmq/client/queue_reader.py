@@ -80,6 +80,7 @@ def read_chunks(
                 head.recover(error)
                 continue
             if chunks:
+                _fill(client, active, waiting, options)  # the broker works while the caller does
                 yield head, chunks
             if head.done:
                 head.close()

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,13 +22,14 @@ from pyspark_rocketmq.errors import (
     ServiceNotAvailableError,
     TopicNotFoundError,
 )
-from pyspark_rocketmq.model import MASTER_ID, LostRange, MessageSelector, OffsetRange
+from pyspark_rocketmq.model import MASTER_ID, LostRange, MessageQueue, MessageSelector, OffsetRange
 from pyspark_rocketmq.planning.gaps import PullVerdict, decide_loss
 from pyspark_rocketmq.planning.window import Ask, PullWindow, Taken
 from pyspark_rocketmq.record.arrow import Chunk
 from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import PullMessageRequest, PullMessageResponse
+from pyspark_rocketmq.remoting.template import RequestTemplate
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.core import Client
@@ -96,6 +98,7 @@ class RangePull:
             filtered=not options.selector.takes_all,
             stride=client.pull_strides.get(offsets.broker_name),
         )
+        self._template = _pull_template(offsets.queue, options)
         self._connection: Connection | None = None
         self._broker_id = MASTER_ID
         self._refused_by: set[str] = set()
@@ -128,18 +131,24 @@ class RangePull:
         TransportError, RouteError
             The broker cannot be reached; see `recover`.
         """
-        sent = 0
-        while sent < budget and (self.load + 1) * self._answer_bytes <= self._limit(sent):
-            ask = self._window.ask()
-            if ask is None:
-                break
+        room = self._options.max_bytes_in_flight // self._answer_bytes - self.load
+        if not self._in_flight:
+            room = max(room, 1)
+        asks = list(itertools.islice(iter(self._window.ask, None), max(0, min(budget, room))))
+        if not asks:
+            return 0
+        try:
             connection = self._connection = self._connection or self._locate()
-            self._in_flight[connection.submit(self._request(ask))] = ask
-            sent += 1
-        return sent
+            values = [(ask.offset, ask.max_messages) for ask in asks]
+            self._in_flight.update(zip(connection.submit_many(self._template, values), asks, strict=True))
+        except RocketMQError:
+            for ask in asks:
+                self._window.refused(ask.offset)
+            raise
+        return len(asks)
 
     def receive(self) -> list[Chunk]:
-        """Wait for one answer and return the records whose turn has come (often none).
+        """Wait for answers and return the records whose turn has come (often none).
 
         Raises
         ------
@@ -151,8 +160,8 @@ class RangePull:
         if not self._in_flight or self._connection is None:
             raise BrokerNotFoundError("no pull could be sent", queue=self.offsets.queue)
         deadline = Deadline(self._client.clock, self._client.request_timeout_ms)
-        opaque, response = self._connection.wait_any(self._in_flight, deadline)
-        self._digest(self._in_flight.pop(opaque), response)
+        for opaque, response in self._connection.wait_some(self._in_flight, deadline):
+            self._digest(self._in_flight.pop(opaque), response)
         return [
             replace(taken.payload, from_offset=taken.from_offset, until_offset=taken.until_offset)
             for taken in self._take()
@@ -192,12 +201,6 @@ class RangePull:
     def _now(self) -> float:
         return self._client.clock.monotonic()
 
-    def _limit(self, sent: int) -> int:
-        """Return how many bytes may be held: a range with nothing in flight may always ask for one answer."""
-        if not self._in_flight and not sent:
-            return (self.load + 1) * self._answer_bytes
-        return self._options.max_bytes_in_flight
-
     def _take(self) -> list[Taken[Chunk | None]]:
         taken = self._window.take()
         if taken:
@@ -228,20 +231,6 @@ class RangePull:
         except RocketMQError:
             self._refused_by.add(addr)
             raise
-
-    def _request(self, ask: Ask) -> PullMessageRequest:
-        queue, selector = self.offsets.queue, self._options.selector
-        return PullMessageRequest(
-            consumer_group=self._options.consumer_group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=ask.offset,
-            max_msg_nums=ask.max_messages,
-            sys_flag=_SUBSCRIPTION,
-            subscription=selector.expression,
-            expression_type=selector.expression_type,
-            broker_name=queue.broker_name,
-        )
 
     # --- what ---
 
@@ -326,6 +315,22 @@ def _queue_is_gone(response: Response) -> bool:
             return (response.remark or "").startswith("queueId[")
         case _:
             return False
+
+
+def _pull_template(queue: MessageQueue, options: ReadOptions) -> RequestTemplate:
+    """Return the pulls of a queue, which differ in where they begin and how much they ask for."""
+    request = PullMessageRequest(
+        consumer_group=options.consumer_group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=0,
+        max_msg_nums=0,
+        sys_flag=_SUBSCRIPTION,
+        subscription=options.selector.expression,
+        expression_type=options.selector.expression_type,
+        broker_name=queue.broker_name,
+    )
+    return RequestTemplate(request, "queue_offset", "max_msg_nums")
 
 
 def _count_records(body: memoryview) -> int:

@@ -1,0 +1,59 @@
+"""Requests that differ in few numbers: what they have in common is encoded once.
+
+A pull is small and there is one for every few dozen messages, so that encoding its header field by field
+would cost as much as decoding its answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Any, Final
+
+from pyspark_rocketmq.remoting.command import Command, Serializer, encode_header
+from pyspark_rocketmq.remoting.header import RequestHeader
+
+__all__ = ["RequestTemplate"]
+
+_PREFIX: Final = struct.Struct(">II")
+
+
+class RequestTemplate:
+    """Requests without a body, in JSON.
+
+    Parameters
+    ----------
+    request : RequestHeader
+        One of the requests.
+    *varying : str
+        The names of the (integer) fields that differ, in the order of their declaration.
+
+    Raises
+    ------
+    LocalProtocolError
+        The request does not encode.
+    """
+
+    __slots__ = ("_format", "_request", "_varying")
+
+    def __init__(self, request: RequestHeader, *varying: str) -> None:
+        self._request = request
+        self._varying = varying
+        wire = {field.name: field.wire for field in request.FIELDS}
+        fields = {**request.fields(), **{wire[name]: "0" for name in varying}}
+        # Quotes are escaped within values: what is looked for below can only be the member itself.
+        text = encode_header(Command(code=request.CODE, opaque=0, fields=fields), Serializer.JSON)
+        text = text.replace(b"%", b"%%").replace(b',"opaque":0,', b',"opaque":%d,')
+        for name in varying:
+            text = text.replace(f'"{wire[name]}":"0"'.encode(), f'"{wire[name]}":"%d"'.encode())
+        self._format = text
+
+    def frame(self, opaque: int, *values: int) -> bytes:
+        """Return the frame of the request with these values."""
+        header = self._format % (*values, opaque)
+        return _PREFIX.pack(4 + len(header), len(header)) + header
+
+    def request(self, *values: int) -> RequestHeader:
+        """Return the request with these values, to be encoded in another way."""
+        changed: dict[str, Any] = dict(zip(self._varying, values, strict=True))
+        return dataclasses.replace(self._request, **changed)  # type: ignore[type-var]
