@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from pyspark_rocketmq._version import __version__
 from pyspark_rocketmq.cli import cluster
+from pyspark_rocketmq.cli.demo import demo
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 __all__ = ["app", "main"]
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(cluster.app, name="cluster")
+app.command()(demo)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,42 @@
+"""The Spark job of the demonstration: what a user writes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, count, from_json, lit, unix_millis, window
+from pyspark.sql.functions import sum as sum_of
+
+__all__ = ["read_orders", "revenue"]
+
+ORDER: Final = "orderId STRING, orderTime TIMESTAMP, product STRING, quantity INT, priceCents INT"
+
+
+def read_orders(spark: SparkSession, name_server: str, topic: str, *, most: int) -> DataFrame:
+    """Read the topic as a stream of its messages' bodies, at most ``most`` in a micro-batch."""
+    return (
+        spark.readStream.format("rocketmq")
+        .option("nameServer", name_server)
+        .option("topic", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", most)
+        .option("columns", "body")
+        .option("bodyAs", "string")
+        .load()
+    )
+
+
+def revenue(messages: DataFrame) -> DataFrame:
+    """Count orders and revenue by product and quarter of an hour; later than 10 minutes is too late."""
+    return (
+        messages.select(from_json("body", ORDER).alias("order"))
+        .select("order.*")
+        .withWatermark("orderTime", "10 minutes")
+        .groupBy(window("orderTime", "15 minutes"), "product")
+        .agg(
+            count(lit(1)).alias("orders"),
+            sum_of(col("quantity") * col("priceCents")).alias("cents"),
+        )
+        .select(unix_millis("window.start").alias("windowStart"), "product", "orders", "cents")
+    )

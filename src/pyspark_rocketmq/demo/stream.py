@@ -1,0 +1,88 @@
+"""The running query: its result as it grows, and how far it has come."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_rocketmq.demo.orders import Total, Totals, Window
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.spark.offsets import SourceOffset
+
+__all__ = ["RevenueStream", "last_error_line"]
+
+
+class RevenueStream:
+    """Keeps the newest revenue of each window and product; a context manager that runs the query.
+
+    Rows replace their older versions, so that a batch which Spark repeats changes nothing.
+
+    Parameters
+    ----------
+    revenue : DataFrame
+        What the job computes.
+    checkpoint : Path
+    """
+
+    def __init__(self, revenue: DataFrame, checkpoint: Path) -> None:
+        self.batches = 0
+        self.batch_s = 0.0
+        self.read = 0
+        self._totals: dict[Window, Total] = {}
+        self._writer = (
+            revenue.writeStream.outputMode("update")
+            .option("checkpointLocation", str(checkpoint))
+            .foreachBatch(self._take)
+        )
+        self._query: StreamingQuery | None = None
+
+    @property
+    def totals(self) -> Totals:
+        """The result so far."""
+        return dict(self._totals)
+
+    def look(self) -> None:
+        """Take in what Spark reports of the last finished batch.
+
+        Raises
+        ------
+        RocketMQError
+            The query has failed.
+        """
+        assert self._query is not None
+        failure = self._query.exception()
+        if failure is not None:
+            raise RocketMQError(f"the streaming query failed: {last_error_line(str(failure))}")
+        progress = self._query.lastProgress
+        if progress is None or not progress.sources[0].endOffset:
+            return
+        self.batches = progress.batchId + 1
+        self.batch_s = progress.batchDuration / 1000
+        self.read = sum(SourceOffset.from_dict(json.loads(progress.sources[0].endOffset)).offsets.values())
+
+    def __enter__(self) -> Self:
+        self._query = self._writer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._query is not None
+        self._query.stop()
+
+    def _take(self, batch: DataFrame, _batch_id: int) -> None:
+        self._totals |= {
+            (row.windowStart, row.product): Total(row.orders, row.cents) for row in batch.collect()
+        }
+
+
+def last_error_line(text: str) -> str:
+    """Return the line of a Python worker's traceback that says what happened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ours = [line for line in lines if "Error: " in line]
+    return (ours or lines or ["no reason given"])[-1]
