@@ -50,7 +50,10 @@ class Watchdog:
 
     def forget(self, pid: int) -> None:
         """Leave this process alone: it has ended and its pid may be given away."""
-        self._tell(f"-{pid}")
+        assert self._process.stdin is not None
+        if not self._process.stdin.closed:
+            with contextlib.suppress(DevClusterError):
+                self._tell(f"-{pid}")
 
     def remove(self, folder: Path) -> None:
         """Remove this folder when the owner is gone."""

@@ -62,7 +62,10 @@ class DownloadProgress:
         if self._stream.isatty():
             columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             self._bar = Progress(
-                *columns, TimeElapsedColumn(), console=Console(file=self._stream), transient=True
+                *columns,
+                TimeElapsedColumn(),
+                console=Console(file=self._stream),
+                transient=True,
             )
             self._task = self._bar.add_task("resolving", total=None)
             self._bar.start()

@@ -27,15 +27,18 @@ def main() -> None:
     pids: set[int] = set()
     folders: set[str] = set()
     pending = b""
-    while os.getppid() == owner:
-        if not select.select([0], [], [], _PARENT_CHECK_S)[0]:
-            continue
-        data = os.read(0, 65536)
-        if not data:
+    while True:
+        # The order matters: what was written before the owner's death must still be read after it.
+        orphaned = os.getppid() != owner
+        if select.select([0], [], [], 0 if orphaned else _PARENT_CHECK_S)[0]:
+            data = os.read(0, 65536)
+            if not data:
+                break
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                _obey(os.fsdecode(line), pids, folders)
+        elif orphaned:
             break
-        *lines, pending = (pending + data).split(b"\n")
-        for line in lines:
-            _obey(os.fsdecode(line), pids, folders)
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
