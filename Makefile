@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -q
+SPARKS := 4.2 4.3
 
 export PYSPARK_PYTHON        := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(BIN)/python
@@ -16,13 +17,14 @@ help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(STAMP)  ## Make .venv with everything that is needed
+setup: $(STAMP)  ## Make .venv with everything that is needed, and fetch RocketMQ's jars
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed, $(PYTHON) is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/pyspark-rocketmq cluster fetch --version 5.4.0 --version 4.9.7
 	@touch $@
 
 .PHONY: demo
@@ -55,7 +57,26 @@ spark: setup  ## Tests in a real Spark session against a real RocketMQ
 chaos: setup  ## Tests that kill processes and cut connections, the bounded part
 	$(PYTEST) tests/chaos
 
+.PHONY: test-matrix
+test-matrix: setup  ## The Spark tests with each supported Spark, in environments of their own
+	@for spark in $(SPARKS); do \
+	  echo "== Spark $$spark"; \
+	  test -x .venv-$$spark/bin/python || $(PYTHON) -m venv .venv-$$spark || exit 1; \
+	  grep -vE '^(pyspark|py4j)==' constraints.txt > .venv-$$spark/constraints.txt; \
+	  .venv-$$spark/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --constraint .venv-$$spark/constraints.txt --editable '.[dev]' "pyspark==$$spark.*" || exit 1; \
+	  PYSPARK_PYTHON=$(CURDIR)/.venv-$$spark/bin/python .venv-$$spark/bin/python -m pytest -q tests/spark || exit 1; \
+	done
+
+.PHONY: bench
+bench: setup  ## Reading speed against the Java client: 2 million messages of 1 KiB
+	$(BIN)/python -m benchmarks.read
+
+.PHONY: bench-quick
+bench-quick: setup  ## The same with 200,000 messages and two rounds
+	$(BIN)/python -m benchmarks.read --messages 200000 --rounds 2
+
 .PHONY: clean
 clean:  ## Remove what the tools left; the virtual environment and the jars stay
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
-	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +

@@ -15,7 +15,7 @@ from pyspark_rocketmq.devcluster.detached import (
     start_detached,
     stop_detached,
 )
-from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION
+from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, resolve, rocketmq_coordinates
 from pyspark_rocketmq.errors import OptionError
 
 __all__ = ["app"]
@@ -67,6 +67,18 @@ def status() -> None:
     _show(cluster)
     if not all(server.is_running for server in cluster.servers):
         raise typer.Exit(1)
+
+
+@app.command()
+def fetch(
+    version: Annotated[
+        list[str] | None, typer.Option(help="RocketMQ release; repeatable.", show_default=DEFAULT_VERSION)
+    ] = None,
+) -> None:
+    """Download the servers' jars, so that later starts need no network."""
+    for release in version or [DEFAULT_VERSION]:
+        jars = resolve(rocketmq_coordinates(release))
+        typer.echo(f"RocketMQ {release}: {len(jars)} jars in {jars[0].parent}")
 
 
 def _show(cluster: DetachedCluster) -> None:
