@@ -116,6 +116,14 @@ def test_a_dataframe_is_one_set_of_messages(read, send, topic):
     same_messages(rows(read(name)), [*first, *later])
 
 
+def test_tags_choose_messages(read, send, topic):
+    name = topic(queues=2)
+    wanted = send(name, 10, tags="a")
+    send(name, 10, tags="b")
+    wanted += send(name, 10, tags="c")
+    same_messages(rows(read(name, tags="a || c", columns="brokerName,queueId,queueOffset,body")), wanted)
+
+
 def test_temporary_view_in_sql(spark, mq, send, topic):
     name = topic(queues=2)
     send(name, 12)

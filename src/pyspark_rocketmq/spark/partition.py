@@ -82,6 +82,7 @@ def read_partition(
         partition.value,
         ReadOptions(
             consumer_group=options.group,
+            selector=options.selector,
             fail_on_data_loss=options.fail_on_data_loss,
             pull_batch_size=options.pull_batch_size,
             pulls_in_flight=options.pulls_in_flight,
