@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.connection import Connection, Response
@@ -75,6 +76,10 @@ class ReadOptions:
     missing_patience_ms: int = 10_000
 
 
+_Payload: TypeAlias = tuple[Response, int] | None
+"""An answer with records and its offset delta; None for one without."""
+
+
 class RangePull:
     """The state of one range; driven by `queue_reader`.
 
@@ -92,7 +97,7 @@ class RangePull:
         """Set when a pull could not even be sent: the range is tried again when its turn comes."""
         self._client = client
         self._options = options
-        self._window: PullWindow[Chunk | None] = PullWindow(
+        self._window: PullWindow[_Payload] = PullWindow(
             offsets,
             batch_size=options.pull_batch_size,
             filtered=not options.selector.takes_all,
@@ -162,11 +167,7 @@ class RangePull:
         deadline = Deadline(self._client.clock, self._client.request_timeout_ms)
         for opaque, response in self._connection.wait_some(self._in_flight, deadline):
             self._digest(self._in_flight.pop(opaque), response)
-        return [
-            replace(taken.payload, from_offset=taken.from_offset, until_offset=taken.until_offset)
-            for taken in self._take()
-            if taken.payload is not None
-        ]
+        return [_chunk(taken) for taken in self._take() if taken.payload is not None]
 
     def recover(self, error: RocketMQError) -> None:
         """Prepare to go on after ``error``, or raise it: not retriable, or no progress for too long."""
@@ -201,7 +202,7 @@ class RangePull:
     def _now(self) -> float:
         return self._client.clock.monotonic()
 
-    def _take(self) -> list[Taken[Chunk | None]]:
+    def _take(self) -> list[Taken[_Payload]]:
         taken = self._window.take()
         if taken:
             self._progress = self._now()
@@ -251,20 +252,11 @@ class RangePull:
                     self._give_up(PullVerdict.QUEUE_GONE, self.offsets.until_offset)
 
     def _found(self, ask: Ask, response: Response) -> None:
-        header = PullMessageResponse.parse(response.fields)
-        self._broker_id = header.suggest_which_broker_id
+        next_offset, self._broker_id, offset_delta = _position(response.fields)
         size = response.end - response.start
         self._answer_bytes = max(size, (self._answer_bytes * 7 + size) // 8, MIN_RECORD_SIZE)
-        chunk = Chunk(
-            response.buffer,
-            response.start,
-            response.end,
-            ask.offset,
-            header.next_begin_offset,
-            header.offset_delta,
-        )
         messages = 1 if self._options.selector.takes_all else _count_records(response.body)
-        self._window.answered(ask.offset, header.next_begin_offset, messages, chunk)
+        self._window.answered(ask.offset, next_offset, messages, (response, offset_delta))
 
     def _nothing(self, ask: Ask, header: PullMessageResponse) -> None:
         """Handle an answer without records: a filter's scan, a jump, or the end of what this replica has."""
@@ -331,6 +323,30 @@ def _pull_template(queue: MessageQueue, options: ReadOptions) -> RequestTemplate
         broker_name=queue.broker_name,
     )
     return RequestTemplate(request, "queue_offset", "max_msg_nums")
+
+
+def _position(fields: Mapping[str, str]) -> tuple[int, int, int]:
+    """Return next begin offset, suggested broker id and offset delta: all that an answer with records needs.
+
+    A third of the cost of `PullMessageResponse.parse`, which says what is wrong with the others.
+    """
+    try:
+        return (
+            int(fields["nextBeginOffset"]),
+            int(fields.get("suggestWhichBrokerId", MASTER_ID)),
+            int(fields.get("offsetDelta", 0)),
+        )
+    except (KeyError, ValueError):
+        header = PullMessageResponse.parse(fields)
+        return header.next_begin_offset, header.suggest_which_broker_id, header.offset_delta
+
+
+def _chunk(taken: Taken[_Payload]) -> Chunk:
+    assert taken.payload is not None
+    response, offset_delta = taken.payload
+    return Chunk(
+        response.buffer, response.start, response.end, taken.from_offset, taken.until_offset, offset_delta
+    )
 
 
 def _count_records(body: memoryview) -> int:

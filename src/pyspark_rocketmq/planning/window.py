@@ -126,7 +126,8 @@ class PullWindow(Generic[P]):
             self._order += 1
             heapq.heappush(self._answers, (asked, self._order, next_offset, payload))
             self._next = max(self._next, next_offset)
-            if next_offset < self._known_after(asked):
+            fits = next_offset == self._next or next_offset in self._in_flight  # nearly always, and cheap
+            if not fits and next_offset < self._known_after(asked):
                 self._holes.append(next_offset)
 
     def take(self) -> list[Taken[P]]:

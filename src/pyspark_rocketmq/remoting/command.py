@@ -141,7 +141,7 @@ def decode_header(view: Buffer, serializer: Serializer) -> Command:
 
 # --- JSON -----------------------------------------------------------------------------------
 
-_from_json = json.JSONDecoder().decode
+_read_json = json.JSONDecoder().raw_decode
 _LANGUAGES: Final[dict[str, LanguageCode]] = {code.name: code for code in LanguageCode}
 
 
@@ -157,7 +157,10 @@ def _encode_json(command: Command) -> bytes:
 
 
 def _decode_json(view: Buffer) -> Command:
-    document = _from_json(str(view, "utf-8"))
+    text = str(view, "utf-8").strip()
+    document, end = _read_json(text)
+    if end != len(text):
+        raise ValueError("something follows the JSON")
     if type(document) is not dict:
         raise ValueError("not an object")
     get = document.get
