@@ -137,9 +137,10 @@ class DeadLetters:
             outcomes += pipeline.submit(outgoing, queue, token=_DEAD)
         return outcomes
 
-    def flush(self, pipeline: SendPipeline) -> list[SendOutcome]:
-        """Send those that wait and wait for all outcomes."""
-        return [*self.submit(pipeline), *pipeline.flush()]
+    @property
+    def unsent(self) -> bool:
+        """Whether some wait to be sent to their topic."""
+        return self._options.dead_letter_topic is not None and bool(self._waiting)
 
     def close(self) -> None:
         """Finish the task's file: it appears whole, under its name, or not at all."""

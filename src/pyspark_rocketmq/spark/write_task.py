@@ -149,7 +149,9 @@ class WriteTask:
                 for piece in _pieces(batch):
                     self._send(piece, pipeline)
             self._judge(pipeline.flush(), pipeline)
-            self._judge(self._dead_letters.flush(pipeline), pipeline)
+            while pipeline.unfinished or self._dead_letters.unsent:  # what was refused, and their own sends
+                self._judge(self._dead_letters.submit(pipeline), pipeline)
+                self._judge(pipeline.flush(), pipeline)
             self._raise_failure(pipeline)
         self._dead_letters.close()
         self._report.dead_letters = self._dead_letters.count

@@ -1,0 +1,384 @@
+"""A task's writes, through brokers that lose, refuse and delay: nothing acknowledged is missing.
+
+Several of these are defects of the two other sinks: rocketmq-flink's loses failed sends and everything that
+is not SEND_OK, acknowledges before answers are there, and ignores the sharding key; rocketmq-spark's closes
+with sends in flight, ignores the status, and sends tags only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from pyspark_rocketmq.client import Client, Message
+from pyspark_rocketmq.client.selection import queue_for_key
+from pyspark_rocketmq.errors import (
+    OptionError,
+    PermissionDeniedError,
+    SendError,
+    TopicNotFoundError,
+)
+from pyspark_rocketmq.model import Permission
+from pyspark_rocketmq.options import SinkOptions, parse_options
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame
+from pyspark_rocketmq.spark.sink_schema import sink_layout
+from pyspark_rocketmq.spark.write_task import WriteReport, WriteScope, WriteTask
+from pyspark_rocketmq.testing import Damage, Delay, HangUp, MockCluster, Silence
+
+SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+BATCH = RequestCode.SEND_BATCH_MESSAGE
+SCOPE = WriteScope(job="query/7", partition=3)
+
+Write = Callable[..., WriteReport]
+
+
+@pytest.fixture
+def mq() -> Iterator[MockCluster]:
+    with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def write(mq: MockCluster) -> Iterator[Write]:
+    clients = []
+
+    def run(*batches: pa.RecordBatch, scope: WriteScope = SCOPE, **given: object) -> WriteReport:
+        """Write record batches to the topic orders unless an option (None for absent) says otherwise."""
+        settings = {"nameServer": mq.name_server, "topic": "orders", "outageTimeout": "0s"} | given
+        options = parse_options(SinkOptions, settings, environ={})
+        client = Client(options.client)
+        clients.append(client)
+        layout = sink_layout(from_arrow_schema(batches[0].schema), options)
+        return WriteTask(client, options, layout, scope).run(batches)
+
+    yield run
+    for client in clients:
+        client.close()
+
+
+def rows(*bodies: str | bytes, **columns: pa.Array | list[object]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"body": pa.array(bodies)} | columns)
+
+
+def numbered(count: int, first: int = 0) -> pa.RecordBatch:
+    return rows(*[f"m{number}" for number in range(first, first + count)])
+
+
+def stored(mq: MockCluster, topic: str = "orders") -> list[Message]:
+    return [message for queue in mq.queues(topic) for message in mq.messages(topic, queue)]
+
+
+def stored_bodies(mq: MockCluster, topic: str = "orders") -> list[str]:
+    return sorted(message.body.decode() for message in stored(mq, topic))
+
+
+def status(code: ResponseCode) -> Damage:
+    """The answer says: stored, but not as durably as asked."""
+
+    def change(frame: bytes) -> bytes:
+        answer = decode_frame(memoryview(frame))
+        return encode_frame(replace(answer.command, code=code), bytes(answer.body))
+
+    return Damage(change)
+
+
+# --- what arrives ---------------------------------------------------------------------------
+
+
+def test_every_part_of_a_row_arrives(mq: MockCluster, write: Write) -> None:
+    report = write(
+        rows(
+            "one",
+            "two",
+            tags=["new", None],
+            keys=[["k1", None, "k2"], None],
+            properties=pa.array([[("region", "eu")], None], pa.map_(pa.string(), pa.string())),
+            flag=pa.array([5, None], pa.int32()),
+            shardingKey=["customer-1", "customer-1"],
+        )
+    )
+    assert (report.rows, report.sends) == (2, 1)
+    one, two = stored(mq)
+    assert (one.body, one.tags, one.keys, one.flag) == (b"one", "new", "k1 k2", 5)
+    assert one.properties["region"] == "eu"
+    assert one.properties["__SHARDINGKEY"] == "customer-1"
+    assert (two.body, two.tags, two.keys, two.flag) == (b"two", None, None, 0)
+    assert one.msg_id != two.msg_id
+
+
+def test_options_go_before_columns(mq: MockCluster, write: Write) -> None:
+    write(rows("x", topic=["elsewhere"], tags=["t"], keys=["k"]), tags="T", key="K", messageGroup="G")
+    (message,) = stored(mq)
+    assert (message.tags, message.keys, message.properties["__SHARDINGKEY"]) == ("T", "K", "G")
+
+
+def test_each_row_goes_to_its_topic_and_queue(mq: MockCluster, write: Write) -> None:
+    mq.create_topic("payments", 2)
+    batch = rows(
+        *("a", "b", "c"),
+        topic=["orders", "payments", "orders"],
+        brokerName=["broker-b", "broker-a", "broker-b"],
+        queueId=pa.array([1, 0, 1], pa.int32()),
+    )
+    write(batch, topic=None)
+    assert [m.body for m in mq.messages("orders", mq.queue("orders", 1, "broker-b"))] == [b"a", b"c"]
+    assert [m.body for m in mq.messages("payments", mq.queue("payments", 0, "broker-a"))] == [b"b"]
+
+
+def test_rows_as_they_were_read_are_sent_anew(mq: MockCluster, write: Write) -> None:
+    maps = pa.array([[("UNIQ_KEY", "old"), ("mine", "1")]], pa.map_(pa.string(), pa.string()))
+    batch = rows(
+        "x", brokerName=["gone"], queueId=pa.array([9], pa.int32()), queueOffset=[4], msgId=["old"],
+        properties=maps,
+    )  # fmt: skip
+    write(batch)
+    (message,) = stored(mq)
+    assert message.properties["mine"] == "1"
+    assert message.msg_id != "old"
+
+
+def test_plain_rows_travel_in_few_sends_over_all_queues(mq: MockCluster, write: Write) -> None:
+    report = write(numbered(400), batchSize=100)
+    assert (report.rows, report.sends, mq.asked[BATCH]) == (400, 4, 4)
+    assert [mq.max_offset(queue) for queue in mq.queues("orders")] == [100] * 4
+
+
+def test_the_sharding_key_chooses_the_queue_as_the_java_client_does(mq: MockCluster, write: Write) -> None:
+    keys = [f"customer-{number % 7}" for number in range(50)]
+    write(rows(*[f"{n}" for n in range(50)], shardingKey=keys))
+    for message in stored(mq):
+        key = keys[int(message.body)]
+        assert message.queue == queue_for_key(key, mq.queues("orders"))
+    for queue in mq.queues("orders"):
+        found = [int(message.body) for message in mq.messages("orders", queue)]
+        assert found == sorted(found)
+
+
+# --- nothing is lost, or it is said ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [HangUp(), HangUp(executed=True), Silence(), Silence(executed=True)],
+    ids=["lost", "answer lost", "never there", "never answered"],
+)
+def test_a_send_without_an_answer_is_sent_again(mq: MockCluster, write: Write, fault: object) -> None:
+    mq.inject(fault, on=SENDS, times=2, after=1)
+    write(numbered(500), batchSize=50, sendTimeoutMs=200)
+    assert set(stored_bodies(mq)) == set(stored_bodies_of(500))
+
+
+def stored_bodies_of(count: int) -> list[str]:
+    return sorted(f"m{number}" for number in range(count))
+
+
+def test_the_task_ends_only_when_every_answer_is_there(mq: MockCluster, write: Write) -> None:
+    delays = mq.inject(Delay(0.3), on=SENDS, times=4)
+    write(numbered(40), batchSize=10)
+    assert delays.hits == 4
+    assert stored_bodies(mq) == stored_bodies_of(40)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE],
+)
+def test_a_weaker_status_fails_the_task_unless_it_is_accepted(
+    mq: MockCluster, write: Write, code: ResponseCode
+) -> None:
+    mq.inject(status(code), on=SENDS)
+    with pytest.raises(SendError, match=r"10 messages .*as durably") as failure:
+        write(numbered(10))
+    assert failure.value.failed == 10
+    mq.inject(status(code), on=SENDS)
+    write(numbered(10), acceptStatuses=f"SEND_OK,{code.name}")
+
+
+def test_a_failure_says_the_first_cause_and_how_many_messages_failed(mq: MockCluster, write: Write) -> None:
+    mq.fail(SENDS, code=ResponseCode.SYSTEM_ERROR, times=None, remark="no space on the device")
+    with pytest.raises(SendError, match=r"30 messages .* the first cause: .*no space") as failure:
+        write(numbered(30), batchSize=10, retries=1, sendsInFlight=3)
+    assert failure.value.failed == 30
+    assert failure.value.facts["partition"] == 3
+    assert isinstance(failure.value.__cause__, SendError)
+
+
+def test_a_failed_task_reads_no_further(mq: MockCluster, write: Write) -> None:
+    mq.fail(SENDS, code=ResponseCode.SYSTEM_ERROR, times=None)
+    batches = (numbered(10, first) for first in range(0, 10_000, 10))
+    taken = []
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            taken.append(batch)
+            yield batch
+
+    options = parse_options(
+        SinkOptions, {"nameServer": mq.name_server, "topic": "orders", "retries": 0}, environ={}
+    )
+    layout = sink_layout(from_arrow_schema(numbered(1).schema), options)
+    with Client(options.client) as client:
+        task = WriteTask(client, options, layout, SCOPE)
+        with pytest.raises(SendError):
+            task.run(counted())
+    assert len(taken) < 50
+
+
+def test_an_outage_is_waited_for(mq: MockCluster, write: Write) -> None:
+    mq.fail(SENDS, code=ResponseCode.SYSTEM_BUSY, times=6)
+    write(numbered(10), retries=1, outageTimeout="30s")
+    assert stored_bodies(mq) == stored_bodies_of(10)
+
+
+def test_a_broker_that_goes_is_passed_over(mq: MockCluster, write: Write) -> None:
+    mq.stop_broker("broker-a")
+    write(numbered(60), batchSize=10)
+    assert stored_bodies(mq) == stored_bodies_of(60)
+
+
+# --- order ----------------------------------------------------------------------------------
+
+
+def test_order_in_a_queue_holds_over_retries_and_slow_answers(mq: MockCluster, write: Write) -> None:
+    mq.inject(HangUp(), on=SENDS, times=2, after=3)
+    mq.fail(SENDS, code=ResponseCode.SYSTEM_BUSY, times=5)
+    mq.inject(Delay(0.05), on=SENDS, times=4)
+    write(rows(*[str(n) for n in range(600)], shardingKey=[f"k{n % 9}" for n in range(600)]), batchSize=20,
+          retries=9)  # fmt: skip
+    for queue in mq.queues("orders"):
+        found = [int(message.body) for message in mq.messages("orders", queue)]
+        firsts = list(dict.fromkeys(found))
+        assert firsts == sorted(firsts)
+    assert len({message.body for message in stored(mq)}) == 600
+
+
+def test_behind_a_send_that_fails_for_good_nothing_of_its_queue_is_sent(
+    mq: MockCluster, write: Write
+) -> None:
+    mq.inject(status(ResponseCode.FLUSH_DISK_TIMEOUT), on=SENDS)
+    with pytest.raises(SendError) as failure:
+        write(rows(*[str(n) for n in range(50)]), shardingKey="k", batchSize=10)
+    assert [int(message.body) for message in stored(mq)] == list(range(10))
+    assert failure.value.failed == 50
+
+
+# --- topics ---------------------------------------------------------------------------------
+
+
+def test_a_missing_topic_is_an_error_that_says_what_to_do(mq: MockCluster, write: Write) -> None:
+    with pytest.raises(TopicNotFoundError, match=r"createTopic=true.*topic=nowhere"):
+        write(numbered(1), topic="nowhere")
+    with pytest.raises(TopicNotFoundError, match="createTopic"):
+        write(rows("x", topic=["nowhere"]), topic=None)
+
+
+def test_a_topic_is_made_on_request_with_so_many_queues(mq: MockCluster, write: Write) -> None:
+    write(numbered(3), topic="new", createTopic=True, topicQueues=3)
+    assert len(mq.queues("new")) == 6
+    assert stored_bodies(mq, "new") == stored_bodies_of(3)
+
+
+def test_a_topic_that_may_not_be_written(mq: MockCluster, write: Write) -> None:
+    mq.create_topic("closed", 1, perm=Permission.READ)
+    with pytest.raises(PermissionDeniedError, match="permission forbids"):
+        write(numbered(1), topic="closed")
+
+
+# --- dead letters ---------------------------------------------------------------------------
+
+BAD = rows(
+    *(b"fine", b"", b"fine too", b"x" * 2000, b"tagged", b"lost"),
+    topic=["orders", "orders", "orders", "orders", "orders", "no such topic"],
+    tags=[None, "t", None, None, "a\x01b", None],
+)
+
+
+def test_a_row_that_cannot_be_sent_fails_the_task(write: Write) -> None:
+    with pytest.raises(OptionError, match=r"cannot be sent: it has no body.*deadLetterTopic"):
+        write(BAD, topic=None, maxMessageBytes=1000, batchBytes=1000)
+
+
+def test_dead_letters_go_to_a_topic_with_their_cause(mq: MockCluster, write: Write) -> None:
+    mq.create_topic("dead", 1)
+    report = write(
+        BAD, topic=None, deadLetterTopic="dead", maxMessageBytes=1000, batchBytes=1000, compression="none"
+    )
+    assert (report.rows, report.dead_letters) == (6, 4)
+    assert stored_bodies(mq) == ["fine", "fine too"]
+    found = {message.properties["deadLetterCause"]: message for message in stored(mq, "dead")}
+    assert len(found) == 4
+    empty, long, tagged, lost = (
+        next(message for cause, message in found.items() if part in cause)
+        for part in ("no body", "maxMessageBytes", "tags holds", "no legal name")
+    )
+    assert (empty.tags, empty.properties["deadLetterBodyBytes"]) == ("t", "0")
+    assert (long.body, long.properties["deadLetterBodyBytes"]) == (b"x" * 1000, "2000")
+    assert (tagged.body, tagged.tags) == (b"tagged", "a?b")
+    assert lost.properties["deadLetterTopic"] == "no such topic"
+
+
+def test_dead_letters_go_to_a_folder_of_parquet_files_and_replace_their_own(
+    write: Write, tmp_path: object
+) -> None:
+    for _ in range(2):
+        report = write(BAD, topic=None, deadLetterPath=str(tmp_path), maxMessageBytes=1000, batchBytes=1000,
+                       compression="none")  # fmt: skip
+        assert report.dead_letters == 4
+    table = pq.read_table(str(tmp_path))
+    assert table.num_rows == 4
+    assert {len(row["body"]) for row in table.to_pylist()} == {0, 2000, 6, 4}
+
+
+def test_what_the_broker_refuses_is_found_within_its_batch(mq: MockCluster, write: Write) -> None:
+    mq.create_topic("dead", 1)
+    mq.fail(BATCH, code=ResponseCode.MESSAGE_ILLEGAL, remark="the message is illegal")
+    mq.fail(RequestCode.SEND_MESSAGE_V2, code=ResponseCode.MESSAGE_ILLEGAL, remark="this one")
+    report = write(rows("a", "b", "c", tags=["t", "t", "t"]), deadLetterTopic="dead")
+    assert report.dead_letters == 1
+    (dead,) = stored(mq, "dead")
+    assert "this one" in dead.properties["deadLetterCause"]
+    assert dead.tags == "t"
+    assert sorted([dead.body.decode(), *stored_bodies(mq)]) == ["a", "b", "c"]
+
+
+def test_a_missing_topic_of_a_row_is_a_dead_letter(mq: MockCluster, write: Write) -> None:
+    mq.create_topic("dead", 1)
+    report = write(rows("x", "y", topic=["nowhere", "orders"]), topic=None, deadLetterTopic="dead")
+    assert report.dead_letters == 1
+    assert stored_bodies(mq) == ["y"]
+
+
+def test_a_queue_that_is_not_there_is_a_dead_letter(mq: MockCluster, write: Write) -> None:
+    mq.create_topic("dead", 1)
+    batch = rows("x", "y", brokerName=["broker-a"] * 2, queueId=pa.array([5, 1], pa.int32()))
+    assert write(batch, deadLetterTopic="dead").dead_letters == 1
+    with pytest.raises(OptionError, match="its queue does not exist"):
+        write(batch)
+
+
+# --- write ids ------------------------------------------------------------------------------
+
+
+def test_a_repeated_task_gives_its_rows_the_same_ids(mq: MockCluster, write: Write) -> None:
+    for _ in range(2):
+        report = write(rows("a", "b", "a"), deliveryGuarantee="effectively-once")
+    ids = [message.properties["writeId"] for message in stored(mq)]
+    assert len(ids) == 6
+    assert len(set(ids)) == 3
+    assert len(report.contents) == 2 * 8
+    write(rows("a"), scope=WriteScope(job="query/8", partition=0), deliveryGuarantee="effectively-once")
+    assert len({message.properties["writeId"] for message in stored(mq)}) == 4
+
+
+def test_the_users_own_ids_are_taken_and_every_row_needs_one(mq: MockCluster, write: Write) -> None:
+    report = write(rows("a", "b", writeId=pa.array([1, 2])), deliveryGuarantee="effectively-once")
+    assert sorted(message.properties["writeId"] for message in stored(mq)) == ["1", "2"]
+    assert report.contents == b""
+    with pytest.raises(OptionError, match="no write id"):
+        write(rows("a", writeId=pa.array([None], pa.string())), deliveryGuarantee="effectively-once")
