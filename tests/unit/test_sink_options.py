@@ -1,0 +1,100 @@
+"""The options of writing."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+import pyspark_rocketmq
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import SendStatus
+from pyspark_rocketmq.options import Compressor, Guarantee, SinkOptions, parse_options
+from pyspark_rocketmq.options.declare import CompatibilityWarning
+
+
+def parse(**given: object) -> SinkOptions:
+    return parse_options(SinkOptions, {"nameServer": "h:9876"} | given, where="writeStream", environ={})
+
+
+def test_defaults_are_safe() -> None:
+    options = parse()
+    assert options.accept_statuses == {SendStatus.SEND_OK}
+    assert (options.retries, options.send_timeout_ms, options.create_topic) == (3, 3_000, False)
+    assert options.guarantee is Guarantee.AT_LEAST_ONCE
+    assert not options.takes_dead_letters
+
+
+def test_the_names_of_other_connectors_are_understood() -> None:
+    given = {
+        "namesrvAddr": "h:1",
+        "produceGroup": "result_group",
+        "key": "k",
+        "producer.retry.times": 5,
+        "producer.timeout": 700,
+        "messageGroup": "g",
+    }
+    options = parse_options(SinkOptions, given, where="write", environ={})
+    assert options.client.name_servers == ("h:1",)
+    assert (options.producer_group, options.keys, options.sharding_key) == ("result_group", "k", "g")
+    assert (options.retries, options.send_timeout_ms) == (5, 700)
+    assert parse(**{"producer.group": "p"}).producer_group == "p"
+
+
+def test_what_spark_adds_is_ignored() -> None:
+    parse(path="x", checkpointlocation="/c", queryname="q")
+
+
+def test_statuses_sizes_and_choices() -> None:
+    options = parse(
+        acceptStatuses="SEND_OK, flush_slave_timeout",
+        batchBytes="64k",
+        compression="ZSTD",
+        deliveryGuarantee="effectively-once",
+        outageTimeout="5m",
+    )
+    assert options.accept_statuses == {SendStatus.SEND_OK, SendStatus.FLUSH_SLAVE_TIMEOUT}
+    assert (options.batch_bytes, options.compression) == (65_536, Compressor.ZSTD)
+    assert options.guarantee is Guarantee.EFFECTIVELY_ONCE
+    assert options.outage_timeout_ms == 300_000
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"acceptStatuses": "FLUSH_DISK_TIMEOUT"}, "SEND_OK is missing"),
+        ({"acceptStatuses": "SEND_OK,NO"}, "'NO' is no send status"),
+        ({"topic": "a b"}, "not a topic name"),
+        ({"sendsInFlight": 0}, "from 1 to 256"),
+        ({"compression": "gzip"}, "one of none, zlib, lz4, zstd"),
+        ({"deliveryGuarantee": "exactly-once"}, "one of at-least-once, effectively-once"),
+        ({"batchBytes": "5m"}, "larger than maxMessageBytes"),
+        ({"deadLetterTopic": "d", "deadLetterPath": "/d"}, "one of deadLetterTopic and deadLetterPath"),
+        ({"topic": "t", "deadLetterTopic": "t"}, "the topic itself"),
+        ({"delayLevel": 19}, "from 1 to 18"),
+        ({"tag": "t"}, "did you mean tags"),
+    ],
+)
+def test_what_is_wrong_is_said(given: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse(**given)
+
+
+def test_a_job_id_means_nothing_to_a_stream() -> None:
+    with pytest.warns(CompatibilityWarning, match="jobId"):
+        parse(jobId="j")
+
+
+def test_every_option_has_an_effect() -> None:
+    """The other sink declares 24 options that nothing reads."""
+    package = Path(pyspark_rocketmq.__file__).parent
+    code = "\n".join(
+        path.read_text() for path in package.rglob("*.py") if path != package / "options" / "sink.py"
+    )
+    for field in dataclasses.fields(SinkOptions):
+        if field.name == "client":
+            continue
+        used = re.search(rf"options\.{field.name}\b", code)
+        assert used or field.name in {"dead_letter_topic", "dead_letter_path"}, field.name
