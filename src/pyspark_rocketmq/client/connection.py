@@ -41,6 +41,10 @@ __all__ = ["Connection", "ConnectionOptions", "Response", "TlsOptions", "split_a
 
 _MAX_OPAQUE: Final = 0x7FFFFFFF
 
+_SILENCE_MS: Final = 250
+"""A peer that sends nothing for the whole of a deadline at least this long is taken for half-open: its
+connection is given up, as Java's client does after any time-out (``clientCloseSocketIfTimeout``)."""
+
 RequestHandler = Callable[[Command, memoryview], None]
 
 
@@ -174,6 +178,7 @@ class Connection:
         self._answers: dict[int, Response] = {}
         self._outgoing: deque[memoryview] = deque()
         self._buffer = ReceiveBuffer()
+        self._heard_at = clock.monotonic()
         self._error: ConnectionLostError | RemoteProtocolError | None = None
         self.on_request: RequestHandler | None = None
         """Called with each request that the server makes; such requests are ignored without it."""
@@ -254,6 +259,7 @@ class Connection:
         RequestTimeoutError
             The deadline passed; the requests stay in flight until abandoned.
         """
+        looked = False  # at least once, also when the time was up before: the answer may be here unread
         while True:
             with self._turn:
                 answers = self._answers
@@ -261,12 +267,9 @@ class Connection:
                 if here:
                     return here
                 self._check()
-                if deadline.expired:
-                    raise RequestTimeoutError(
-                        f"no answer within {deadline.timeout_ms:.0f} ms",
-                        addr=self.addr,
-                        in_flight=len(self._pending),
-                    )
+                if looked and deadline.expired:
+                    raise self._overdue(deadline)
+                looked = True
                 if self._leading:
                     self._turn.wait(deadline.remaining_s)
                     continue
@@ -417,6 +420,7 @@ class Connection:
         if received == 0:
             self._fail(ConnectionLostError("the peer closed the connection", addr=self.addr))
             return True
+        self._heard_at = self._clock.monotonic()
         self._buffer.received(received)
         for command, data, start, end in self._buffer.frames():
             if command.is_response:
@@ -440,6 +444,21 @@ class Connection:
             self._pending.clear()
             self._outgoing.clear()
             self._turn.notify_all()
+
+    def _overdue(self, deadline: Deadline) -> RequestTimeoutError:
+        """Return the error of a wait that is over; a peer that was silent all the while is given up.
+
+        It may be half-open: the next request had better try a new connection.
+        """
+        error = RequestTimeoutError(
+            f"no answer within {deadline.timeout_ms:.0f} ms", addr=self.addr, in_flight=len(self._pending)
+        )
+        silent_ms = (self._clock.monotonic() - self._heard_at) * 1000
+        if silent_ms >= max(deadline.timeout_ms, _SILENCE_MS):
+            self._fail(
+                ConnectionLostError(f"the peer has been silent for {silent_ms:.0f} ms", addr=self.addr)
+            )
+        return error
 
     def _check(self) -> None:
         if self._error is not None:
