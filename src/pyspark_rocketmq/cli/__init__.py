@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pyspark_rocketmq._version import __version__
-from pyspark_rocketmq.cli import cluster
-from pyspark_rocketmq.cli.demo import demo
+from pyspark_rocketmq.cli import cluster, demo, options
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 __all__ = ["app", "main"]
@@ -20,9 +19,11 @@ app = typer.Typer(
     help="Apache RocketMQ for PySpark.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
 )
 app.add_typer(cluster.app, name="cluster")
-app.command()(demo)
+app.command(epilog=demo.EXAMPLES)(demo.demo)
+app.command(epilog=options.EXAMPLES)(options.options)
 
 
 def _print_version(wanted: bool) -> None:
@@ -46,7 +47,7 @@ def main() -> None:
     Exit codes: 0 done, 1 it failed, 2 it was asked wrongly, 130 interrupted.
     """
     try:
-        app()
+        app(prog_name="pyspark-rocketmq")
     except RocketMQError as error:
         Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
         sys.exit(2 if isinstance(error, OptionError) else 1)

@@ -9,17 +9,11 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-__all__ = ["demo"]
+from pyspark_rocketmq.cli.printing import examples
 
-_EXAMPLE = """
-Examples:
+__all__ = ["EXAMPLES", "demo"]
 
-  pyspark-rocketmq demo
-
-  pyspark-rocketmq demo --messages 1000000 --rate 0
-
-  pyspark-rocketmq demo --namesrv 10.0.0.1:9876 --keep
-"""
+EXAMPLES = examples("demo", "demo --messages 1000000 --rate 0", "demo --namesrv 10.0.0.1:9876 --keep")
 
 
 def demo(
@@ -63,6 +57,3 @@ def demo(
     console.print(summary(run))
     if run.differences:
         raise typer.Exit(1)
-
-
-demo.__doc__ = (demo.__doc__ or "") + _EXAMPLE

@@ -1,0 +1,50 @@
+"""The demonstration as a user runs it, from nothing back to nothing."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark_rocketmq.demo.orders import orders
+
+ROOT = Path(__file__).parents[2]
+MESSAGES = 2_000
+
+
+def processes_with(mark: str) -> list[str]:
+    """Return the command lines of the processes that inherited this variable."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:  # it has just ended
+                continue
+    return found
+
+
+def test_the_demo_shows_exact_totals_and_leaves_nothing_behind(tmp_path):
+    mark = f"DEMO_RUN={secrets.token_hex(8)}"
+    name, value = mark.split("=")
+    done = subprocess.run(
+        [sys.executable, "-m", "pyspark_rocketmq", "demo", "--messages", str(MESSAGES), "--rate", "0"],
+        env={**os.environ, name: value, "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    cents = sum(order.cents for order in orders(MESSAGES, start_ms=0))
+    money = f"€{cents // 100:,}.{cents % 100:02}"
+    assert f"{MESSAGES:,} orders, {money}: each of 32 sums equals what was sent" in done.stdout
+    assert done.stdout.count(money) == 2  # in the table's last line too
+    assert "start RocketMQ" in done.stdout
+    assert done.stderr == ""
+    assert processes_with(mark) == []
+    assert list(tmp_path.iterdir()) == []

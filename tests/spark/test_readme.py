@@ -1,0 +1,49 @@
+"""The README's code, as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def code(mq, topic, tmp_path):
+    """Return a block with this test's broker, topic and folder in place of the README's."""
+    name = topic(queues=2)
+
+    def prepare(at: int) -> str:
+        block = BLOCKS[at].replace("127.0.0.1:9876", mq.name_server).replace('"orders"', f'"{name}"')
+        return block.replace("/tmp/orders-by-tag", str(tmp_path / "checkpoint"))
+
+    prepare.topic = name
+    return prepare
+
+
+def test_there_is_no_block_that_no_test_runs():
+    assert len(BLOCKS) == 3
+
+
+def test_a_topic_is_read_as_a_batch_and_as_a_stream(code, send, spark, capfd):
+    send(code.topic, 20, tags="new")
+    names: dict[str, object] = {}
+    exec(code(0), names)
+    assert names["orders"].count() == 20
+    assert "| k19| new|" in capfd.readouterr().out
+
+    exec(code(1), names)
+    query = names["query"]
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert "| new|   20|" in capfd.readouterr().out
+
+
+def test_the_client_works_without_spark(code, capsys):
+    exec(code(2), {})
+    assert "b'hello'" in capsys.readouterr().out
