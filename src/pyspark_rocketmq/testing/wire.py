@@ -102,13 +102,16 @@ class Loop:
 
 @dataclass(slots=True, eq=False)
 class _Session:
-    """One accepted connection, and the answers that a `Reorder` holds back."""
+    """One accepted connection, the answers that a `Reorder` holds back, and those that wait for a `Drip`."""
 
     writer: asyncio.StreamWriter
     held: list[bytes] = field(default_factory=list)
+    waiting: list[bytes] | None = None
 
     def send(self, data: bytes) -> None:
-        if not self.writer.is_closing():
+        if self.waiting is not None:
+            self.waiting.append(data)
+        elif not self.writer.is_closing():
             self.writer.write(data)
 
     def release(self) -> None:
@@ -286,9 +289,16 @@ class Server:
         session.writer.close()
 
     async def _drip(self, session: _Session, data: bytes, fault: Drip) -> None:
+        if session.waiting is not None:  # one drips already
+            session.send(data)
+            return
+        session.waiting = []
         for start in range(0, len(data), fault.step_bytes):
-            session.send(data[start : start + fault.step_bytes])
+            if not session.writer.is_closing():
+                session.writer.write(data[start : start + fault.step_bytes])
             await asyncio.sleep(fault.pause_s)
+        waited, session.waiting = session.waiting, None
+        session.send(b"".join(waited))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
