@@ -181,11 +181,11 @@ class RewritingNameServer(ScriptedPeer):
     """Asks a real name server and tells clients other addresses of brokers: ``{"ip:port": "ip:port"}``."""
 
     def __init__(self, name_server: str, addresses: dict[str, str]) -> None:
-        super().__init__(self._serve)
+        super().__init__(self._forward)
         self._upstream = split_address(name_server)
         self._addresses = addresses
 
-    def _serve(self, peer: Peer, frame: Frame) -> None:
+    def _forward(self, peer: Peer, frame: Frame) -> None:
         with socket.create_connection(self._upstream, timeout=10) as upstream:
             upstream.sendall(encode_frame(frame.command, bytes(frame.body)))
             with upstream.makefile("rb") as stream:
