@@ -18,7 +18,8 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.record.columns import COLUMNS, ColumnBuilder, Constants
 from pyspark_rocketmq.record.corrupt import Corrupt
 from pyspark_rocketmq.record.layout import MAX_BODY_BYTES
-from pyspark_rocketmq.record.rows import Chunk, Rows, scan
+from pyspark_rocketmq.record.rows import Chunk, Rows
+from pyspark_rocketmq.record.scan import scan
 
 __all__ = ["COLUMNS", "DEFAULT_COLUMNS", "BatchDecoder", "Chunk", "Column"]
 

@@ -36,7 +36,6 @@ from typing import Final
 
 __all__ = [
     "BATCH_ITEM_OVERHEAD",
-    "BODY_LENGTH_AT",
     "BORN_HOST_AT",
     "FIXED_SIZE",
     "IPV6_EXTRA",
@@ -46,9 +45,7 @@ __all__ = [
     "MAX_TOPIC_BYTES",
     "MAX_TOPIC_BYTES_V1",
     "MIN_RECORD_SIZE",
-    "SIZE_AT",
     "STORE_HOST_AT",
-    "STORE_TIMESTAMP_AT",
     "MessageFlag",
 ]
 
@@ -57,11 +54,8 @@ MAGIC_V2: Final = 0xDAA320AB
 """Written for topics longer than 127 bytes (5.1 and later)."""
 
 # Offsets of a record with IPv4 hosts; each IPv6 host moves what follows it by IPV6_EXTRA.
-SIZE_AT: Final = 0
 BORN_HOST_AT: Final = 48
-STORE_TIMESTAMP_AT: Final = 56
 STORE_HOST_AT: Final = 64
-BODY_LENGTH_AT: Final = 84
 FIXED_SIZE: Final = 88
 """Everything up to and with the body's length."""
 IPV6_EXTRA: Final = 12

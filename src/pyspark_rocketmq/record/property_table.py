@@ -38,6 +38,7 @@ class PropertyTable:
         self._blocks, ends = _collect(rows)
         self._data = contents(self._blocks)
         self._name_start, self._name_end, self._value_end = _find_entries(self._data)
+        self._name_length = self._name_end - self._name_start
         # Row i has the entries first[i] up to first[i + 1].
         self._first = np.searchsorted(self._value_end, ends)
 
@@ -90,7 +91,7 @@ class PropertyTable:
 
     def _find(self, name: bytes) -> Int64s:
         """Return the entries of that name."""
-        found = np.flatnonzero(self._name_end - self._name_start == len(name))
+        found = np.flatnonzero(self._name_length == len(name))
         chars = sliding(self._data, f"S{len(name)}")[self._name_start[found]]
         same: Mask = chars == name
         return found[same]

@@ -1,0 +1,98 @@
+"""Messages that are packed: compressed bodies and inner batches, unpacked one by one into side buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from pyspark_rocketmq.errors import CorruptMessageError
+from pyspark_rocketmq.record.compress import decompress
+from pyspark_rocketmq.record.corrupt import Corrupt
+from pyspark_rocketmq.record.layout import MessageFlag
+from pyspark_rocketmq.record.message import is_inner_batch, iter_batch
+from pyspark_rocketmq.record.rows import Rows
+from pyspark_rocketmq.record.spans import Bytes, Int64s, Mask
+
+__all__ = ["unpack"]
+
+_SIDE_BUFFER: Final = 2**29
+
+
+def unpack(rows: Rows, packed: Mask, corrupt: Corrupt, body_limit: int) -> tuple[Rows, Int64s]:
+    """Decompress bodies and unwrap inner batches, one by one.
+
+    Returns
+    -------
+    tuple
+        The new rows, and the old row that each came from.
+    """
+    side = _SideBuffers(len(rows.buffers))
+    count = np.ones(len(rows), np.int64)
+    items: list[tuple[int, ...]] = []
+    for row in np.flatnonzero(packed).tolist():
+        before = len(items)
+        try:
+            items += _items_of(rows, row, side, body_limit)
+        except CorruptMessageError as error:
+            raise corrupt.error(error.message, queue_offset=int(rows.offset[row])) from error
+        count[row] = len(items) - before
+    parent = np.repeat(np.arange(len(rows)), count)
+    unpacked = rows[parent]  # copies, so that they can be written
+    changed = np.repeat(packed, count)
+    (
+        unpacked.head["flag"][changed],
+        position,
+        unpacked.body.index[changed],
+        unpacked.body.start[changed],
+        unpacked.body.length[changed],
+        unpacked.properties.index[changed],
+        unpacked.properties.start[changed],
+        unpacked.properties.length[changed],
+    ) = np.array(items, np.int64).reshape(-1, 8).T
+    unpacked.offset[changed] += position
+    return replace(unpacked, buffers=rows.buffers + side.finish()), parent
+
+
+def _items_of(rows: Rows, row: int, side: _SideBuffers, limit: int) -> Iterator[tuple[int, ...]]:
+    """Yield a row's messages: flag, position in the batch, buffer, start, length of body and properties."""
+    head = rows.head[row]
+    sys_flag = int(head["sys_flag"])
+    index, start, length = (int(part[row]) for part in (rows.body.index, rows.body.start, rows.body.length))
+    body: bytes | memoryview = rows.buffers[index][start : start + length].data
+    if sys_flag & MessageFlag.COMPRESSED:
+        body = decompress(body, sys_flag, limit=limit)
+        index, start = side.add(body)
+    if is_inner_batch(sys_flag):
+        for position, item in enumerate(iter_batch(body)):
+            yield (
+                *(item.flag, position),
+                *(index, start + item.body_start, item.body_end - item.body_start),
+                *(index, start + item.properties_start, item.properties_end - item.properties_start),
+            )
+    else:
+        properties = rows.properties
+        kept = (int(part[row]) for part in (properties.index, properties.start, properties.length))
+        yield (int(head["flag"]), 0, index, start, len(body), *kept)
+
+
+class _SideBuffers:
+    """Where unpacked bodies go: few large buffers, numbered from ``first``."""
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self._buffers: list[bytearray] = []
+
+    def add(self, body: bytes) -> tuple[int, int]:
+        """Keep a body; return the number of its buffer and where it begins there."""
+        if not self._buffers or len(self._buffers[-1]) + len(body) > _SIDE_BUFFER:
+            self._buffers.append(bytearray())
+        start = len(self._buffers[-1])
+        self._buffers[-1] += body
+        return self._first + len(self._buffers) - 1, start
+
+    def finish(self) -> tuple[Bytes, ...]:
+        """Return the buffers."""
+        return tuple(np.frombuffer(buffer, np.uint8) for buffer in self._buffers)
