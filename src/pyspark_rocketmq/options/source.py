@@ -212,7 +212,7 @@ class SourceOptions(Options):
         SIZE,
         default=None,
         only=_STREAM,
-        doc="The most bytes of a micro-batch, estimated from the sizes of the messages read before.",
+        doc="The most bytes of a micro-batch as they travel, by samples of the messages that come next.",
     )
     max_rate_per_queue: int | None = option(
         "maxRatePerQueue",

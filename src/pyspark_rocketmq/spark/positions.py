@@ -10,8 +10,9 @@ from typing import Final, Protocol
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.peek import MessageTimes, message_sizes, message_times
 from pyspark_rocketmq.errors import RocketMQError, TopicNotFoundError
-from pyspark_rocketmq.model import MessageQueue, StartPolicy
+from pyspark_rocketmq.model import MessageQueue, MessageSelector, StartPolicy
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.planning.discovery import matching_topics
 from pyspark_rocketmq.planning.starts import Answers, lookups, resolve
@@ -58,6 +59,22 @@ class PlanningClient(Protocol):
         """Return a group's next offsets, None where it has committed nothing."""
         ...
 
+    def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Store a group's next offsets."""
+        ...
+
+    def message_times(
+        self, offsets: Mapping[MessageQueue, int], group: str
+    ) -> dict[MessageQueue, MessageTimes]:
+        """Return the times of the messages at these offsets."""
+        ...
+
+    def message_sizes(
+        self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
+    ) -> dict[MessageQueue, int]:
+        """Return the bytes that an offset brings, by a sample at these offsets."""
+        ...
+
     def close(self) -> None:
         """Close every connection."""
         ...
@@ -78,6 +95,18 @@ class _Client(Client):
             self._topics = Admin(self).topics(include_system=True)
             self._topics_expire = self.clock.monotonic() + self.options.route_refresh_ms / 1000
         return self._topics
+
+    def message_times(
+        self, offsets: Mapping[MessageQueue, int], group: str
+    ) -> dict[MessageQueue, MessageTimes]:
+        """Return the times of the messages at these offsets."""
+        return message_times(self, offsets, group=group)
+
+    def message_sizes(
+        self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
+    ) -> dict[MessageQueue, int]:
+        """Return the bytes that an offset brings, by a sample at these offsets."""
+        return message_sizes(self, offsets, group=group, selector=selector)
 
 
 def planning_client(options: ClientOptions) -> PlanningClient:

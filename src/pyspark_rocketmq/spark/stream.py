@@ -7,12 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -21,8 +16,8 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.planning.discovery import check_checkpoint, discover, plan_ranges, targets
 from pyspark_rocketmq.planning.gaps import decide_moved_back
-from pyspark_rocketmq.planning.limit import Limits, admit
 from pyspark_rocketmq.planning.starts import check_listed, late_policy
+from pyspark_rocketmq.spark.admission import Admission, default_limit
 from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
 from pyspark_rocketmq.spark.partition import RangesPartition, plan_partitions, read_partition
 from pyspark_rocketmq.spark.positions import (
@@ -81,6 +76,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._identity = SourceIdentity.of(options)
         self._connect = connect
         self._clock = clock
+        self._admission = Admission(options, clock)
         self._client: PlanningClient | None = None
         self._origin: SourceOffset | None = None
         self._frozen: Mapping[MessageQueue, int] | None = None
@@ -99,8 +95,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return ``maxOffsetsPerTrigger``; a trigger that wants everything overrules it."""
-        most = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        return default_limit(self._options)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next batch, or ``start`` itself when there is nothing to read.
@@ -120,7 +115,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins |= self._late_begins(origin, ends) | self._moved_back(origin.offsets, ends)
         positions = {**origin.offsets, **begins}
         reach = targets(positions, ends, frozen=self._frozen)
-        until = admit(positions, reach, _limits(limit))
+        until = self._admission.cut(
+            self._connected(), positions, reach, limit, closed=self._frozen is not None
+        )
         if last.resolved and all(
             until[queue] == last.offsets.get(queue, begins.get(queue)) for queue in until
         ):
@@ -230,7 +227,3 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _behind(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:
     return [queue for queue, end in ends.items() if end < known.get(queue, end)]
-
-
-def _limits(limit: ReadLimit) -> Limits:
-    return Limits(max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None)

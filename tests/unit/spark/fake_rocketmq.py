@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from pyspark_rocketmq.client.peek import MessageTimes
 from pyspark_rocketmq.errors import BrokerNotFoundError, TopicNotFoundError
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import MessageQueue, MessageSelector
 
 
 class FakeClock:
@@ -34,6 +35,8 @@ class FakeRocketMQ:
         self.logs: dict[MessageQueue, list[tuple[int, str]]] = {queue: [] for queue in queues}
         self.first: dict[MessageQueue, int] = {}
         self.committed: dict[MessageQueue, int] = {}
+        self.sizes: dict[MessageQueue, int] = {}
+        self.on_commit: Callable[[Mapping[MessageQueue, int]], None] = lambda _: None
         self.dead: set[str] = set()
         self.hidden: set[str] = set()
         self.calls: list[str] = []
@@ -78,6 +81,29 @@ class FakeRocketMQ:
     def committed_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
         assert group == "g"
         return self._ask("committed_offsets", queues, self.committed.get)
+
+    def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        assert group == "g"
+        self.on_commit(offsets)
+        self.committed |= self._ask("commit_offsets", offsets, lambda queue: offsets[queue])
+
+    def message_times(
+        self, offsets: Mapping[MessageQueue, int], group: str
+    ) -> dict[MessageQueue, MessageTimes]:
+        assert group
+
+        def times(queue: MessageQueue) -> MessageTimes:
+            stored = self.logs[queue][offsets[queue]][0]
+            return MessageTimes(stored - 5, stored)
+
+        return self._ask("message_times", offsets, times)
+
+    def message_sizes(
+        self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
+    ) -> dict[MessageQueue, int]:
+        assert group
+        assert selector.takes_all
+        return self._ask("message_sizes", offsets, lambda queue: self.sizes.get(queue, 100))
 
     def close(self) -> None:
         self.calls.append("close")
