@@ -19,9 +19,11 @@ from pyspark_rocketmq.client.retry import RandomSource, retry
 from pyspark_rocketmq.client.route import NameServers, RouteCache
 from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
-from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
+from pyspark_rocketmq.model import BrokerData, MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.remoting.acl import Credentials
+from pyspark_rocketmq.remoting.body import decode_cluster_info
+from pyspark_rocketmq.remoting.header import GetBrokerClusterInfoRequest
 
 __all__ = ["Client", "shared_client"]
 
@@ -143,6 +145,16 @@ class Client:
             The route names no such broker, or no master of it.
         """
         return _address(self.route(topic), broker_name, master_only=master_only)
+
+    def find_broker(self, broker_name: str) -> BrokerData | None:
+        """Ask the name servers where a broker is, whatever its topics; None if it is not registered.
+
+        Raises
+        ------
+        NameServerError
+        """
+        answer = self.name_servers.call(GetBrokerClusterInfoRequest(), deadline=self.deadline())
+        return decode_cluster_info(answer.require().body).brokers.get(broker_name)
 
     def connection(self, addr: str) -> Connection:
         """Return the live connection to an address.

@@ -4,6 +4,7 @@
 # - nextBeginOffset is the only way forward; PULL_RETRY_IMMEDIATELY (20) from a slave may repeat the offset.
 # - PULL_OFFSET_MOVED (21): OFFSET_TOO_SMALL = expired, OFFSET_OVERFLOW_BADLY = the log is shorter than
 #   planned, OFFSET_RESET = an operator's reset of the group, told once, whatever offset was asked.
+# - A new slave answers TOPIC_NOT_EXIST (17) until it has copied its master's topics, for up to a minute.
 # - PULL_NOT_FOUND (19) may jump over a hole of the consume queue; a slave says it where it lags its master.
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from pyspark_rocketmq.errors import (
     ServiceNotAvailableError,
     TopicNotFoundError,
 )
-from pyspark_rocketmq.model import MASTER_ID, LostRange, MessageQueue, MessageSelector, OffsetRange
+from pyspark_rocketmq.model import (
+    MASTER_ID,
+    BrokerData,
+    LostRange,
+    MessageQueue,
+    MessageSelector,
+    OffsetRange,
+)
 from pyspark_rocketmq.planning.gaps import PullVerdict, decide_loss
 from pyspark_rocketmq.planning.window import Ask, PullWindow, Taken
 from pyspark_rocketmq.record.arrow import Chunk
@@ -106,6 +114,7 @@ class RangePull:
         self._template = _pull_template(offsets.queue, options)
         self._connection: Connection | None = None
         self._broker_id = MASTER_ID
+        self._at_master = True
         self._refused_by: set[str] = set()
         self._in_flight: dict[int, Ask] = {}
         self._answer_bytes = _FIRST_GUESS_BYTES
@@ -171,9 +180,6 @@ class RangePull:
 
     def recover(self, error: RocketMQError) -> None:
         """Prepare to go on after ``error``, or raise it: not retriable, or no progress for too long."""
-        if isinstance(error, TopicNotFoundError):
-            self._give_up(PullVerdict.QUEUE_GONE, self.offsets.until_offset)
-            return
         stalled_ms = (self._now() - self._progress) * 1000
         error.facts.setdefault("queue", str(self.offsets.queue))
         error.facts.setdefault("offset", self._window.expected)
@@ -186,7 +192,7 @@ class RangePull:
                 self._client.drop(self._connection.addr)
         self.close()
         self._window.restart()
-        if error.stale_route:
+        if error.stale_route or self._failures > 1:  # a slave that may not be read only says that it is busy
             self._client.invalidate(self.offsets.topic)
         self._client.clock.sleep(_BACK_OFF.pause_s(self._failures, self._client.random))
         self.blocked = False
@@ -215,23 +221,37 @@ class RangePull:
 
     def _locate(self) -> Connection:
         """Connect to the suggested broker id, else the master, else a replica that did not fail us yet."""
-        route = self._client.route(self.offsets.topic)
-        broker = route.broker(self.offsets.broker_name)
-        if broker is None or not broker.addresses:
-            raise BrokerNotFoundError(
-                "the broker is not in the topic's route (any more)", queue=str(self.offsets.queue)
-            )
+        broker = self._broker()
         by_preference = sorted(broker.addresses, key=lambda i: (i != self._broker_id, i != MASTER_ID, i))
         candidates = [i for i in by_preference if broker.addresses[i] not in self._refused_by]
         if not candidates:
             self._refused_by.clear()
             candidates = by_preference
         addr = broker.addresses[candidates[0]]
+        self._at_master = candidates[0] == MASTER_ID
         try:
             return self._client.connection(addr)
         except RocketMQError:
             self._refused_by.add(addr)
             raise
+
+    def _broker(self) -> BrokerData:
+        """Find the broker by the topic's route, or, if it is not there, among all brokers.
+
+        A topic has no route when it was deleted, but also while its brokers are down. So only a broker that
+        is there may say that it does not have the queue (any more).
+        """
+        name = self.offsets.broker_name
+        try:
+            broker = self._client.route(self.offsets.topic).broker(name)
+        except TopicNotFoundError:
+            broker = None
+        broker = broker or self._client.find_broker(name)
+        if broker is None or not broker.addresses:
+            raise BrokerNotFoundError(
+                "the broker is known to no name server (now)", queue=str(self.offsets.queue)
+            )
+        return broker
 
     # --- what ---
 
@@ -247,6 +267,13 @@ class RangePull:
                 self._window.refused(ask.offset)
                 if not _queue_is_gone(response):
                     response.require(queue=str(self.offsets.queue), offset=ask.offset)
+                elif not self._at_master:
+                    raise ServiceNotAvailableError(
+                        "the slave does not have the queue (yet)",
+                        code=response.code,
+                        remark=response.remark,
+                        addr=response.addr,
+                    )
                 elif self._is_head(ask):
                     self._client.invalidate(self.offsets.topic)
                     self._give_up(PullVerdict.QUEUE_GONE, self.offsets.until_offset)

@@ -258,7 +258,7 @@ class Server:
                 self._spawn(self._send_later(session, data, seconds))
             case Cut(after_bytes):
                 session.send(data[:after_bytes])
-                self._spawn(self._hang_up_soon(session))
+                session.writer.close()  # when these bytes are out
             case Drip():
                 self._spawn(self._drip(session, data, fault))
             case Damage(change):
@@ -282,11 +282,6 @@ class Server:
     async def _send_later(self, session: _Session, data: bytes, seconds: float) -> None:
         await asyncio.sleep(seconds)
         session.send(data)
-
-    async def _hang_up_soon(self, session: _Session) -> None:
-        with contextlib.suppress(OSError):
-            await session.writer.drain()
-        session.writer.close()
 
     async def _drip(self, session: _Session, data: bytes, fault: Drip) -> None:
         if session.waiting is not None:  # one drips already

@@ -1,0 +1,457 @@
+"""Tables of faults of answers, servers and data: a range is read exactly, or ends in the error that is named.
+
+Each row of a table is one kind of fault; the mock broker makes it happen while the reader is at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from pyspark_rocketmq.client import (
+    Client,
+    ClientOptions,
+    DecodeOptions,
+    MessageSelector,
+    OffsetRange,
+    OutgoingMessage,
+    ReadOptions,
+    read_batches,
+)
+from pyspark_rocketmq.errors import (
+    AuthenticationError,
+    BrokerError,
+    BrokerNotFoundError,
+    ConnectError,
+    CorruptMessageError,
+    DataLossError,
+    FlowControlError,
+    GroupNotFoundError,
+    PermissionDeniedError,
+    RemoteProtocolError,
+    RequestTimeoutError,
+    RocketMQError,
+    ServiceNotAvailableError,
+    UnsupportedRequestError,
+)
+from pyspark_rocketmq.model import RangeReport
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.testing import (
+    Announce,
+    Cut,
+    Damage,
+    Delay,
+    Drip,
+    Fault,
+    HangUp,
+    MockCluster,
+    PullLimits,
+    Refuse,
+    Reorder,
+    Repeat,
+    Short,
+    Silence,
+    Stranger,
+)
+
+pytestmark = pytest.mark.timeout(30)
+
+PULL = RequestCode.PULL_MESSAGE
+MESSAGES = 600
+"""In each of two queues: some twenty pulls."""
+
+
+@dataclass
+class Reader:
+    """Reads both queues of ``orders`` from a mock cluster and remembers the reports."""
+
+    mq: MockCluster
+    client: Client
+    reports: list[RangeReport] = field(default_factory=list)
+
+    @property
+    def ranges(self) -> list[OffsetRange]:
+        return [OffsetRange(queue, 0, MESSAGES) for queue in self.mq.queues("orders")[:2]]
+
+    def read(self, **options: object) -> list[tuple[int, int]]:
+        """Return queue number and body's number of every row."""
+        given = {"consumer_group": "g", "stall_timeout_ms": 4_000, "missing_patience_ms": 200} | options
+        batches = read_batches(
+            self.client,
+            self.ranges,
+            ReadOptions(**given),
+            DecodeOptions(columns=("queueId", "queueOffset", "body"), max_batch_rows=100),
+            on_report=self.reports.append,
+        )
+        rows = []
+        for batch in batches:
+            queue_ids, bodies = batch.column("queueId").to_pylist(), batch.column("body").to_pylist()
+            rows += [(queue_id, int(body)) for queue_id, body in zip(queue_ids, bodies, strict=True)]
+        return rows
+
+
+def everything(ranges: list[OffsetRange]) -> list[tuple[int, int]]:
+    return [(one.queue_id, number) for one in ranges for number in range(len(one))]
+
+
+@contextlib.contextmanager
+def reader(**how: object) -> Iterator[Reader]:
+    with MockCluster({"orders": 2}, **how) as mq:
+        for queue in mq.queues("orders")[:2]:
+            for number in range(MESSAGES):
+                tag = "even" if number % 2 == 0 else "odd"
+                mq.send(OutgoingMessage("orders", b"%d" % number, tags=tag), queue)
+        options = ClientOptions(
+            name_servers=(mq.name_server,), request_timeout_ms=400, connect_timeout_ms=600
+        )
+        with Client(options, operation_timeout_ms=4_000) as client:
+            yield Reader(mq, client)
+
+
+@contextlib.contextmanager
+def meanwhile(*steps: tuple[float, Callable[[], None]]) -> Iterator[None]:
+    """Do things so many seconds from now, beside what the block does."""
+    timers = [threading.Timer(after_s, step) for after_s, step in steps]
+    for timer in timers:
+        timer.start()
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.join()
+
+
+# --- answers --------------------------------------------------------------------------------
+
+RIDDEN_OUT: dict[str, tuple[Fault, int]] = {
+    "busy": (Refuse(ResponseCode.SYSTEM_BUSY, "[TIMEOUT_CLEAN_QUEUE]broker busy"), 5),
+    "flow control": (Refuse(ResponseCode.FLOW_CONTROL), 5),
+    "not available": (Refuse(ResponseCode.SERVICE_NOT_AVAILABLE), 3),
+    "moved": (Refuse(ResponseCode.NOT_LEADER_FOR_QUEUE), 3),
+    "goes away": (Refuse(ResponseCode.GO_AWAY), 3),
+    "late": (Delay(0.1), 5),
+    "too late": (Delay(0.6), 2),
+    "silent": (Silence(), 2),
+    "hangs up": (HangUp(), 4),
+    "hangs up in an answer": (Cut(after_bytes=300), 4),
+    "hangs up in a length": (Cut(after_bytes=2), 4),
+    "drips": (Drip(step_bytes=900, pause_s=0.001), 3),
+    "announces much and sends nothing": (Announce(100 << 20), 1),
+    "strangers": (Stranger(), 10),
+    "repeats": (Repeat(), 10),
+    "out of order": (Reorder(hold=7), 20),
+    "short": (Short(messages=3), 30),
+    "one at a time": (Short(messages=1), 20),
+}
+
+
+@pytest.mark.parametrize("kind", RIDDEN_OUT)
+def test_answers_that_are_ridden_out(kind: str) -> None:
+    fault, times = RIDDEN_OUT[kind]
+    with reader() as it:
+        injected = it.mq.inject(fault, on=PULL, times=times, after=3)
+        started = time.monotonic()
+        assert it.read() == everything(it.ranges)
+        assert injected.hits == times
+        assert time.monotonic() - started < 8
+        assert [(report.rows, report.gaps, report.lost) for report in it.reports] == [(MESSAGES, 0, ())] * 2
+
+
+ENDS_THE_READ: dict[str, tuple[Fault, type[RocketMQError]]] = {
+    "wrong account": (Refuse(ResponseCode.NO_PERMISSION, "check signature failed."), AuthenticationError),
+    "wrong account, 4.9": (Refuse(1, "org.apache.rocketmq.acl.common.AclException: no"), AuthenticationError),
+    "forbidden": (Refuse(ResponseCode.NO_PERMISSION, "the topic is forbidden"), PermissionDeniedError),
+    "no group": (Refuse(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST), GroupNotFoundError),
+    "broken filter": (Refuse(ResponseCode.SUBSCRIPTION_PARSE_FAILED), BrokerError),
+    "unknown request": (Refuse(ResponseCode.REQUEST_CODE_NOT_SUPPORTED), UnsupportedRequestError),
+    "system error": (Refuse(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException"), BrokerError),
+    "unknown code": (Refuse(31_415, "what?"), BrokerError),
+    "no frame": (Damage(lambda frame: b"HTTP/1.1 400 Bad Request\r\n\r\n"), RemoteProtocolError),
+    "2 GiB": (Announce(), RemoteProtocolError),
+    "a header without an offset": (
+        Damage(lambda frame: frame.replace(b"nextBeginOffset", b"nextBeginOffseT")),
+        RemoteProtocolError,
+    ),
+    "an offset that is no number": (
+        Damage(lambda frame: frame.replace(b'nextBeginOffset":"', b'nextBeginOffset":"-', 1)[: len(frame)]),
+        RemoteProtocolError,
+    ),
+    "records cut off": (Damage(lambda frame: frame[:-1] + b"\xff"), CorruptMessageError),
+}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ENDS_THE_READ if kind != "records cut off"])
+def test_answers_that_end_the_read(kind: str) -> None:
+    fault, error = ENDS_THE_READ[kind]
+    with reader() as it:
+        it.mq.inject(fault, on=PULL, times=None, after=3)
+        started = time.monotonic()
+        with pytest.raises(error) as caught:
+            it.read()
+        assert time.monotonic() - started < 6
+        assert {"queue", "offset"} <= caught.value.facts.keys() or "addr" in caught.value.facts
+        it.mq.heal()
+        assert it.read() == everything(it.ranges)  # the client is none the worse
+
+
+STALLS: dict[str, tuple[Fault, type[RocketMQError]]] = {
+    "busy": (Refuse(ResponseCode.SYSTEM_BUSY), FlowControlError),
+    "not available": (Refuse(ResponseCode.SERVICE_NOT_AVAILABLE), ServiceNotAvailableError),
+    "silent": (Silence(), RequestTimeoutError),
+}
+
+
+@pytest.mark.parametrize("kind", STALLS)
+def test_faults_without_end_end_at_the_deadline(kind: str) -> None:
+    fault, error = STALLS[kind]
+    with reader() as it:
+        it.mq.inject(fault, on=PULL, times=None, after=5)
+        started = time.monotonic()
+        with pytest.raises(error):
+            it.read(stall_timeout_ms=1_000)
+        assert 1.0 <= time.monotonic() - started < 5
+
+
+# --- servers --------------------------------------------------------------------------------
+
+
+def test_a_broker_restarts() -> None:
+    with reader() as it:
+        it.mq.inject(Delay(0.02), on=PULL, times=None)
+        with meanwhile(
+            (0.05, lambda: it.mq.stop_broker("broker-a")), (0.6, lambda: it.mq.start_broker("broker-a"))
+        ):
+            assert it.read() == everything(it.ranges)
+
+
+def test_a_broker_that_stays_away() -> None:
+    with reader() as it:
+        assert it.read() == everything(it.ranges)
+        it.mq.stop_broker("broker-a")
+        with pytest.raises((BrokerNotFoundError, ConnectError)):
+            it.read(stall_timeout_ms=800)
+
+
+def test_a_route_that_flaps() -> None:
+    with reader() as it:
+        it.mq.inject(HangUp(), on=PULL, times=6)  # so that routes are asked for
+        with meanwhile(
+            *((0.03 * step, lambda: it.mq.unregister("broker-a")) for step in range(0, 10, 2)),
+            *((0.03 * step, lambda: it.mq.register("broker-a")) for step in range(1, 11, 2)),
+        ):
+            assert it.read() == everything(it.ranges)
+
+
+def test_a_name_server_is_not_needed_once_the_route_is_known() -> None:
+    with reader() as it:
+        it.client.read_queues("orders")
+        it.mq.stop_name_server()
+        it.mq.inject(HangUp(), on=PULL, times=2)
+        assert it.read() == everything(it.ranges)
+
+
+def test_connections_are_cut_again_and_again() -> None:
+    with reader() as it:
+        it.mq.inject(Delay(0.01), on=PULL, times=None)
+        with meanwhile(*((0.05 * step, it.mq.disconnect) for step in range(1, 8))):
+            assert it.read() == everything(it.ranges)
+
+
+@pytest.mark.parametrize("lag", [0, 50])
+def test_the_master_dies_and_a_slave_serves(lag: int) -> None:
+    """A slave that lags serves what it has; the rest is waited for until the master is back."""
+    with reader(slaves=1, slave_readable=True) as it:
+        it.mq.lag("broker-a", lag)
+        it.mq.inject(Delay(0.02), on=PULL, times=None)
+        with meanwhile(
+            (0.05, lambda: it.mq.stop_broker("broker-a")), (1.0, lambda: it.mq.start_broker("broker-a"))
+        ):
+            assert it.read(missing_patience_ms=5_000) == everything(it.ranges)
+
+
+def test_a_slave_that_may_not_be_read_is_waited_for() -> None:
+    with reader(slaves=1) as it:
+        it.mq.stop_broker("broker-a")
+        with pytest.raises((FlowControlError, ConnectError)):
+            it.read(stall_timeout_ms=800)
+        with meanwhile((0.5, lambda: it.mq.start_broker("broker-a"))):
+            assert it.read() == everything(it.ranges)
+
+
+# --- data -----------------------------------------------------------------------------------
+
+
+def test_messages_expire_before_they_are_read() -> None:
+    with reader() as it:
+        first = it.ranges[0].queue
+        it.mq.expire(first, 100)
+        with pytest.raises(DataLossError) as caught:
+            it.read()
+        assert caught.value.condition == "OFFSETS_EXPIRED"
+        assert (caught.value.facts["from_offset"], caught.value.facts["until_offset"]) == (0, 100)
+        rows = it.read(fail_on_data_loss=False)
+        assert rows == everything(it.ranges)[100:]
+        assert [(str(lost.offsets), lost.condition) for report in it.reports for lost in report.lost] == [
+            (f"{first}[0, 100)", "OFFSETS_EXPIRED")
+        ]
+
+
+def test_messages_expire_while_they_are_read() -> None:
+    """Whatever was gone when its turn came is reported, and everything else is there, once and in order."""
+    with reader() as it:
+        it.mq.inject(Delay(0.02), on=PULL, times=None)
+        queue = it.ranges[0].queue
+        with meanwhile((0.06, lambda: it.mq.expire(queue, 400))):
+            rows = it.read(fail_on_data_loss=False, pulls_in_flight=2)
+        report = it.reports[0]
+        lost = sum(len(one.offsets) for one in report.lost)
+        assert 0 < lost < 400
+        assert report.rows + lost == MESSAGES
+        (hole,) = report.lost
+        expected = [
+            (queue_id, number)
+            for queue_id, number in everything(it.ranges)
+            if queue_id or not hole.offsets.from_offset <= number < hole.offsets.until_offset
+        ]
+        assert rows == expected
+
+
+def test_everything_expires() -> None:
+    with reader() as it:
+        for one in it.ranges:
+            it.mq.expire(one.queue, MESSAGES)
+        assert it.read(fail_on_data_loss=False) == []
+        assert [sum(len(lost.offsets) for lost in report.lost) for report in it.reports] == [MESSAGES] * 2
+
+
+def test_the_log_is_truncated() -> None:
+    with reader() as it:
+        second = it.ranges[1].queue
+        it.mq.truncate(second, 250)
+        with pytest.raises(DataLossError) as caught:
+            it.read()
+        assert caught.value.condition == "OFFSET_WENT_BACK"
+        rows = it.read(fail_on_data_loss=False)
+        assert rows == everything(it.ranges)[: MESSAGES + 250]
+        assert [lost.condition for lost in it.reports[-1].lost] == ["OFFSET_WENT_BACK"]
+
+
+def test_missing_messages_get_some_time() -> None:
+    """A broker that was restarted rebuilds its index: what was planned comes back a little later."""
+    with reader() as it:
+        queue = it.ranges[1].queue
+        kept = [message.body for message in it.mq.messages("orders", queue)][250:]
+        it.mq.truncate(queue, 250)
+
+        def come_back() -> None:
+            for body in kept:
+                it.mq.send(OutgoingMessage("orders", body), queue)
+
+        with meanwhile((0.3, come_back)):
+            assert it.read(missing_patience_ms=4_000) == everything(it.ranges)
+
+
+def test_the_topic_is_deleted() -> None:
+    with reader() as it:
+        assert it.read() == everything(it.ranges)
+        ranges = it.ranges
+        it.mq.delete_topic("orders")
+        it.mq.queues = lambda topic: tuple(one.queue for one in ranges)  # what the plan was made of
+        with pytest.raises(DataLossError) as caught:
+            it.read()
+        assert caught.value.condition == "QUEUE_LOST"
+        assert it.read(fail_on_data_loss=False) == []
+
+
+def test_a_queue_is_taken_away() -> None:
+    with reader() as it:
+        ranges = it.ranges
+        it.mq.create_topic("orders", queues=1)
+        it.mq.queues = lambda topic: tuple(one.queue for one in ranges)
+        rows = it.read(fail_on_data_loss=False)
+        assert rows == everything(ranges)[:MESSAGES]
+        assert [lost.condition for lost in it.reports[-1].lost] == ["QUEUE_LOST"]
+
+
+def test_gaps_are_no_loss() -> None:
+    with MockCluster({"orders": 1}) as mq, Client(mq.name_server) as client:
+        queue, there = mq.queue("orders"), []
+        for block in range(8):
+            there += [mq.send(OutgoingMessage("orders", b"1"), queue) for _ in range(25)]
+            mq.gap(queue, 7 + 90 * (block % 3))
+        reports: list[RangeReport] = []
+        batches = read_batches(
+            client,
+            [OffsetRange(queue, 0, mq.max_offset(queue))],
+            ReadOptions(consumer_group="g"),
+            DecodeOptions(columns=("queueOffset",)),
+            on_report=reports.append,
+        )
+        assert [offset for batch in batches for offset in batch.column(0).to_pylist()] == there
+        assert (reports[0].rows, reports[0].lost) == (200, ())
+        assert reports[0].gaps == mq.max_offset(queue) - 200
+
+
+def test_an_operator_resets_the_group() -> None:
+    """The reset is of the group's offsets, not of ours: it changes nothing."""
+    with reader() as it:
+        for one in it.ranges:
+            it.mq.reset_offset("g", one.queue, 500)
+        assert it.read() == everything(it.ranges)
+
+
+@pytest.mark.parametrize("at", [0, 17, MESSAGES - 1])
+def test_a_damaged_record_is_named(at: int) -> None:
+    with reader() as it:
+        queue = it.ranges[0].queue
+        it.mq.corrupt(queue, at, lambda record: record[:4] + b"\0\0\0\0" + record[8:])
+        with pytest.raises(CorruptMessageError) as caught:
+            it.read()
+        assert (caught.value.facts["queue_offset"], caught.value.facts["queue_id"]) == (at, 0)
+
+
+@pytest.mark.parametrize(
+    "limits", [PullLimits(1, 1), PullLimits(7, 256), PullLimits(8, 64 << 10), PullLimits(5_000, 8 << 20)]
+)
+def test_any_limits_of_the_broker(limits: PullLimits) -> None:
+    with reader(limits=limits) as it:
+        assert it.read() == everything(it.ranges)
+
+
+def test_limits_that_change_meanwhile() -> None:
+    with reader() as it:
+        it.mq.inject(Delay(0.01), on=PULL, times=None)
+        sizes = [3, 100, 1, 32, 500, 8]
+        with meanwhile(
+            *(
+                (0.03 * step, lambda size=size: it.mq.set_limits(PullLimits(messages=size)))
+                for step, size in enumerate(sizes)
+            )
+        ):
+            assert it.read() == everything(it.ranges)
+
+
+# --- all together ---------------------------------------------------------------------------
+
+
+def test_everything_at_once() -> None:
+    faults = [fault for fault, _ in RIDDEN_OUT.values() if not isinstance(fault, Announce)]
+    with reader(slaves=1, slave_readable=True) as it:
+        for step, fault in enumerate(faults):
+            it.mq.inject(fault, on=PULL, times=2, after=3 + 2 * step)
+        assert it.read(stall_timeout_ms=8_000) == everything(it.ranges)
+        assert [(report.rows, report.lost) for report in it.reports] == [(MESSAGES, ())] * 2
+
+
+def test_filtered_reads_ride_out_faults_too() -> None:
+    with reader() as it:
+        for step, kind in enumerate(("busy", "hangs up", "short", "out of order", "repeats")):
+            it.mq.inject(RIDDEN_OUT[kind][0], on=PULL, times=3, after=step)
+        rows = it.read(selector=MessageSelector.by_tag("even"))
+        assert rows == [(queue_id, number) for queue_id, number in everything(it.ranges) if number % 2 == 0]
+        assert [(report.rows, report.filtered) for report in it.reports] == [(300, 300)] * 2
