@@ -111,10 +111,11 @@ class SourceOptions(Options):
         doc="The group whose progress is committed to the brokers, and where startingOffsets=group reads it.",
     )
 
-    commit_offsets: bool = option(
+    commit_offsets: bool | None = option(
         "commitOffsets",
         BOOLEAN,
-        default=True,
+        default=None,
+        default_text="true with a consumerGroup",
         only=_STREAM,
         doc="Commit finished micro-batches for the consumerGroup; what is read is up to the checkpoint.",
     )
@@ -347,6 +348,8 @@ class SourceOptions(Options):
         least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
             raise OptionError(f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}")
+        if self.commit_offsets and self.consumer_group is None:
+            raise OptionError("commitOffsets needs a group to commit for: give consumerGroup")
         for policy in (self.start_policy(streaming=True), self.end_policy()):
             if self.consumer_group is None and asks_group(policy):
                 raise OptionError(
@@ -357,6 +360,11 @@ class SourceOptions(Options):
     def group(self) -> str:
         """The group that pulls name."""
         return self.consumer_group or DEFAULT_GROUP
+
+    @property
+    def commits(self) -> bool:
+        """Whether a stream commits finished micro-batches."""
+        return self.consumer_group is not None and self.commit_offsets is not False
 
     @property
     def selector(self) -> MessageSelector:

@@ -18,6 +18,7 @@ from pyspark_rocketmq.planning.discovery import check_checkpoint, discover, plan
 from pyspark_rocketmq.planning.gaps import decide_moved_back
 from pyspark_rocketmq.planning.starts import check_listed, late_policy
 from pyspark_rocketmq.spark.admission import Admission, default_limit
+from pyspark_rocketmq.spark.group_commits import GroupCommits
 from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
 from pyspark_rocketmq.spark.partition import RangesPartition, plan_partitions, read_partition
 from pyspark_rocketmq.spark.positions import (
@@ -44,6 +45,9 @@ _MOVED_BACK_PATIENCE_MS: Final = 10_000
 """How long a queue may end before its position: a broker that restarts builds its index anew."""
 
 _PAUSE_S: Final = 0.5
+
+_LAST_COMMIT_PATIENCE_S: Final = 5.0
+"""How long an AvailableNow run that has read everything waits for its commit before it ends."""
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -77,6 +81,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._connect = connect
         self._clock = clock
         self._admission = Admission(options, clock)
+        self._commits: GroupCommits | None = None
         self._client: PlanningClient | None = None
         self._origin: SourceOffset | None = None
         self._frozen: Mapping[MessageQueue, int] | None = None
@@ -108,6 +113,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             A queue ends before its position and ``failOnDataLoss`` is set.
         """
         last = self._checked(start)
+        self._finished(last)
         origin = last if last.resolved else self._resolved_start()
         ends = self._settled_ends(origin.offsets)
         self._newest = origin.advanced(ends, {})
@@ -121,6 +127,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if last.resolved and all(
             until[queue] == last.offsets.get(queue, begins.get(queue)) for queue in until
         ):
+            self._end_of_run()
             return start
         return origin.advanced(until, begins).to_dict()
 
@@ -139,12 +146,34 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read one partition, in a task's process."""
         return read_partition(partition, self._options, self._projection)
 
+    def commit(self, end: dict[str, Any]) -> None:
+        """Take note that the batch up to ``end`` is finished; with a consumerGroup the brokers learn it."""
+        self._finished(self._checked(end))
+
     def stop(self) -> None:
         """Close the connections."""
         if self._client is not None:
             self._client.close()
 
     # --- how ----------------------------------------------------------------------------------
+
+    def _finished(self, offset: SourceOffset) -> None:
+        """Have the group's progress committed: Spark plans on from a batch only when it is finished."""
+        if not self._options.commits or not offset.resolved:
+            return
+        if self._commits is None:
+            self._commits = GroupCommits(
+                self._options.group,
+                self._connected(),
+                interval_ms=self._options.commit_interval_ms,
+                clock=self._clock,
+            )
+        self._commits.finished(offset.offsets)
+
+    def _end_of_run(self) -> None:
+        """See to the last commit of an AvailableNow run: Spark ends the process after this answer."""
+        if self._frozen is not None and self._commits is not None:
+            self._commits.flush(_LAST_COMMIT_PATIENCE_S)
 
     def _connected(self) -> PlanningClient:
         if self._client is None:

@@ -7,7 +7,7 @@ log and the commit log. Killing it throws the reader away; the next `Query` has 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,8 @@ class Query:
     ) -> None:
         self.mq, self.kept, self.on_step = mq, kept, on_step
         self.reader = reader(mq, options)
+        self.commits_ahead: list[object] = []
+        mq.on_commit = self._check_commit
         self.limit = self.reader.getDefaultReadLimit()
 
     def run(self, triggers: int, *, available_now: bool = False) -> None:
@@ -104,6 +106,14 @@ class Query:
         self.on_step("written")
         self.kept.finished = batch + 1
         self.on_step("finished")
+
+    def _check_commit(self, offsets: Mapping[MessageQueue, int]) -> None:
+        done = (
+            SourceOffset.from_dict(self.kept.ends[self.kept.finished - 1]).offsets
+            if self.kept.finished
+            else {}
+        )
+        self.commits_ahead += [(q, offset) for q, offset in offsets.items() if offset > done.get(q, -1)]
 
     def _call(self, step: str, call: Callable[[], Any]) -> Any:
         self.on_step(step)
@@ -172,6 +182,42 @@ def steps_of_a_run(options: dict[str, str], *, available_now: bool) -> list[str]
 
     Query(mq, Checkpoint(), options, note).run(3, available_now=available_now)
     return seen
+
+
+def test_the_group_is_committed_behind_finished_batches_and_never_ahead():
+    """Killed at every step: brokers know at most what is finished, and all of it after AvailableNow."""
+    options = {"startingOffsets": "earliest", "consumerGroup": "g", "maxOffsetsPerTrigger": "4"}
+    options |= {"commitIntervalMs": "0"}
+    for fatal in range(len(steps_of_a_run(options, available_now=False))):
+        mq, kept = world(), Checkpoint()
+        mq.committed = {}
+        count = 0
+
+        def kill_once(step: str, mq: FakeRocketMQ = mq, fatal: int = fatal) -> None:
+            nonlocal count
+            mq.send()
+            count += 1
+            if count == fatal + 1:
+                raise KilledError
+
+        first = Query(mq, kept, options, kill_once)
+        with pytest.raises(KilledError):
+            first.run(3)
+        last = Query(mq, kept, options, lambda _: None)
+        last.run(0, available_now=True)
+        assert first.commits_ahead == last.commits_ahead == []
+        assert (
+            mq.committed
+            == SourceOffset.from_dict(kept.ends[-1]).offsets
+            == {q: len(log) for q, log in mq.logs.items()}
+        )
+
+
+@pytest.mark.parametrize("options", [{}, {"consumerGroup": "g", "commitOffsets": "false"}])
+def test_nothing_is_committed_without_a_group_or_when_told_so(options: dict[str, str]):
+    mq, kept = world(), Checkpoint()
+    Query(mq, kept, STARTS["earliest"] | options, lambda _: None).run(0, available_now=True)
+    assert "commit_offsets" not in mq.calls
 
 
 @pytest.mark.parametrize("available_now", [False, True], ids=["triggers", "available-now"])
