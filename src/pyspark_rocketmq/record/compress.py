@@ -2,7 +2,9 @@
 
 Facts: ``org.apache.rocketmq.common.compression`` of 5.4.0. A body is compressed if sysFlag bit
 0x1 is set; bits 0x700 name the format since 4.9.4: 0 and 3 zlib, 1 an LZ4 frame, 2 a zstd frame
-that does not tell its content size, so that only a streaming decoder reads it.
+that does not tell its content size, so that only a streaming decoder reads it. Java's LZ4 decoder
+(``LZ4FrameInputStream``) takes frames of independent blocks only, and a consumer drops what it cannot
+decompress together with all that follows in the answer.
 """
 
 from __future__ import annotations
@@ -20,6 +22,11 @@ __all__ = ["Compression", "compress", "decompress"]
 
 _ZLIB_LEVEL: Final = 5
 _READ_STEP: Final = 8192
+
+_LZ4_BLOCK: Final = 4 * 1024 * 1024
+_LZ4_PLAIN: Final = 1 << 31
+_LZ4_HEAD: Final = bytes.fromhex("04224D18 60 70 73")
+"""Magic; version 1 with independent blocks and no checksums; blocks up to 4 MiB; the head's checksum."""
 
 
 class Compression(enum.Enum):
@@ -59,11 +66,27 @@ def compress(data: bytes, kind: Compression) -> bytes:
             return data
         case Compression.ZLIB:
             return zlib.compress(data, _ZLIB_LEVEL)
-        case Compression.LZ4 | Compression.ZSTD:
+        case Compression.LZ4:
+            return _lz4_frame(data)
+        case Compression.ZSTD:
             sink = pa.BufferOutputStream()
-            with pa.CompressedOutputStream(sink, kind.name.lower()) as stream:
+            with pa.CompressedOutputStream(sink, "zstd") as stream:
                 stream.write(data)
             return bytes(sink.getvalue())
+
+
+def _lz4_frame(data: bytes) -> bytes:
+    """Return an LZ4 frame of independent blocks, which Arrow's own frames are not."""
+    codec = pa.Codec("lz4_raw")
+    parts = [_LZ4_HEAD]
+    for start in range(0, len(data), _LZ4_BLOCK):
+        block = data[start : start + _LZ4_BLOCK]
+        packed = codec.compress(block, asbytes=True)
+        plain = len(packed) >= len(block)
+        parts.append((len(block) | _LZ4_PLAIN if plain else len(packed)).to_bytes(4, "little"))
+        parts.append(block if plain else packed)
+    parts.append(bytes(4))
+    return b"".join(parts)
 
 
 def decompress(data: bytes | memoryview, sys_flag: int, *, limit: int = MAX_BODY_BYTES) -> bytes:
