@@ -99,6 +99,7 @@ class BatchDecoder:
         self._columns = [Column(each, each) if isinstance(each, str) else each for each in columns]
         self._schema = pa.schema([_field(column, body_as) for column in self._columns])
         self._queue = queue
+        self._with_body = any(column.source == "body" for column in self._columns)
         self._corrupt = Corrupt(queue)
         self._check_crc = check_crc
         self._max_batch_rows = max_batch_rows
@@ -133,7 +134,13 @@ class BatchDecoder:
             Names the queue and, where it can be read, the offset of the first message at fault;
             nothing of the call is returned then.
         """
-        rows = scan(chunks, self._corrupt, check_crc=self._check_crc, body_limit=self._body_limit)
+        rows = scan(
+            chunks,
+            self._corrupt,
+            with_body=self._with_body,
+            check_crc=self._check_crc,
+            body_limit=self._body_limit,
+        )
         return [] if rows is None else [self._batch(rows[part]) for part in self._cut(rows)]
 
     def _cut(self, rows: Rows) -> Iterator[slice]:

@@ -43,8 +43,12 @@ _INNER_BATCH: Final = MessageFlag.NEED_UNWRAP | MessageFlag.INNER_BATCH
 _SIZE: Final = struct.Struct(">i")
 
 
-def scan(chunks: Sequence[Chunk], corrupt: Corrupt, *, check_crc: bool, body_limit: int) -> Rows | None:
+def scan(
+    chunks: Sequence[Chunk], corrupt: Corrupt, *, with_body: bool, check_crc: bool, body_limit: int
+) -> Rows | None:
     """Find all messages of the chunks that count, in order; None if there are none.
+
+    Without ``with_body`` bodies stay compressed, unless messages are inside.
 
     Raises
     ------
@@ -57,7 +61,7 @@ def scan(chunks: Sequence[Chunk], corrupt: Corrupt, *, check_crc: bool, body_lim
         return None
     rows = parts[0][0] if len(parts) == 1 else Rows.concat([rows for rows, _ in parts])
     wanted = parts[0][1] if len(parts) == 1 else np.concatenate([wanted for _, wanted in parts], axis=1)
-    rows = _select(rows, wanted, corrupt, check_crc=check_crc, body_limit=body_limit)
+    rows = _select(rows, wanted, corrupt, with_body=with_body, check_crc=check_crc, body_limit=body_limit)
     corrupt.require(
         np.diff(rows.offset, prepend=-1) > 0, rows.offset, "the queue offsets of the messages do not ascend"
     )
@@ -201,7 +205,9 @@ def _replace(head: npt.NDArray[np.void], fields: Sequence[str], shifted: npt.NDA
 # --- what counts, and what is packed --------------------------------------------------------
 
 
-def _select(rows: Rows, wanted: Int64s, corrupt: Corrupt, *, check_crc: bool, body_limit: int) -> Rows:
+def _select(
+    rows: Rows, wanted: Int64s, corrupt: Corrupt, *, with_body: bool, check_crc: bool, body_limit: int
+) -> Rows:
     """Drop what lies outside of the wanted offsets; unpack what is left."""
     sys_flag = rows.sys_flag()
     inner = sys_flag & _INNER_BATCH == _INNER_BATCH
@@ -212,7 +218,7 @@ def _select(rows: Rows, wanted: Int64s, corrupt: Corrupt, *, check_crc: bool, bo
         rows, wanted, sys_flag, inner = rows[kept], wanted[:, kept], sys_flag[kept], inner[kept]
     if check_crc:
         _check_crc(rows, corrupt)
-    packed = inner | (sys_flag & MessageFlag.COMPRESSED != 0)
+    packed = inner | (sys_flag & MessageFlag.COMPRESSED != 0) if with_body else inner
     if not packed.any():
         return rows
     rows, parent = unpack(rows, packed, corrupt, body_limit)

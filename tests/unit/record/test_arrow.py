@@ -201,6 +201,12 @@ def test_bodies_at_a_buffers_very_end_are_read() -> None:
     assert [row["body"] for row in decode(data, "body")] == [b"", b"xyz"]
 
 
+def test_bodies_that_nobody_asks_for_stay_compressed() -> None:
+    data = record(0, b"\0" * 1000, compression=Compression.ZLIB)
+    (batch,) = BatchDecoder(["queueOffset"], queue=QUEUE, body_limit=999).decode(whole(data))
+    assert batch.num_rows == 1
+
+
 # --- corrupt data ---------------------------------------------------------------------------
 
 GOOD = record(0) + record(1) + record(2)
