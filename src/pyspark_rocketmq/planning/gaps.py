@@ -9,7 +9,11 @@ OFFSET_WENT_BACK
     lagged) or the topic was created anew. The range is skipped and counted; a stream goes on at the queue's
     end, never before it: what lies there may have been read already.
 QUEUE_LOST
-    The topic or the queue was deleted: the range is skipped and counted.
+    The topic or the queue was deleted, or the topic's number of read queues lowered: the range is skipped
+    and counted.
+
+RANGE_UNACCOUNTED (`planning.account`) is none of the user's: what a task read does not add up to what was
+planned, and no setting lets that pass.
 
 A broker that is away, or out of the route, is none of these: its queues wait.
 """

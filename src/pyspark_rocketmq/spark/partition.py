@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_rocketmq.client.core import shared_client
+from pyspark_rocketmq.client.core import Client, shared_client
 from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches
 from pyspark_rocketmq.client.range_pull import ReadOptions
-from pyspark_rocketmq.model import OffsetRange, RangeReport
+from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.planning.account import Account
 from pyspark_rocketmq.planning.split import split
 from pyspark_rocketmq.spark.schema import Projection
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["RangesPartition", "plan_partitions", "read_partition"]
+__all__ = [
+    "RangesPartition",
+    "plan_partitions",
+    "read_options",
+    "read_partition",
+    "read_ranges",
+    "task_client",
+]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -63,32 +71,55 @@ def read_partition(
     Raises
     ------
     DataLossError
-        Messages of the partition are gone and ``failOnDataLoss`` is set.
+        Messages of the partition are gone and ``failOnDataLoss`` is set; or what was read does not add up
+        to what was planned.
     CorruptMessageError
         A record does not decode.
     RocketMQError
         A broker did not answer in time.
     """
-    if not isinstance(partition, RangesPartition):  # Spark's stand-in for "no partition at all"
-        return
+    if isinstance(partition, RangesPartition):  # else Spark's stand-in for "no partition at all"
+        yield from read_ranges(partition.value, options, projection)
+
+
+def read_ranges(
+    ranges: Sequence[OffsetRange], options: SourceOptions, projection: Projection
+) -> Iterator[pa.RecordBatch]:
+    """Read ranges as record batches and account for every offset; raises as `read_partition`."""
+    account = Account(ranges)
+    rows = 0
+    for batch in read_batches(
+        task_client(options, ranges),
+        ranges,
+        read_options(options),
+        DecodeOptions(columns=projection.columns, body_as=projection.body_as),
+        on_report=account.add,
+    ):
+        rows += batch.num_rows
+        yield batch
+    account.close(rows)
+    _tell(account)
+
+
+def task_client(options: SourceOptions, ranges: Iterable[OffsetRange]) -> Client:
+    """Return the client of the task's process; a retried task gets new connections and routes."""
     client = shared_client(options.client)
     if _is_retry():
         # What failed may have been the connection or the route: neither is trusted again.
         client.pool.close()
-        for topic in {offsets.topic for offsets in partition.value}:
+        for topic in {offsets.topic for offsets in ranges}:
             client.invalidate(topic)
-    yield from read_batches(
-        client,
-        partition.value,
-        ReadOptions(
-            consumer_group=options.group,
-            selector=options.selector,
-            fail_on_data_loss=options.fail_on_data_loss,
-            pull_batch_size=options.pull_batch_size,
-            pulls_in_flight=options.pulls_in_flight,
-        ),
-        DecodeOptions(columns=projection.columns, body_as=projection.body_as),
-        on_report=_warn_of_losses,
+    return client
+
+
+def read_options(options: SourceOptions) -> ReadOptions:
+    """Return how a task reads."""
+    return ReadOptions(
+        consumer_group=options.group,
+        selector=options.selector,
+        fail_on_data_loss=options.fail_on_data_loss,
+        pull_batch_size=options.pull_batch_size,
+        pulls_in_flight=options.pulls_in_flight,
     )
 
 
@@ -97,6 +128,9 @@ def _is_retry() -> bool:
     return context is not None and context.attemptNumber() > 0
 
 
-def _warn_of_losses(report: RangeReport) -> None:
-    for lost in report.lost:
-        _LOG.warning("%d messages lost (%s): %s", len(lost.offsets), lost.condition, lost.offsets)
+def _tell(account: Account) -> None:
+    unusual = account.count("gaps") or account.count("lost")
+    _LOG.log(logging.WARNING if unusual else logging.INFO, "%s", account)
+    for report in account.reports:
+        for lost in report.lost:
+            _LOG.warning("%d messages lost (%s): %s", len(lost.offsets), lost.condition, lost.offsets)

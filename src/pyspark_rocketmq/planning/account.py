@@ -1,0 +1,84 @@
+"""What became of the offsets that a task was to read: each has an explanation, or the task fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.model import OffsetRange, RangeReport
+
+__all__ = ["Account"]
+
+_SHOWN: Final = 5
+
+
+@dataclass(slots=True)
+class Account:
+    """The sum of range reports, held against what was planned.
+
+    Parameters
+    ----------
+    planned : sequence of OffsetRange
+    """
+
+    planned: Sequence[OffsetRange]
+    reports: list[RangeReport] = field(default_factory=list)
+
+    def add(self, report: RangeReport) -> None:
+        """Take a range's report.
+
+        Raises
+        ------
+        DataLossError
+            ``RANGE_UNACCOUNTED``: its parts do not make up the range.
+        """
+        lost = sum(len(part.offsets) for part in report.lost)
+        explained = report.rows + report.filtered + report.gaps + lost
+        parts = (report.rows, report.filtered, report.gaps, lost)
+        if explained != len(report.offsets) or min(parts) < 0:
+            raise _unaccounted(
+                f"{report.rows} rows, {report.filtered} filtered, {report.gaps} gaps and {lost} lost "
+                f"do not make up {len(report.offsets)} offsets",
+                report.offsets,
+            )
+        self.reports.append(report)
+
+    def close(self, rows: int) -> None:
+        """Check that every planned range was reported, once, and that all rows were handed out.
+
+        Raises
+        ------
+        DataLossError
+            ``RANGE_UNACCOUNTED``: one was not, or another one was; or rows went missing on the way.
+        """
+        reported = sorted(report.offsets for report in self.reports)
+        planned = sorted(self.planned)
+        if reported != planned:
+            strange = next(iter(set(planned).symmetric_difference(reported)), planned[0])
+            raise _unaccounted("the ranges that were read are not those that were planned", strange)
+        if rows != self.count("rows"):
+            raise _unaccounted(f"{rows} rows were handed out, but {self.count('rows')} read", planned[0])
+
+    def count(self, part: Literal["rows", "filtered", "gaps", "lost"]) -> int:
+        """Return how many offsets became what."""
+        if part == "lost":
+            return sum(len(lost.offsets) for report in self.reports for lost in report.lost)
+        return sum(getattr(report, part) for report in self.reports)
+
+    def __str__(self) -> str:
+        counts = [(self.count("rows"), "rows"), (self.count("filtered"), "filtered")]
+        counts += [(self.count("gaps"), "gaps"), (self.count("lost"), "lost")]
+        split = " + ".join(f"{count} {name}" for count, name in counts if count or name == "rows")
+        some = ", ".join(map(str, self.planned[:_SHOWN]))
+        more = f" and {len(self.planned) - _SHOWN} more" if len(self.planned) > _SHOWN else ""
+        return f"{sum(map(len, self.planned))} offsets = {split} of {some}{more}"
+
+
+def _unaccounted(what: str, offsets: OffsetRange) -> DataLossError:
+    return DataLossError(
+        f"{what}: this is a defect of the reader, no setting lets it pass",
+        condition="RANGE_UNACCOUNTED",
+        range=offsets,
+    )
