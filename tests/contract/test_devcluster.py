@@ -134,11 +134,6 @@ def test_a_port_that_is_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyPa
             assert all(server.is_running for server in cluster.servers)
 
 
-def test_a_shape_that_is_none() -> None:
-    with pytest.raises(OptionError, match="1 to 26 brokers"):
-        DevCluster(brokers=0)
-
-
 OWNER = """
 import time
 from pyspark_rocketmq.devcluster import DevCluster

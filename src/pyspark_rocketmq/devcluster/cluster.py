@@ -20,6 +20,7 @@ from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, resolve, rocketmq_
 from pyspark_rocketmq.devcluster.java import Java, find_java
 from pyspark_rocketmq.devcluster.layout import JvmOptions, Layout, write_files
 from pyspark_rocketmq.devcluster.process import Watchdog
+from pyspark_rocketmq.devcluster.registration import READ_WRITE
 from pyspark_rocketmq.devcluster.server import Broker, NameServer, Runtime, Server
 from pyspark_rocketmq.devcluster.settings import SERVER_ENV, jvm_arguments
 from pyspark_rocketmq.errors import DevClusterError, OptionError, PortTakenError
@@ -29,6 +30,7 @@ __all__ = ["DevCluster"]
 CLUSTER_NAME: Final = "DefaultCluster"
 
 _PORT_ATTEMPTS: Final = 3
+_DISK_LIMIT: Final = 0.9
 _TOOL_FAILED: Final = re.compile(
     r"^\S*(SubCommandException|MQClientException|MQBrokerException|Remoting\w*Exception)", re.MULTILINE
 )
@@ -178,8 +180,8 @@ class DevCluster:
         Raises
         ------
         DevClusterError
-            Java is missing or too old, the jars do not resolve, or a server did not come up; nothing is left
-            running then.
+            Java is missing or too old, the jars do not resolve, the disk is too full, or a server did not
+            come up; nothing is left running then.
         """
         if self._name_servers:
             raise DevClusterError("this cluster was started already")
@@ -188,6 +190,7 @@ class DevCluster:
         self._owner = os.getpid()
         with ExitStack() as resources:
             self._home = self._make_home(resources)
+            _check_disk(self._home)
             watchdog = resources.enter_context(Watchdog())
             if self._workdir is None:
                 watchdog.remove(self._home)
@@ -320,6 +323,7 @@ class DevCluster:
                 runtime,
                 broker_name=name,
                 broker_id=broker_id,
+                permission=self._broker_config.get("brokerPermission", READ_WRITE),
                 name_servers=self._name_servers,
             )
             for broker_id in range(slaves + 1)
@@ -346,3 +350,15 @@ class DevCluster:
             for server in reversed(self.servers):
                 server.stop()
         self._kill_servers()
+
+
+def _check_disk(home: Path) -> None:
+    """Raise when brokers would refuse every message; no setting lifts their limit."""
+    disk = shutil.disk_usage(home)
+    used = disk.used / (disk.used + disk.free)
+    if used >= _DISK_LIMIT:
+        raise DevClusterError(
+            f"the disk is {used:.0%} full and RocketMQ refuses messages from {_DISK_LIMIT:.0%} on: "
+            "make room, or choose a workdir (or TMPDIR) on another disk",
+            folder=home,
+        )

@@ -18,9 +18,10 @@ from pyspark_rocketmq.errors import BrokerError, TransportError
 from pyspark_rocketmq.remoting.body import decode_cluster_info, encode_broker_properties
 from pyspark_rocketmq.remoting.header import GetBrokerClusterInfoRequest, UpdateBrokerConfigRequest
 
-__all__ = ["is_registered", "register_now"]
+__all__ = ["READ_WRITE", "is_registered", "register_now"]
 
-_READ_WRITE: Final = "6"
+READ_WRITE: Final = "6"
+"""A broker's permission unless it is told otherwise."""
 
 
 def is_registered(
@@ -49,11 +50,16 @@ def is_registered(
     return True
 
 
-def register_now(address: str, *, options: ConnectionOptions, deadline: Deadline, clock: Clock) -> None:
-    """Ask a broker to register at once; one that refuses, for want of rights, registers in its own time."""
+def register_now(
+    address: str, permission: str, *, options: ConnectionOptions, deadline: Deadline, clock: Clock
+) -> None:
+    """Ask a broker to register at once; one that refuses, for want of rights, registers in its own time.
+
+    ``permission`` is the one that it has already.
+    """
     with (
         contextlib.suppress(TransportError, BrokerError),
         contextlib.closing(Connection(address, options, clock)) as connection,
     ):
-        settings = encode_broker_properties({"brokerPermission": _READ_WRITE})
+        settings = encode_broker_properties({"brokerPermission": permission})
         connection.call(UpdateBrokerConfigRequest(), settings, deadline=deadline).require()

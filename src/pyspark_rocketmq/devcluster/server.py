@@ -178,6 +178,8 @@ class Broker(Server):
         The name of its replica group, the same for a master and its slaves.
     broker_id : int
         0 for the master.
+    permission : str
+        Its ``brokerPermission``.
     name_servers : sequence of NameServer
         Those that it registers with.
     """
@@ -189,11 +191,13 @@ class Broker(Server):
         *,
         broker_name: str,
         broker_id: int,
+        permission: str,
         name_servers: Sequence[NameServer],
     ) -> None:
         super().__init__(spec, runtime)
         self.broker_name = broker_name
         self.broker_id = broker_id
+        self._permission = permission
         self._name_servers = tuple(name_servers)
 
     def await_up(self) -> None:
@@ -208,7 +212,11 @@ class Broker(Server):
         self._process.wait_for_log(_UP, deadline)
         if not self._is_registered(deadline):
             register_now(
-                self.address, options=self._runtime.connection, deadline=deadline, clock=self._runtime.clock
+                self.address,
+                self._permission,
+                options=self._runtime.connection,
+                deadline=deadline,
+                clock=self._runtime.clock,
             )
             self._process.wait_until(
                 lambda: self._is_registered(deadline), deadline, "has not registered with the name servers"

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pyspark_rocketmq.devcluster import DevCluster, cluster
+from pyspark_rocketmq.errors import DevClusterError, OptionError
+
+
+@pytest.mark.parametrize("shape", [{"brokers": 0}, {"brokers": 27}, {"slaves": -1}, {"name_servers": 0}])
+def test_a_shape_that_is_none(shape: dict[str, int]) -> None:
+    with pytest.raises(OptionError, match="1 to 26 brokers"):
+        DevCluster(**shape)
+
+
+def test_a_full_disk_is_told_before_a_broker_refuses_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "resolve", lambda _: ())
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=100, used=92, free=3))
+    with pytest.raises(DevClusterError, match=r"97% full.*TMPDIR"):
+        DevCluster(workdir=tmp_path).start()
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_a_running_cluster_with_a_folder_of_its_own_can_be_detached(tmp_path: Path) -> None:
+    for never_started in (DevCluster(), DevCluster(workdir=tmp_path)):
+        with pytest.raises(DevClusterError, match="can be detached"):
+            never_started.detach()
