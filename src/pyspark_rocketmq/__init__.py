@@ -15,15 +15,28 @@ from pyspark_rocketmq._version import __version__
 if TYPE_CHECKING:
     from pyspark_rocketmq.client import Admin, Client, Producer, PullConsumer
     from pyspark_rocketmq.devcluster import DevCluster
+    from pyspark_rocketmq.dstream import (
+        CanCommitOffsets,
+        ConsumerStrategy,
+        HasOffsetRanges,
+        LocationStrategies,
+        RocketMQUtils,
+        RocketMqUtils,
+        TopicQueueId,
+    )
     from pyspark_rocketmq.errors import RocketMQError
     from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, OutgoingMessage
     from pyspark_rocketmq.spark.source import RocketMQDataSource as DefaultSource
 
 __all__ = [
     "Admin",
+    "CanCommitOffsets",
     "Client",
+    "ConsumerStrategy",
     "DefaultSource",
     "DevCluster",
+    "HasOffsetRanges",
+    "LocationStrategies",
     "Message",
     "MessageQueue",
     "OffsetRange",
@@ -31,13 +44,20 @@ __all__ = [
     "Producer",
     "PullConsumer",
     "RocketMQError",
+    "RocketMQUtils",
+    "RocketMqUtils",
+    "TopicQueueId",
     "__version__",
 ]
 
 _HOMES: Final = {
     "Admin": "pyspark_rocketmq.client",
+    "CanCommitOffsets": "pyspark_rocketmq.dstream",
     "Client": "pyspark_rocketmq.client",
+    "ConsumerStrategy": "pyspark_rocketmq.dstream",
     "DevCluster": "pyspark_rocketmq.devcluster",
+    "HasOffsetRanges": "pyspark_rocketmq.dstream",
+    "LocationStrategies": "pyspark_rocketmq.dstream",
     "Message": "pyspark_rocketmq.model",
     "MessageQueue": "pyspark_rocketmq.model",
     "OffsetRange": "pyspark_rocketmq.model",
@@ -45,6 +65,9 @@ _HOMES: Final = {
     "Producer": "pyspark_rocketmq.client",
     "PullConsumer": "pyspark_rocketmq.client",
     "RocketMQError": "pyspark_rocketmq.errors",
+    "RocketMQUtils": "pyspark_rocketmq.dstream",
+    "RocketMqUtils": "pyspark_rocketmq.dstream",
+    "TopicQueueId": "pyspark_rocketmq.dstream",
 }
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "LocalProtocolError",
     "MessageIllegalError",
     "NameServerError",
+    "NoOffsetRangesError",
     "OptionError",
     "PermissionDeniedError",
     "PlanError",
@@ -88,6 +89,10 @@ def _rebuild(cls: type[RocketMQError], message: str, state: dict[str, Any]) -> R
 
 class OptionError(RocketMQError, ValueError):
     """A user's option or argument is unknown, malformed, or contradicts another one."""
+
+
+class NoOffsetRangesError(RocketMQError, AttributeError):
+    """The offset ranges of an RDD are asked for that has none (any more)."""
 
 
 class PlanError(RocketMQError):

@@ -78,6 +78,13 @@ class OffsetRange:
                 until_offset=self.until_offset,
             )
 
+    @classmethod
+    def create(
+        cls, topic: str, queue_id: int, broker_name: str, from_offset: int, until_offset: int
+    ) -> OffsetRange:
+        """Return a range from its parts, in rocketmq-spark's order."""
+        return cls(MessageQueue(topic, broker_name, queue_id), from_offset, until_offset)
+
     def __len__(self) -> int:
         return self.until_offset - self.from_offset
 

@@ -14,6 +14,7 @@ from pyspark_rocketmq.options.declare import (
     option_reference,
     parse_options,
 )
+from pyspark_rocketmq.options.dstream import DirectOptions, parse_direct_options
 from pyspark_rocketmq.options.sink import Compressor, Guarantee, SinkOptions
 from pyspark_rocketmq.options.source import SourceOptions
 
@@ -22,6 +23,7 @@ __all__ = [
     "ClientOptions",
     "CompatibilityWarning",
     "Compressor",
+    "DirectOptions",
     "EventTime",
     "Guarantee",
     "Kind",
@@ -35,5 +37,6 @@ __all__ = [
     "group",
     "option",
     "option_reference",
+    "parse_direct_options",
     "parse_options",
 ]

@@ -1,0 +1,24 @@
+"""RDDs and DStreams of RocketMQ, as rocketmq-spark has them, in PySpark; for classic Spark."""
+
+from pyspark_rocketmq.dstream.api import RocketMQUtils
+from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, HasOffsetRanges, OffsetRanges, TopicQueueId
+from pyspark_rocketmq.dstream.rdd import RocketMQRDD
+from pyspark_rocketmq.dstream.strategies import ConsumerStrategy, LocationStrategies, LocationStrategy
+from pyspark_rocketmq.model import OffsetRange
+
+RocketMqUtils = RocketMQUtils
+"""The spelling of rocketmq-spark's pull mode."""
+
+__all__ = [
+    "CanCommitOffsets",
+    "ConsumerStrategy",
+    "HasOffsetRanges",
+    "LocationStrategies",
+    "LocationStrategy",
+    "OffsetRange",
+    "OffsetRanges",
+    "RocketMQRDD",
+    "RocketMQUtils",
+    "RocketMqUtils",
+    "TopicQueueId",
+]

@@ -1,0 +1,112 @@
+"""The options of the RDD and of the direct stream, by rocketmq-spark's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options.choices import COUNT_OR_NONE, TAGS
+from pyspark_rocketmq.options.client import ClientOptions
+from pyspark_rocketmq.options.declare import Kind, Options, group, option, parse_options
+from pyspark_rocketmq.options.kinds import BOOLEAN, TEXT, whole_number
+from pyspark_rocketmq.options.source import SourceOptions
+
+__all__ = ["DirectOptions", "parse_direct_options"]
+
+_TIMEOUT_SPELLINGS: Final = frozenset({"requesttimeoutms", "pulltimeoutms", "pull.timeout.ms"})
+_DEFAULT_TIMEOUT_MS: Final = 3_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectOptions(Options):
+    """What `createRDD` and `createMQPullStream` can be told beside their arguments.
+
+    Raises
+    ------
+    OptionError
+        Options contradict one another.
+    """
+
+    COMPATIBILITY: ClassVar[Mapping[str, str]] = {
+        "pull.consumer.cache.initialCapacity": "a Java map's initial size",
+        "pull.consumer.cache.maxCapacity": "connections are pooled by broker, not by queue",
+        "pull.consumer.cache.loadFactor": "a Java map's load factor",
+    }
+
+    client: ClientOptions = group(ClientOptions)
+
+    max_speed_per_partition: int | None = option(
+        "pull.max.speed.per.partition",
+        COUNT_OR_NONE,
+        default=None,
+        default_text="-1",
+        aliases=("maxRatePerQueue",),
+        doc="The most messages a second of each queue. -1 is no limit.",
+    )
+    pull_batch_size: int = option(
+        "pull.max.batch.size",
+        whole_number(1, example=32, maximum=10_000),
+        default=32,
+        aliases=("pullBatchSize",),
+        doc="The most messages to ask for in one pull; the broker's own limit (32 by default) holds too.",
+    )
+    pulls_in_flight: int = option(
+        "pullsInFlight",
+        whole_number(1, example=16, maximum=256),
+        default=16,
+        doc="How many pulls of a task are under way at once.",
+    )
+    tags: tuple[str, ...] = option(
+        "tags",
+        TAGS,
+        default=(),
+        default_text="*",
+        aliases=("tag", "consumer.tag", "subExpression"),
+        doc="Only messages with one of these tags: the broker leaves the others out.",
+    )
+    sql_filter: str | None = option(
+        "sqlFilter",
+        Kind("an SQL92 condition", "amount > 100 AND region = 'EU'", TEXT.parse),
+        default=None,
+        doc="Only messages whose properties fulfil it; the broker needs enablePropertyFilter=true.",
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        BOOLEAN,
+        default=True,
+        doc="Fail when messages of a range are gone; for a stream the argument of this name goes before it.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.tags and self.sql_filter:
+            raise OptionError("give either tags or sqlFilter: a broker filters by one of them")
+
+    def source(self, topics: tuple[str, ...], consumer_group: str) -> SourceOptions:
+        """Return the options of reading that every API shares."""
+        return SourceOptions(
+            client=self.client,
+            topics=topics,
+            consumer_group=consumer_group,
+            max_rate_per_queue=self.max_speed_per_partition,
+            partition_per_queue=True,
+            tags=self.tags,
+            sql_filter=self.sql_filter,
+            pull_batch_size=self.pull_batch_size,
+            pulls_in_flight=self.pulls_in_flight,
+            fail_on_data_loss=self.fail_on_data_loss,
+        )
+
+
+def parse_direct_options(given: Mapping[str, Any]) -> DirectOptions:
+    """Parse the options; requests time out after 3 s unless they say otherwise, as in rocketmq-spark.
+
+    Raises
+    ------
+    OptionError
+        As `parse_options`.
+    """
+    if not any(key.lower() in _TIMEOUT_SPELLINGS for key in given):
+        given = {**given, "pull.timeout.ms": _DEFAULT_TIMEOUT_MS}
+    return parse_options(DirectOptions, given)
