@@ -14,12 +14,16 @@ from pyspark_rocketmq.client.peek import MessageTimes, message_sizes, message_ti
 from pyspark_rocketmq.errors import RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, StartPolicy
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
-from pyspark_rocketmq.planning.discovery import matching_topics
-from pyspark_rocketmq.planning.starts import Answers, lookups, resolve
+from pyspark_rocketmq.planning.discovery import discover, matching_topics
+from pyspark_rocketmq.planning.gaps import decide_moved_back
+from pyspark_rocketmq.planning.starts import Answers, late_policy, lookups, resolve
 
 __all__ = [
     "PlanningClient",
     "available_ends",
+    "behind",
+    "late_begins",
+    "moved_back",
     "patient_ends",
     "planning_client",
     "queues_to_read",
@@ -234,3 +238,72 @@ def _queues_with_a_route(client: PlanningClient, options: SourceOptions) -> tupl
     for gone in missing:
         _LOG.warning("%s; its queues wait", gone)
     return tuple(queues)
+
+
+def late_begins(
+    client: PlanningClient,
+    policy: StartPolicy,
+    known: Mapping[MessageQueue, int],
+    seen: Iterable[MessageQueue],
+    options: SourceOptions,
+    *,
+    started_at_ms: int,
+) -> dict[MessageQueue, int]:
+    """Return where the queues begin that a running stream has no position of; without an answer they wait.
+
+    Parameters
+    ----------
+    known : Mapping
+        The stream's positions.
+    seen : iterable of MessageQueue
+        The queues that there are now.
+    started_at_ms : int
+        When the stream's start was resolved.
+    """
+    found = discover(known, seen)
+    if not found.new:
+        return {}
+    late = late_policy(policy, start_time_ms=started_at_ms, grown=found.grown)
+    try:
+        return resolve_offsets(client, late, found.new, options, start_time_ms=started_at_ms)
+    except RocketMQError as error:
+        if not error.retriable:
+            raise
+        _LOG.warning("new queues wait, their begin cannot be asked for now: %s", error)
+        return {}
+
+
+def moved_back(
+    client: PlanningClient,
+    known: Mapping[MessageQueue, int],
+    ends: Mapping[MessageQueue, int],
+    *,
+    fail_on_data_loss: bool,
+) -> dict[MessageQueue, int]:
+    """Return where the queues go on that end before their position.
+
+    Raises
+    ------
+    DataLossError
+        There is one, and ``fail_on_data_loss`` is set.
+    """
+    queues = behind(known, ends)
+    if not queues:
+        return {}
+    mins = client.min_offsets(queues)
+    begins = {}
+    for queue in queues:
+        begins[queue] = decide_moved_back(
+            queue,
+            known[queue],
+            min_offset=mins[queue],
+            max_offset=ends[queue],
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        _LOG.warning("%s ends at %d, before its position %d", queue, ends[queue], known[queue])
+    return begins
+
+
+def behind(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:
+    """Return the queues that end before their position."""
+    return [queue for queue, end in ends.items() if end < known.get(queue, end)]

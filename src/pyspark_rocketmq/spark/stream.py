@@ -11,12 +11,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
-from pyspark_rocketmq.planning.discovery import check_checkpoint, discover, plan_ranges, targets
-from pyspark_rocketmq.planning.gaps import decide_moved_back
-from pyspark_rocketmq.planning.starts import check_listed, late_policy
+from pyspark_rocketmq.planning.discovery import check_checkpoint, plan_ranges, targets
+from pyspark_rocketmq.planning.starts import check_listed
 from pyspark_rocketmq.spark.admission import Admission, default_limit
 from pyspark_rocketmq.spark.group_commits import GroupCommits
 from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
@@ -24,6 +22,9 @@ from pyspark_rocketmq.spark.partition import RangesPartition, plan_partitions, r
 from pyspark_rocketmq.spark.positions import (
     PlanningClient,
     available_ends,
+    behind,
+    late_begins,
+    moved_back,
     patient_ends,
     planning_client,
     queues_to_read,
@@ -118,7 +119,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._settled_ends(origin.offsets)
         self._newest = origin.advanced(ends, {})
         begins = {} if last.resolved else dict(origin.offsets)
-        begins |= self._late_begins(origin, ends) | self._moved_back(origin.offsets, ends)
+        begins |= self._new_begins(origin, ends)
         positions = {**origin.offsets, **begins}
         reach = targets(positions, ends, frozen=self._frozen)
         until = self._admission.cut(
@@ -209,50 +210,26 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 clock=self._clock,
                 deadline=Deadline(self._clock, _OUTAGE_PATIENCE_MS),
             )
-            if deadline.expired or not _behind(known, ends):
+            if deadline.expired or not behind(known, ends):
                 return ends
             self._clock.sleep(_PAUSE_S)
 
-    def _late_begins(self, origin: SourceOffset, ends: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Return where the queues begin that have no position yet; without an answer they wait."""
-        found = discover(origin.offsets, self._visible(ends))
-        if not found.new or origin.started_at_ms is None:
-            return {}
-        policy = late_policy(self._policy, start_time_ms=origin.started_at_ms, grown=found.grown)
-        try:
-            return resolve_offsets(
-                self._connected(), policy, found.new, self._options, start_time_ms=origin.started_at_ms
-            )
-        except RocketMQError as error:
-            if not error.retriable:
-                raise
-            _LOG.warning("new queues wait, their begin cannot be asked for now: %s", error)
-            return {}
-
-    def _moved_back(
-        self, known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]
-    ) -> dict[MessageQueue, int]:
-        """Return where the queues go on that end before their position, or raise that it is data loss."""
-        behind = _behind(known, ends)
-        if not behind:
-            return {}
-        mins = self._connected().min_offsets(behind)
-        begins = {}
-        for queue in behind:
-            begins[queue] = decide_moved_back(
-                queue,
-                known[queue],
-                min_offset=mins[queue],
-                max_offset=ends[queue],
-                fail_on_data_loss=self._options.fail_on_data_loss,
-            )
-            _LOG.warning("%s ends at %d, before its position %d", queue, ends[queue], known[queue])
-        return begins
+    def _new_begins(self, origin: SourceOffset, ends: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """Return where the queues begin that are new, or end before their position."""
+        moved = moved_back(
+            self._connected(), origin.offsets, ends, fail_on_data_loss=self._options.fail_on_data_loss
+        )
+        if origin.started_at_ms is None:
+            return moved
+        return moved | late_begins(
+            self._connected(),
+            self._policy,
+            origin.offsets,
+            self._visible(ends),
+            self._options,
+            started_at_ms=origin.started_at_ms,
+        )
 
     def _visible(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
         """Leave out the queues that appeared during an AvailableNow run: they wait for the next one."""
         return tuple(queue for queue in queues if self._frozen is None or queue in self._frozen)
-
-
-def _behind(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:
-    return [queue for queue, end in ends.items() if end < known.get(queue, end)]
