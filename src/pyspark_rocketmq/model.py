@@ -308,8 +308,8 @@ class OutgoingMessage:
     delay_level : int
         1 to 18 (1 s to 2 h by the broker's table); 0 for none.
     delay_ms, deliver_at_ms : int, optional
-        Any delay, or moment (milliseconds since the epoch), up to three days ahead by default: RocketMQ 5 only;
-        older brokers deliver at once.
+        Any delay, or moment (milliseconds since the epoch), up to three days ahead by default: RocketMQ 5
+        only; older brokers deliver at once.
     wait_store_ok : bool
         Whether the broker answers only once the message is as durable as it is configured to make it.
 

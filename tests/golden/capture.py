@@ -91,14 +91,7 @@ def explain(frame: bytes, *, records: bool) -> Iterator[Field]:
 
 def _binary_header(header: bytes) -> Iterator[Field]:
     at = 0
-    for size, name in (
-        (2, "code"),
-        (1, "language"),
-        (2, "version"),
-        (4, "opaque"),
-        (4, "flag"),
-        (4, "remark length"),
-    ):
+    for size, name in _BINARY_HEADER:
         yield header[at : at + size], name
         at += size
     remark = int.from_bytes(header[at - 4 : at], "big")

@@ -12,7 +12,7 @@ QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
 def drain(window: PullWindow[range], answer, order, depth: int, faults=lambda: False) -> list[int]:
-    """Play a broker: ``answer(ask)`` gives (next offset, offsets of messages); ``order(n)`` picks whose turn it is."""
+    """Play a broker: ``answer(ask)`` gives (next offset, offsets), ``order(n)`` picks whose turn it is."""
     seen: list[int] = []
     in_flight: list[Ask] = []
     for _ in range(20_000):
