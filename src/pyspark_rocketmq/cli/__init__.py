@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from pyspark_rocketmq._version import __version__
-from pyspark_rocketmq.cli import cluster, demo, options
+from pyspark_rocketmq.cli import (
+    cluster,
+    consume,
+    demo,
+    doctor,
+    groups,
+    offsets,
+    options,
+    peek,
+    produce,
+    report,
+    topics,
+)
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 __all__ = ["app", "main"]
@@ -21,9 +34,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.add_typer(cluster.app, name="cluster")
 app.command(epilog=demo.EXAMPLES)(demo.demo)
+app.command(epilog=doctor.EXAMPLES)(doctor.doctor)
+app.add_typer(cluster.app, name="cluster")
+app.command(epilog=topics.LIST_EXAMPLES)(topics.topics)
+app.add_typer(topics.app, name="topic")
+app.command(epilog=groups.GROUPS_EXAMPLES)(groups.groups)
+app.command(epilog=groups.LAG_EXAMPLES)(groups.lag)
+app.add_typer(offsets.app, name="offsets")
+app.command(epilog=peek.EXAMPLES)(peek.peek)
+app.command(epilog=produce.EXAMPLES)(produce.produce)
+app.command(epilog=consume.EXAMPLES)(consume.consume)
 app.command(epilog=options.EXAMPLES)(options.options)
+app.command(epilog=report.EXAMPLES)(report.report)
 
 
 def _print_version(wanted: bool) -> None:
@@ -41,13 +64,18 @@ def _options(
     """Apache RocketMQ for PySpark."""
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; an error of ours is a sentence and an exit code, not a traceback.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process when absent.
 
     Exit codes: 0 done, 1 it failed, 2 it was asked wrongly, 130 interrupted.
     """
     try:
-        app(prog_name="pyspark-rocketmq")
+        app(arguments, prog_name="pyspark-rocketmq")
     except RocketMQError as error:
         Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
         sys.exit(2 if isinstance(error, OptionError) else 1)

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
 from pyspark_rocketmq.devcluster.detached import (
     DetachedCluster,
     find_detached,
@@ -23,7 +24,7 @@ __all__ = ["app"]
 app = typer.Typer(help="Start, look at and stop a RocketMQ of your own.", no_args_is_help=True)
 
 
-@app.command()
+@app.command(epilog=examples("cluster start", "cluster start --brokers 2 --config enablePropertyFilter=true"))
 def start(
     brokers: Annotated[int, typer.Option(help="Masters.", min=1)] = 1,
     slaves: Annotated[int, typer.Option(help="Slaves of each master.", min=0)] = 0,
@@ -41,7 +42,7 @@ def start(
     typer.echo("  stop it with: pyspark-rocketmq cluster stop")
 
 
-@app.command()
+@app.command(epilog=examples("cluster stop", "cluster stop --keep-data"))
 def stop(
     keep_data: Annotated[
         bool, typer.Option("--keep-data", help="Shut down in order and keep the messages.")
@@ -57,19 +58,26 @@ def stop(
         typer.echo("stopped and removed")
 
 
-@app.command()
-def status() -> None:
+@app.command(epilog=examples("cluster status", "cluster status --json"))
+def status(json: AsJson = False) -> None:
     """Show the servers; exit code 0 when all of them run, else 1."""
     cluster = find_detached()
     if cluster is None:
-        typer.echo("no cluster; start one with: pyspark-rocketmq cluster start")
+        if json:
+            print_json(None)
+        else:
+            typer.echo("no cluster; start one with: pyspark-rocketmq cluster start")
         raise typer.Exit(1)
-    _show(cluster)
+    if json:
+        servers = [{"server": each, "running": each.is_running} for each in cluster.servers]
+        print_json({"version": cluster.version, "nameServer": cluster.name_server, "servers": servers})
+    else:
+        _show(cluster)
     if not all(server.is_running for server in cluster.servers):
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(epilog=examples("cluster fetch"))
 def fetch(
     version: Annotated[
         list[str] | None, typer.Option(help="RocketMQ release; repeatable.", show_default=DEFAULT_VERSION)

@@ -1,0 +1,78 @@
+"""How commands reach a RocketMQ: the options that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
+
+import typer
+
+from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import ClientOptions, SourceOptions, parse_options
+from pyspark_rocketmq.options.policies import TIMESTAMP
+
+__all__ = ["Namesrv", "Settings", "client_options", "connect", "pairs", "source_options"]
+
+Namesrv = Annotated[
+    str | None,
+    typer.Option("--namesrv", "-n", help="The name servers, host:port between semicolons. [$NAMESRV_ADDR]"),
+]
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", help="A client option, such as tls=true; repeatable. Secrets come from "
+                 "$ROCKETMQ_ACCESS_KEY and $ROCKETMQ_SECRET_KEY."),
+]  # fmt: skip
+
+_OPERATION_TIMEOUT_MS: Final = 10_000
+
+
+def client_options(namesrv: str | None, settings: Sequence[str] | None) -> ClientOptions:
+    """Return the options of a client.
+
+    Raises
+    ------
+    OptionError
+    """
+    return parse_options(ClientOptions, {**pairs(settings), **_name_server(namesrv)})
+
+
+def connect(namesrv: str | None, settings: Sequence[str] | None) -> Client:
+    """Open a client for one command: trouble is told in seconds, not waited out."""
+    return Client(client_options(namesrv, settings), operation_timeout_ms=_OPERATION_TIMEOUT_MS)
+
+
+def source_options(
+    namesrv: str | None, settings: Sequence[str] | None, *, topic: str, group: str | None, start: str
+) -> SourceOptions:
+    """Return the options of a reader that starts there: everything that a query takes, times too.
+
+    Raises
+    ------
+    OptionError
+    """
+    try:
+        TIMESTAMP.parse(start)
+        where = "startingTimestamp"
+    except ValueError:
+        where = "startingOffsets"
+    given = {"topic": topic, "consumerGroup": group, where: start}
+    return parse_options(SourceOptions, {**pairs(settings), **_name_server(namesrv), **given})
+
+
+def pairs(settings: Sequence[str] | None) -> dict[str, str]:
+    """Split ``name=value`` texts.
+
+    Raises
+    ------
+    OptionError
+    """
+    for setting in settings or ():
+        if not setting.partition("=")[0] or "=" not in setting:
+            raise OptionError("it is given as name=value", option=setting)
+    return dict(setting.split("=", 1) for setting in settings or ())
+
+
+def _name_server(namesrv: str | None) -> Mapping[str, str]:
+    return {} if namesrv is None else {"nameServer": namesrv}

@@ -1,0 +1,69 @@
+"""``pyspark-rocketmq doctor``: what is wrong, and what to do."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Final
+
+import typer
+from rich.markup import escape
+
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, client_options
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.tools.doctor import examine
+from pyspark_rocketmq.tools.findings import Finding, Verdict
+from pyspark_rocketmq.tools.machine import examine_machine
+
+__all__ = ["EXAMPLES", "doctor"]
+
+EXAMPLES: Final = examples(
+    "doctor", "doctor -n 10.0.0.1:9876 --topic orders --group billing", "doctor --json"
+)
+
+_MARKS: Final = {
+    Verdict.GOOD: "[green]✔[/green]",
+    Verdict.POOR: "[yellow]![/yellow]",
+    Verdict.BAD: "[red]✘[/red]",
+}
+
+
+def doctor(
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Look at this topic too.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Look at this group too.")] = None,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Examine this machine and, where a name server is given, the RocketMQ behind it.
+
+    Each finding says what was seen and what to do. Exit code 1 when something is broken.
+    """
+    findings = examine_machine(os.environ)
+    if namesrv is None and not os.environ.get("NAMESRV_ADDR"):
+        if topic is not None or group is not None:
+            raise OptionError("a topic or group needs --namesrv, or NAMESRV_ADDR in the environment")
+        findings.append(
+            Finding(
+                Verdict.POOR,
+                "name server",
+                "none was given, so no RocketMQ was looked at",
+                "give --namesrv host:port, or set NAMESRV_ADDR",
+            )
+        )
+    else:
+        findings += examine(client_options(namesrv, option), topic=topic, group=group)
+    if json:
+        print_json(findings)
+    else:
+        for finding in findings:
+            _print(finding)
+    if any(finding.verdict is Verdict.BAD for finding in findings):
+        raise typer.Exit(1)
+
+
+def _print(finding: Finding) -> None:
+    out = console()
+    out.print(f"{_MARKS[finding.verdict]} [bold]{escape(finding.subject)}[/bold]  {escape(finding.seen)}")
+    if finding.advice:
+        out.print(f"  → {escape(finding.advice)}", style="dim")

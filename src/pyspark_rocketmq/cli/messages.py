@@ -1,0 +1,76 @@
+"""How messages look in a terminal and as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.json import JSON
+from rich.panel import Panel
+from rich.text import Text
+
+from pyspark_rocketmq.cli.printing import timestamp
+from pyspark_rocketmq.model import Message
+
+__all__ = ["message_json", "message_panel", "message_text"]
+
+_HEX_BYTES = 256
+_OWN = frozenset({"UNIQ_KEY", "KEYS", "TAGS", "WAIT"})
+
+
+def message_panel(message: Message) -> RenderableType:
+    """Return a message as a person reads it: where and when, properties, the body laid out."""
+    facts = [f"stored {timestamp(message.store_timestamp)}", f"born {timestamp(message.born_timestamp)}"]
+    facts += [f"{name} {value}" for name, value in (("tags", message.tags), ("keys", message.keys)) if value]
+    if message.reconsume_times:
+        facts.append(f"redelivered {message.reconsume_times} times")
+    parts: list[RenderableType] = [Text(" · ".join(facts), style="dim")]
+    own = {name: value for name, value in message.properties.items() if name not in _OWN}
+    if own:
+        parts.append(Text(", ".join(f"{name}={value}" for name, value in own.items()), style="cyan"))
+    title = f"{message.broker_name}:{message.queue_id} @ {message.queue_offset:,}"
+    return Panel(
+        Group(*parts, _body(message.body)), title=title, subtitle=message.msg_id, title_align="left",
+        subtitle_align="right",
+    )  # fmt: skip
+
+
+def message_text(body: bytes) -> str:
+    """Return a body as text: UTF-8 as it is, anything else in hexadecimal."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return body[:_HEX_BYTES].hex(" ") + (f" … {len(body):,} bytes" if len(body) > _HEX_BYTES else "")
+
+
+def message_json(message: Message) -> dict[str, Any]:
+    """Return a message as plain values named as the data source's columns; a JSON body as what it says."""
+    return {
+        "topic": message.topic,
+        "brokerName": message.broker_name,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "msgId": message.msg_id,
+        "offsetMsgId": message.offset_msg_id,
+        "keys": message.keys,
+        "tags": message.tags,
+        "bornTimestamp": message.born_timestamp,
+        "storeTimestamp": message.store_timestamp,
+        "properties": message.properties,
+        "body": _parsed(message.body)[1],
+    }
+
+
+def _body(body: bytes) -> RenderableType:
+    is_json, value = _parsed(body)
+    if is_json and isinstance(value, dict | list):
+        return JSON.from_data(value)
+    return Text(message_text(body))
+
+
+def _parsed(body: bytes) -> tuple[bool, Any]:
+    try:
+        return True, json.loads(body)
+    except (ValueError, RecursionError):
+        return False, message_text(body)

@@ -1,0 +1,219 @@
+"""``pyspark-rocketmq offsets``: see, move, take out and bring in a group's offsets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect, source_options
+from pyspark_rocketmq.cli.groups import Group, topics_of
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, table, timestamp
+from pyspark_rocketmq.client.admin import Admin
+from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.lag import group_lag
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.planning.starts import check_listed
+from pyspark_rocketmq.spark.positions import planning_client, queues_to_read, resolve_offsets
+from pyspark_rocketmq.tools.checkpoint import finished_offsets, offsets_from_json, offsets_to_json
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="See, move, take out and bring in the offsets of a consumer group.", no_args_is_help=True
+)
+
+Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics; repeatable.")]
+Checkpoint = Annotated[
+    Path | None, typer.Option(help="A Spark query's checkpointLocation on this machine.", file_okay=False)
+]
+Source = Annotated[
+    int | None, typer.Option(help="Which source of the query, from 0, where several read RocketMQ.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this it is only shown.")]
+
+
+@app.command(epilog=examples("offsets show billing", "offsets show billing --topic orders --json"))
+def show(
+    group: Group,
+    topic: Topics = None,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Show what a group has committed, and what there is."""
+    with connect(namesrv, option) as client:
+        rows = group_lag(client, group, topics_of(client, group, topic))
+    if json:
+        print_json(rows)
+        return
+    made = table(
+        ("Topic", "Queue", "Committed", "Min", "Max", "Consumed up to"),
+        [
+            (
+                row.queue.topic,
+                f"{row.queue.broker_name}:{row.queue.queue_id}",
+                "never" if row.committed is None else f"{row.committed:,}",
+                row.min_offset,
+                row.max_offset,
+                timestamp(row.consumed_timestamp),
+            )
+            for row in rows
+        ],
+    )
+    made.columns[2].justify = "right"
+    console().print(made)
+
+
+@app.command(
+    epilog=examples(
+        "offsets reset billing orders --to earliest",
+        "offsets reset billing orders --to -2h --yes",
+        "offsets reset billing orders --to 2030-01-31T08:00:00Z --yes",
+    )
+)
+def reset(
+    group: Group,
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="earliest, latest, last:100, a time, a time ago (-2h), or JSON by topic and queue."
+        ),
+    ],
+    yes: Yes = False,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Move a group's offsets of a topic; shows what would change unless --yes is given."""
+    options = source_options(namesrv, option, topic=topic, group=group, start=to)
+    policy = options.start_policy(streaming=True)
+    with connect(namesrv, option) as client:
+        planner = planning_client(options.client)
+        try:
+            queues = queues_to_read(planner, options)
+            check_listed(policy, queues)
+            wanted = resolve_offsets(planner, policy, queues, options, start_time_ms=client.clock.now_ms())
+        finally:
+            planner.close()
+        _commit(client, group, wanted, yes=yes, json=json)
+
+
+@app.command(
+    epilog=examples(
+        "offsets export billing --topic orders > offsets.json",
+        "offsets export --checkpoint /checkpoints/billing",
+    )
+)
+def export(
+    group: Annotated[str | None, typer.Argument(help="The consumer group.")] = None,
+    topic: Topics = None,
+    checkpoint: Checkpoint = None,
+    source: Source = None,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+) -> None:
+    """Print offsets as JSON, which `offsets import` and the option startingOffsets take.
+
+    They are a group's, or those that a Spark query has finished by its checkpoint.
+    """
+    if (group is None) == (checkpoint is None):
+        raise OptionError("give a group or --checkpoint")
+    if checkpoint is not None:
+        typer.echo(offsets_to_json(finished_offsets(checkpoint, source=source).offsets))
+        return
+    assert group is not None
+    with connect(namesrv, option) as client:
+        rows = group_lag(client, group, topics_of(client, group, topic))
+    typer.echo(offsets_to_json({row.queue: row.committed for row in rows if row.committed is not None}))
+
+
+@app.command(
+    "import",
+    epilog=examples(
+        "offsets import billing --checkpoint /checkpoints/billing",
+        "offsets import billing --file offsets.json --yes",
+    ),
+)
+def import_(
+    group: Group,
+    file: Annotated[
+        str | None, typer.Option(help="What `offsets export` wrote; - is the standard input.")
+    ] = None,
+    checkpoint: Checkpoint = None,
+    source: Source = None,
+    yes: Yes = False,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Commit offsets for a group, from a file or from a Spark query's checkpoint.
+
+    Shows what would change unless --yes is given.
+    """
+    if (file is None) == (checkpoint is None):
+        raise OptionError("give --file or --checkpoint")
+    if checkpoint is not None:
+        wanted = finished_offsets(checkpoint, source=source).offsets
+    else:
+        assert file is not None
+        wanted = offsets_from_json(_text(file))
+    with connect(namesrv, option) as client:
+        _check_queues(client, wanted)
+        _commit(client, group, wanted, yes=yes, json=json)
+
+
+def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, yes: bool, json: bool) -> None:
+    """Show the change, and make it if that is wanted."""
+    now = client.committed_offsets(group, wanted)
+    online = sum(len(seen.clients) for seen in Admin(client).consumer_connections(group).values())
+    if yes:
+        client.commit_offsets(group, wanted)
+    if json:
+        rows = [{"queue": queue, "from": now[queue], "to": offset} for queue, offset in wanted.items()]
+        print_json({"group": group, "applied": yes, "consumersOnline": online, "offsets": rows})
+        return
+    made = table(
+        ("Topic", "Queue", "From", "To", "Change"),
+        [
+            (
+                queue.topic,
+                f"{queue.broker_name}:{queue.queue_id}",
+                "never" if now[queue] is None else f"{now[queue]:,}",
+                offset,
+                f"{offset - (now[queue] or 0):+,}",
+            )
+            for queue, offset in sorted(wanted.items())
+        ],
+    )
+    for column in made.columns[2:]:
+        column.justify = "right"
+    console().print(made)
+    if online:
+        console().print(
+            f"[yellow]{online} consumers of the group are online: they will commit their own offsets over "
+            "these. Stop them first.[/yellow]"
+        )
+    console().print("done" if yes else "nothing was changed: add --yes to do it")
+
+
+def _check_queues(client: Client, wanted: Mapping[MessageQueue, int]) -> None:
+    """Refuse offsets of queues that do not exist: brokers would take them."""
+    there = {queue for topic in {queue.topic for queue in wanted} for queue in client.read_queues(topic)}
+    strangers = sorted(set(wanted) - there)
+    if strangers:
+        raise OptionError("there is no such queue", queue=strangers[0])
+
+
+def _text(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error

@@ -1,0 +1,110 @@
+"""Offsets between a Spark checkpoint and a consumer group."""
+
+# Facts (OffsetSeqLog, CommitLog of Spark 4.3): `offsets/<batch>` holds a version line, a line of metadata,
+# and each source's end offset; `commits/<batch>` is written when the batch is done.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
+
+__all__ = ["CheckpointOffsets", "finished_offsets", "offsets_from_json", "offsets_to_json"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointOffsets:
+    """Where a query has come to: the next offsets after its last finished batch."""
+
+    batch: int
+    source: SourceIdentity
+    offsets: Mapping[MessageQueue, int]
+
+
+def finished_offsets(checkpoint: Path, *, source: int | None = None) -> CheckpointOffsets:
+    """Read the offsets that a query has finished, from its checkpoint on this machine.
+
+    Parameters
+    ----------
+    checkpoint : Path
+        The query's ``checkpointLocation``.
+    source : int, optional
+        Which of the query's sources (from 0), where several read RocketMQ.
+
+    Raises
+    ------
+    OptionError
+        It is no checkpoint of a query that reads RocketMQ, no batch is finished, or there are several
+        sources to choose from.
+    """
+    batches = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*") if file.name.isdigit()]
+    if not batches:
+        raise OptionError("no finished batch of a query is there", checkpoint=checkpoint)
+    batch = max(batches)
+    try:
+        lines = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise OptionError(
+            "the checkpoint has no offsets of its last batch", checkpoint=checkpoint, batch=batch
+        ) from error
+    ours = {at: offset for at, line in enumerate(lines[2:]) if (offset := _ours(line)) is not None}
+    if source is not None:
+        ours = {at: offset for at, offset in ours.items() if at == source}
+    if len(ours) != 1:
+        what = f"reads RocketMQ by {len(ours)} sources, name one" if ours else "has no such RocketMQ source"
+        raise OptionError(f"the query {what}", checkpoint=checkpoint, sources=sorted(ours) or None)
+    (offset,) = ours.values()
+    return CheckpointOffsets(batch, offset.source, offset.offsets)
+
+
+def offsets_to_json(offsets: Mapping[MessageQueue, int]) -> str:
+    """Return offsets as ``startingOffsets`` takes them."""
+    nested: dict[str, dict[str, dict[str, int]]] = {}
+    for queue, offset in sorted(offsets.items()):
+        nested.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
+    return json.dumps(nested, indent=2)
+
+
+def offsets_from_json(text: str) -> dict[MessageQueue, int]:
+    """Read what `offsets_to_json` wrote.
+
+    Raises
+    ------
+    OptionError
+        It is something else.
+    """
+    try:
+        return {
+            MessageQueue(topic, broker_name, int(queue_id)): _offset(offset)
+            for topic, brokers in json.loads(text).items()
+            for broker_name, queues in brokers.items()
+            for queue_id, offset in queues.items()
+        }
+    except (ValueError, AttributeError, TypeError) as error:
+        raise OptionError(
+            f'offsets are JSON such as {{"orders": {{"broker-a": {{"0": 120}}}}}}: {error}'
+        ) from error
+
+
+def _offset(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no offset")
+    return value
+
+
+def _ours(line: str) -> SourceOffset | None:
+    """Return the line's offset if it is of a RocketMQ source and has a position."""
+    try:
+        document = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(document, dict) or "source" not in document:
+        return None
+    offset = SourceOffset.from_dict(document)
+    return offset if offset.resolved else None

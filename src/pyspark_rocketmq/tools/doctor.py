@@ -1,0 +1,238 @@
+"""Examining a RocketMQ from here: what is wrong, and what to do about it, in seconds."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from pyspark_rocketmq.client.admin import Admin
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.lag import group_lag, group_topics
+from pyspark_rocketmq.errors import (
+    AuthenticationError,
+    ConnectError,
+    ConnectionLostError,
+    RequestTimeoutError,
+    RocketMQError,
+    TopicNotFoundError,
+)
+from pyspark_rocketmq.inventory import ClusterInfo
+from pyspark_rocketmq.model import MASTER_ID, Permission
+from pyspark_rocketmq.options import ClientOptions
+from pyspark_rocketmq.remoting.body import decode_runtime_info
+from pyspark_rocketmq.remoting.header import GetBrokerRuntimeInfoRequest
+from pyspark_rocketmq.tools.findings import Finding, bad, good, poor
+
+__all__ = ["examine"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_TIMEOUT_MS: Final = 2_000
+"""For each look: all are made side by side, and an answer within 5 s is promised."""
+
+_MAX_SKEW_MS: Final = 5_000
+_DISK_FULL: Final = 0.9
+_THREADS: Final = 16
+
+
+def examine(
+    options: ClientOptions, *, topic: str | None = None, group: str | None = None, clock: Clock = SYSTEM_CLOCK
+) -> list[Finding]:
+    """Look at the name servers, at every broker's advertised address, and at a topic and a group.
+
+    Nothing is changed at the brokers.
+
+    Parameters
+    ----------
+    options : ClientOptions
+    topic, group : str, optional
+        What else to look at.
+    """
+    hasty = replace(options, connect_timeout_ms=_TIMEOUT_MS, request_timeout_ms=_TIMEOUT_MS)
+    seen = _side_by_side(lambda addr: _name_server(hasty, addr, clock), hasty.name_servers)
+    findings = [finding for finding, _ in seen]
+    infos = [info for _, info in seen if info is not None]
+    if not infos:
+        return findings
+    findings += _same_brokers(options.name_servers, [info for _, info in seen])
+    brokers = {
+        (name, broker_id, addr)
+        for info in infos
+        for name, data in info.brokers.items()
+        for broker_id, addr in data.addresses.items()
+    }
+    if not brokers:
+        advice = "start a broker with namesrvAddr (or NAMESRV_ADDR) set to this name server"
+        return [*findings, bad("brokers", "none is registered at the name servers", advice)]
+    answers = _side_by_side(lambda broker: _broker(hasty, *broker, clock=clock), sorted(brokers))
+    findings += [finding for found in answers for finding in found]
+    with Client(hasty, operation_timeout_ms=_TIMEOUT_MS, clock=clock) as client:
+        if topic is not None:
+            findings += _topic(client, topic)
+        if group is not None:
+            findings += _group(client, group, topic)
+    return findings
+
+
+def _side_by_side(look: Callable[[T], R], things: Iterable[T]) -> list[R]:
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="doctor") as threads:
+        return list(threads.map(look, things))
+
+
+def _name_server(options: ClientOptions, addr: str, clock: Clock) -> tuple[Finding, ClusterInfo | None]:
+    subject = f"name server {addr}"
+    alone = replace(options, name_servers=(addr,))
+    try:
+        with Client(alone, operation_timeout_ms=_TIMEOUT_MS, clock=clock) as client:
+            info = Admin(client).cluster_info()
+    except RocketMQError as error:
+        tls = (
+            "; TLS is on: is it on there too (tls=true)?"
+            if options.tls
+            else "; does it ask for TLS (tls=true)?"
+        )
+        advice = "check host, port (9876 by default) and firewall, and that it is a name server" + tls
+        return bad(subject, str(error), advice), None
+    return good(subject, f"knows {len(info.brokers)} brokers in {len(info.clusters)} clusters"), info
+
+
+def _same_brokers(name_servers: Sequence[str], infos: Sequence[ClusterInfo | None]) -> list[Finding]:
+    """Compare what the name servers know: they do not talk to each other."""
+    known = {
+        addr: frozenset(info.brokers)
+        for addr, info in zip(name_servers, infos, strict=True)
+        if info is not None
+    }
+    everywhere = frozenset[str]().union(*known.values())
+    return [
+        poor(
+            f"name server {addr}",
+            f"does not know {', '.join(sorted(everywhere - names))}, which others know",
+            "list every name server in the namesrvAddr of every broker",
+        )
+        for addr, names in known.items()
+        if names != everywhere
+    ]
+
+
+def _broker(options: ClientOptions, name: str, broker_id: int, addr: str, *, clock: Clock) -> list[Finding]:
+    role = "master" if broker_id == MASTER_ID else f"slave {broker_id}"
+    subject = f"broker {name}, {role}"
+    try:
+        with Client(options, operation_timeout_ms=_TIMEOUT_MS, clock=clock) as client:
+            deadline = client.deadline(_TIMEOUT_MS)
+            asked_ms = clock.now_ms()
+            response = client.connection(addr).call(GetBrokerRuntimeInfoRequest(), deadline=deadline)
+            facts = decode_runtime_info(response.require(addr=addr).body)
+            skew_ms = _skew_ms(facts, asked_ms, clock.now_ms())
+    except AuthenticationError as error:
+        return [bad(subject, str(error), _access_advice(options))]
+    except (ConnectionLostError, RequestTimeoutError) as error:
+        return [
+            bad(subject, str(error), f"is {addr} this broker's port, and does it ask for TLS (tls=true)?")
+        ]
+    except ConnectError as error:
+        advice = (
+            f"the broker tells the name servers to send clients to {addr}: set brokerIP1 in its broker.conf "
+            "to an address that can be reached from here (usual with containers), or open the way there"
+        )
+        return [bad(subject, f"its advertised address {addr} cannot be reached: {error.message}", advice)]
+    except RocketMQError as error:
+        return [bad(subject, str(error), "look into the broker's log")]
+    findings = [good(subject, f"{facts.get('brokerVersionDesc', 'version unknown')} at {addr}")]
+    return findings + _health(subject, facts, skew_ms)
+
+
+def _access_advice(options: ClientOptions) -> str:
+    if options.access_key is None:
+        return "the broker asks who you are: set ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY"
+    return "check the key pair, and that the user may do this (a reader needs Sub and Get)"
+
+
+def _skew_ms(facts: dict[str, str], asked_ms: int, answered_ms: int) -> int | None:
+    """Return how far the broker's clock is ahead: it tells when it started and, in seconds, for how long."""
+    started, running = facts.get("bootTimestamp", ""), facts.get("runtime", "")
+    numbers = [int(part) for part in "".join(c if c.isdigit() else " " for c in running).split()]
+    if not started.isdigit() or len(numbers) != 4:
+        return None
+    days, hours, minutes, seconds = numbers
+    now_ms = int(started) + (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
+    return now_ms - (asked_ms + answered_ms) // 2
+
+
+def _health(subject: str, facts: dict[str, str], skew_ms: int | None) -> list[Finding]:
+    findings = []
+    if skew_ms is not None and abs(skew_ms) > _MAX_SKEW_MS:
+        side = "ahead of" if skew_ms > 0 else "behind"
+        advice = "set both clocks by NTP: starts by time and delays are by the broker's clock"
+        findings.append(poor(subject, f"its clock is {abs(skew_ms) / 1000:.0f} s {side} this one", advice))
+    for fact in ("commitLogDiskRatio", "consumeQueueDiskRatio"):
+        try:
+            ratio = float(facts.get(fact, ""))
+        except ValueError:
+            continue
+        if ratio >= _DISK_FULL:
+            advice = "make room: brokers refuse messages and delete old ones early when the disk is full"
+            findings.append(poor(subject, f"its disk is {ratio:.0%} full", advice))
+            break
+    return findings
+
+
+def _topic(client: Client, topic: str) -> list[Finding]:
+    subject = f"topic {topic}"
+    try:
+        route = client.route(topic)
+        queues = route.read_queues()
+        if not queues:
+            perms = ", ".join(f"{data.broker_name} {data.perm!r}" for data in route.queues)
+            return [bad(subject, f"no queue of it may be read ({perms})", "give it read permission (perm 6)")]
+        mins, maxs = client.min_offsets(queues), client.max_offsets(queues)
+    except TopicNotFoundError:
+        near = difflib.get_close_matches(topic, Admin(client).topics(), 1)
+        hint = f"did you mean {near[0]}?" if near else "create it: pyspark-rocketmq topic create " + topic
+        return [bad(subject, "no name server has a route to it", hint)]
+    except AuthenticationError as error:
+        return [bad(subject, str(error), _access_advice(client.options))]
+    except RocketMQError as error:
+        return [bad(subject, str(error), "its brokers must be reachable: see above")]
+    messages = sum(maxs[queue] - mins[queue] for queue in queues)
+    findings = [good(subject, f"{len(queues)} queues, {messages:,} messages")]
+    if not any(Permission.WRITE in data.perm for data in route.queues):
+        findings.append(poor(subject, "it may not be written", "give it write permission (perm 6)"))
+    return findings
+
+
+def _group(client: Client, group: str, topic: str | None) -> list[Finding]:
+    subject = f"group {group}"
+    try:
+        admin = Admin(client)
+        known = admin.groups(include_system=True)
+        if group not in known:
+            near = difflib.get_close_matches(group, known, 1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            advice = hint + "brokers make groups on first use unless autoCreateSubscriptionGroup=false"
+            return [poor(subject, "no broker knows it", advice)]
+        if not known[group].consume_enable:
+            return [bad(subject, "it may not consume", "enable it: consumeEnable of the group's settings")]
+        online = sum(len(seen.clients) for seen in admin.consumer_connections(group).values())
+        topics = (topic,) if topic is not None else group_topics(client, group)
+        lags = group_lag(client, group, topics)
+    except AuthenticationError as error:
+        return [bad(subject, str(error), _access_advice(client.options))]
+    except RocketMQError as error:
+        return [bad(subject, str(error), "its brokers must be reachable: see above")]
+    behind = sum(row.lag for row in lags)
+    findings = [
+        good(subject, f"{behind:,} messages behind on {len(topics)} topics, {online} consumers online")
+    ]
+    expired = [row for row in lags if row.committed is not None and row.committed < row.min_offset]
+    if expired:
+        lost = sum(row.min_offset - (row.committed or 0) for row in expired)
+        advice = "read faster or keep messages longer (fileReservedTime); a query needs failOnDataLoss=false"
+        findings.append(poor(subject, f"{lost:,} messages expired before it consumed them", advice))
+    return findings

@@ -1,0 +1,42 @@
+"""What an examination finds."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = ["Finding", "Verdict", "bad", "good", "poor"]
+
+
+class Verdict(enum.Enum):
+    """How bad a finding is."""
+
+    GOOD = "good"
+    POOR = "poor"
+    """It works, but may bite."""
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: what was seen and, unless it is good, what to do."""
+
+    verdict: Verdict
+    subject: str
+    seen: str
+    advice: str = ""
+
+
+def good(subject: str, seen: str) -> Finding:
+    """Return a finding that needs nothing."""
+    return Finding(Verdict.GOOD, subject, seen)
+
+
+def poor(subject: str, seen: str, advice: str) -> Finding:
+    """Return a finding that may bite."""
+    return Finding(Verdict.POOR, subject, seen, advice)
+
+
+def bad(subject: str, seen: str, advice: str) -> Finding:
+    """Return a finding that must be mended."""
+    return Finding(Verdict.BAD, subject, seen, advice)

@@ -1,0 +1,100 @@
+"""Examining this machine: Python, PySpark, Arrow, Java, and the interpreter of Spark's workers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark_rocketmq._lookup import MINIMUM_PYSPARK
+from pyspark_rocketmq._version import __version__
+from pyspark_rocketmq.devcluster.java import find_java
+from pyspark_rocketmq.errors import DevClusterError
+from pyspark_rocketmq.tools.findings import Finding, bad, good, poor
+
+__all__ = ["examine_machine", "package_versions"]
+
+PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "pandas", "py4j", "rich", "typer")
+
+_MINIMUM: Final = {"pyspark": MINIMUM_PYSPARK, "pyarrow": (18,), "numpy": (1, 26), "pandas": (2, 2)}
+_BELOW: Final = {"pyspark": (5,), "pandas": (3,)}
+_WORKER_TIMEOUT_S: Final = 4
+_PROBE: Final = "import pyspark_rocketmq, pyspark; print(pyspark_rocketmq.__version__, pyspark.__version__)"
+
+
+def package_versions() -> dict[str, str | None]:
+    """Return the installed versions of what this package stands on; None for what is missing."""
+    versions: dict[str, str | None] = {"pyspark-rocketmq": __version__}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = None
+    return versions
+
+
+def examine_machine(environ: Mapping[str, str]) -> list[Finding]:
+    """Look at what every job here needs, in a second or two."""
+    versions = package_versions()
+    return [
+        good("Python", sys.version.split()[0]),
+        *(_package(name, versions[name]) for name in ("pyspark", "pyarrow", "numpy", "pandas")),
+        _java(environ),
+        _workers(environ, versions["pyspark"]),
+    ]
+
+
+def _package(name: str, version: str | None) -> Finding:
+    lowest, above = _MINIMUM[name], _BELOW.get(name)
+    wanted = f"{name}>={_dotted(lowest)}" + (f",<{_dotted(above)}" if above else "")
+    if version is None:
+        return bad(name, "not installed", f"install it: pip install '{wanted}'")
+    numbers = tuple(int(digits) for digits in re.findall(r"\d+", version)[:2])
+    if numbers < lowest or (above is not None and numbers >= above):
+        return bad(name, f"{version} is not supported", f"install another one: pip install '{wanted}'")
+    return good(name, version)
+
+
+def _java(environ: Mapping[str, str]) -> Finding:
+    try:
+        java = find_java(environ)
+    except DevClusterError as error:
+        return bad("Java", str(error), "Spark does not start without it")
+    return good("Java", f"{java.version} at {java.executable}")
+
+
+def _workers(environ: Mapping[str, str], pyspark: str | None) -> Finding:
+    """Run what Spark's workers run, and have it import this package."""
+    subject = "Spark's workers"
+    named = environ.get("PYSPARK_PYTHON") or environ.get("PYSPARK_DRIVER_PYTHON")
+    program = named or "python3"
+    advice = f"export PYSPARK_PYTHON={sys.executable}, here and on every executor"
+    origin = "PYSPARK_PYTHON" if named else "PYSPARK_PYTHON is not set: python3 on PATH"
+    found = shutil.which(program, path=environ.get("PATH"))
+    if found is None:
+        return bad(subject, f"{program} ({origin}) is not there", advice)
+    try:
+        done = subprocess.run(
+            [found, "-c", _PROBE], capture_output=True, text=True, timeout=_WORKER_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return poor(subject, f"{found} ({origin}) gave no answer: {error}", advice)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        return bad(
+            subject,
+            f"{found} ({origin}) cannot import this package, so Spark says DATA_SOURCE_NOT_FOUND: {reason}",
+            advice,
+        )
+    ours, theirs = done.stdout.split()[-2:]
+    if (ours, theirs) != (__version__, pyspark):
+        return bad(subject, f"{found} ({origin}) has pyspark-rocketmq {ours}, PySpark {theirs}", advice)
+    return good(subject, f"{found} has this package")
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))

@@ -1,0 +1,59 @@
+"""The command line, run within the test's process."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.cli import main
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class CommandLine:
+    """Runs commands; ``NAMESRV_ADDR`` is what the test says, nothing else."""
+
+    def __init__(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name_server: str | None
+    ) -> None:
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+        if name_server is None:
+            monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+        else:
+            monkeypatch.setenv("NAMESRV_ADDR", name_server)
+
+    def __call__(self, *arguments: str, given: str = "") -> Done:
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        self._capsys.readouterr()
+        code: int | str | None = 0
+        try:
+            main(arguments)
+        except SystemExit as end:
+            code = end.code
+        assert isinstance(code, int | None)
+        return Done(code or 0, *self._capsys.readouterr())
+
+
+def every_command(command: Any, path: Sequence[str] = ()) -> list[tuple[tuple[str, ...], Any]]:
+    """Return all commands of a click group with their paths."""
+    commands = getattr(command, "commands", None)
+    if commands is None:
+        return [(tuple(path), command)]
+    return [leaf for name, child in commands.items() for leaf in every_command(child, (*path, name))]

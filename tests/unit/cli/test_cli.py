@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+import typer
+from tests.support.cli import CommandLine, every_command
+
+from pyspark_rocketmq import __version__
+from pyspark_rocketmq.cli import app
+
+
+@pytest.fixture
+def cli(capsys, monkeypatch) -> CommandLine:
+    return CommandLine(capsys, monkeypatch, None)
+
+
+COMMANDS = every_command(typer.main.get_command(app))
+
+
+@pytest.mark.parametrize("path", [" ".join(path) for path, _ in COMMANDS])
+def test_every_help_has_an_example_that_begins_as_one_types_it(cli, path):
+    done = cli(*path.split(), "--help")
+    assert done.code == 0
+    assert f"  pyspark-rocketmq {path}" in done.out
+
+
+def test_the_version_is_the_package_s(cli):
+    assert cli("--version").out.strip() == __version__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("topics", "NAMESRV_ADDR"),
+        ("topics -n nonsense:port", "nameServer"),
+        ("topics -n 127.0.0.1:1 -o tls", "name=value"),
+        ("topics -n 127.0.0.1:1 -o tsl=true", "did you mean tls"),
+        ("peek orders -n 127.0.0.1:1 --key a --id b", "give one of"),
+        ("offsets export", "give a group or --checkpoint"),
+        ("offsets import billing -n 127.0.0.1:1 --file /does/not/exist", "cannot be read"),
+        ("offsets reset billing orders --to sometime -n 127.0.0.1:1", "startingOffsets"),
+        ("produce orders -n 127.0.0.1:1 --file /does/not/exist", "cannot be read"),
+        ("consume orders -n 127.0.0.1:1 --commit", "--group"),
+        ("topic create orders -n 127.0.0.1:1 --perm x", "rw, r or w"),
+        ("doctor --topic orders", "NAMESRV_ADDR"),
+        ("lag", "Missing argument"),
+        ("nonsense", "No such command"),
+    ],
+)
+def test_a_mistake_is_told_in_a_sentence_with_exit_code_2(cli, arguments, message):
+    done = cli(*arguments.split())
+    assert done.code == 2, done
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_name_server_that_is_not_there_is_exit_code_1_and_named(cli):
+    done = cli("topics", "-n", "127.0.0.1:1")
+    assert done.code == 1
+    assert done.err.startswith("error: ")
+    assert "127.0.0.1:1" in done.err
+
+
+def test_options_are_listed_with_their_other_spellings(cli):
+    rows = cli("options", "--json").json()
+    by_name = {row["name"]: row for row in rows}
+    assert "namesrvAddr" in by_name["nameServer"]["aliases"]
+    assert by_name["failOnDataLoss"]["default"] == "true"
+    assert "maxOffsetsPerTrigger" in cli("options").out
+
+
+def test_a_report_tells_versions_and_no_secret(cli, monkeypatch):
+    monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", "somebody")
+    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "hush-hush")
+    done = cli("report", "-n", "127.0.0.1:1")
+    assert done.code == 0
+    assert f"pyspark-rocketmq: {__version__}" in done.out
+    assert "secret_key: (set)" in done.out
+    assert "hush" not in done.out
+    assert "somebody" not in done.out

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
+from pyspark_rocketmq.tools.checkpoint import finished_offsets, offsets_from_json, offsets_to_json
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+SOURCE = SourceIdentity(topics=("orders",), group="billing", name_server="127.0.0.1:9876")
+
+
+def ours(offset: int | None) -> str:
+    resolved = {"offsets": {QUEUE: offset}, "started_at_ms": 1} if offset is not None else {}
+    return json.dumps(SourceOffset(source=SOURCE, **resolved).to_dict())
+
+
+def write(checkpoint: Path, batch: int, *sources: str, done: bool = True) -> None:
+    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    (checkpoint / "commits").mkdir(exist_ok=True)
+    (checkpoint / "offsets" / str(batch)).write_text("\n".join(["v1", "{}", *sources]))
+    if done:
+        (checkpoint / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def test_the_offsets_are_those_of_the_last_finished_batch(tmp_path):
+    for batch, offset in ((8, 80), (9, 90), (10, 100)):
+        write(tmp_path, batch, ours(offset), done=batch != 10)
+    found = finished_offsets(tmp_path)
+    assert (found.batch, dict(found.offsets), found.source) == (9, {QUEUE: 90}, SOURCE)
+
+
+def test_other_sources_of_the_query_are_passed_over(tmp_path):
+    write(tmp_path, 0, '{"logOffset":3}', "-", ours(7))
+    assert finished_offsets(tmp_path).offsets == {QUEUE: 7}
+
+
+def test_of_several_sources_one_is_named(tmp_path):
+    write(tmp_path, 0, ours(7), "5", ours(8))
+    with pytest.raises(OptionError, match=r"2 sources, name one.*\[0, 2\]"):
+        finished_offsets(tmp_path)
+    assert finished_offsets(tmp_path, source=2).offsets == {QUEUE: 8}
+    with pytest.raises(OptionError, match="no such RocketMQ source"):
+        finished_offsets(tmp_path, source=1)
+
+
+def test_what_has_no_position_is_an_error(tmp_path):
+    with pytest.raises(OptionError, match="no finished batch"):
+        finished_offsets(tmp_path)
+    write(tmp_path, 0, ours(None))
+    with pytest.raises(OptionError, match="no such RocketMQ source"):
+        finished_offsets(tmp_path)
+
+
+def test_offsets_survive_the_way_through_json():
+    offsets = {QUEUE: 5, MessageQueue("orders", "broker-b", 11): 0}
+    assert offsets_from_json(offsets_to_json(offsets)) == offsets
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"a": {"b": {"c": 1}}}', '{"a": {"b": {"0": -1}}}'])
+def test_what_is_no_offsets_document_is_refused(text):
+    with pytest.raises(OptionError, match="offsets are JSON such as"):
+        offsets_from_json(text)
