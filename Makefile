@@ -68,13 +68,20 @@ test-matrix: setup  ## The Spark tests with each supported Spark, in environment
 	  PYSPARK_PYTHON=$(CURDIR)/.venv-$$spark/bin/python .venv-$$spark/bin/python -m pytest -q tests/spark || exit 1; \
 	done
 
+BENCH := $(VENV)/.bench-ready
+
+$(BENCH): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,bench]'
+	@touch $@
+
 .PHONY: bench
-bench: setup  ## Reading speed against the Java client: 2 million messages of 1 KiB
-	$(BIN)/python -m benchmarks.read
+bench: $(BENCH)  ## Time reading against the Java clients, 2 million messages: up to an hour; ARGS= for more
+	$(BIN)/python -m benchmarks.read $(ARGS)
+	$(BIN)/python -m benchmarks.microbatch
 
 .PHONY: bench-quick
-bench-quick: setup  ## The same with 200,000 messages and two rounds
-	$(BIN)/python -m benchmarks.read --messages 200000 --rounds 2
+bench-quick: $(BENCH)  ## The same with 500,000 messages and three rounds: a few minutes
+	$(BIN)/python -m benchmarks.read --messages 500000 --rounds 3 --spare-rounds 3 --time-limit 420 $(ARGS)
 
 .PHONY: clean
 clean:  ## Remove what the tools left; the virtual environment and the jars stay
