@@ -1,0 +1,178 @@
+"""TLS as a client should have it: verified unless told otherwise, never a wrong byte, never a hang."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.certificates import Authority, Certificate
+from tests.support.proxy import Proxy, Trouble, flip
+
+from pyspark_rocketmq.client import (
+    Client,
+    ClientOptions,
+    DecodeOptions,
+    OffsetRange,
+    OutgoingMessage,
+    Producer,
+    ReadOptions,
+    read_batches,
+)
+from pyspark_rocketmq.errors import NameServerError, RocketMQError
+from pyspark_rocketmq.testing import MockBroker
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("certificates")
+
+
+@pytest.fixture(scope="module")
+def authority(home: Path) -> Authority:
+    return Authority.create(home)
+
+
+@pytest.fixture(scope="module")
+def server(authority: Authority) -> Certificate:
+    return authority.issue("server")
+
+
+def options(name_server: str, **more: object) -> ClientOptions:
+    given = {"tls": True, "connect_timeout_ms": 1_000, "request_timeout_ms": 2_000} | more
+    return ClientOptions(name_servers=(name_server,), **given)
+
+
+@contextlib.contextmanager
+def broker(context: ssl.SSLContext) -> Iterator[MockBroker]:
+    with MockBroker({"orders": 1}, tls=context) as mq:
+        yield mq
+
+
+def test_a_verified_server(authority: Authority, server: Certificate) -> None:
+    with (
+        broker(server.server_context()) as mq,
+        Client(options(mq.name_server, tls_ca_file=str(authority.root.cert))) as client,
+    ):
+        big = [b"%d" % number * 30_000 for number in range(40)]
+        for body in big:
+            Producer(client).send(OutgoingMessage("orders", body))
+        batches = read_batches(
+            client,
+            [OffsetRange(mq.queue("orders"), 0, 40)],
+            ReadOptions(consumer_group="g"),
+            DecodeOptions(columns=("body",)),
+        )
+        assert [body for batch in batches for body in batch.column(0).to_pylist()] == big
+
+
+@pytest.mark.parametrize("case", ["unknown authority", "another authority", "wrong name", "expired"])
+def test_certificates_that_do_not_verify(
+    home: Path, authority: Authority, server: Certificate, case: str
+) -> None:
+    trust = {"tls_ca_file": str(authority.root.cert)}
+    shown = server
+    match case:
+        case "unknown authority":
+            trust = {}
+        case "another authority":
+            trust = {"tls_ca_file": str(Authority.create(home, "another").root.cert)}
+        case "wrong name":
+            shown = authority.issue("elsewhere", alt_name="DNS:example.invalid")
+        case "expired":
+            shown = authority.issue("old", days=-1)
+    with (
+        broker(shown.server_context()) as mq,
+        Client(options(mq.name_server, **trust)) as client,
+        pytest.raises(NameServerError, match="certificate verify failed"),
+    ):
+        client.read_queues("orders")
+
+
+def test_a_name_to_verify_instead_of_the_address(authority: Authority) -> None:
+    named = authority.issue("named", alt_name="DNS:mq.internal")
+    trust = {"tls_ca_file": str(authority.root.cert), "tls_server_name": "mq.internal"}
+    with broker(named.server_context()) as mq, Client(options(mq.name_server, **trust)) as client:
+        assert len(client.read_queues("orders")) == 1
+
+
+def test_verification_can_be_turned_off_for_tests(server: Certificate) -> None:
+    with (
+        broker(server.server_context()) as mq,
+        Client(options(mq.name_server, tls_verify=False)) as client,
+    ):
+        assert len(client.read_queues("orders")) == 1
+
+
+def test_a_server_that_asks_for_a_certificate(authority: Authority, server: Certificate) -> None:
+    mine = authority.issue("client")
+    context = server.server_context(client_ca=authority.root.cert)
+    trust = {"tls_ca_file": str(authority.root.cert)}
+    with broker(context) as mq:
+        own = {"tls_cert_file": str(mine.cert), "tls_key_file": str(mine.key)}
+        with Client(options(mq.name_server, **trust, **own)) as client:
+            assert len(client.read_queues("orders")) == 1
+        with Client(options(mq.name_server, **trust)) as client, pytest.raises(NameServerError):
+            client.read_queues("orders")
+
+
+def test_plain_and_tls_do_not_meet(authority: Authority, server: Certificate) -> None:
+    with (
+        broker(server.server_context()) as mq,
+        Client(ClientOptions(name_servers=(mq.name_server,), connect_timeout_ms=1_000)) as plain,
+        pytest.raises(NameServerError, match="TLS"),
+    ):
+        plain.read_queues("orders")
+    with (
+        MockBroker({"orders": 1}) as mq,
+        Client(options(mq.name_server, tls_ca_file=str(authority.root.cert))) as client,
+        pytest.raises(NameServerError),
+    ):
+        client.read_queues("orders")
+
+
+def test_a_handshake_into_nothing_ends(authority: Authority, server: Certificate) -> None:
+    started = time.monotonic()
+    with (
+        broker(server.server_context()) as mq,
+        Proxy(mq.name_server, Trouble(stall_after=0)) as proxy,
+        Client(options(proxy.addr, tls_ca_file=str(authority.root.cert))) as client,
+        pytest.raises(NameServerError),
+    ):
+        client.read_queues("orders")
+    assert time.monotonic() - started < 6
+
+
+def test_changed_bytes_never_get_through(authority: Authority, server: Certificate) -> None:
+    """Unlike without TLS (see ``test_adverse``), where offsets and properties have no checksum."""
+    with broker(server.server_context()) as mq:
+        bodies = [b"%d" % number for number in range(200)]
+        for body in bodies:
+            mq.send(OutgoingMessage("orders", body, properties={"a": "b"}))
+        real = mq.address("broker-a")
+        outcomes = []
+        for position in range(2_600, 16_000, 1_900):
+            with Proxy(real, Trouble(change=flip(position)), Trouble()) as proxy:
+                mq.advertise("broker-a", proxy.addr)
+                trust = options(mq.name_server, tls_ca_file=str(authority.root.cert))
+                with Client(trust) as client:
+                    batches = read_batches(
+                        client,
+                        [OffsetRange(mq.queue("orders"), 0, len(bodies))],
+                        ReadOptions(consumer_group="g", stall_timeout_ms=3_000),
+                        DecodeOptions(columns=("body", "properties")),
+                    )
+                    try:
+                        rows = [row for batch in batches for row in batch.to_pylist()]
+                    except RocketMQError as error:
+                        outcomes.append(type(error).__name__)
+                    else:
+                        assert [row["body"] for row in rows] == bodies
+                        assert all(dict(row["properties"])["a"] == "b" for row in rows)
+                        outcomes.append(str(proxy.connections))
+        assert "2" in outcomes, outcomes  # the change was noticed, and the connection replaced
