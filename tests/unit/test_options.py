@@ -3,7 +3,8 @@ from __future__ import annotations
 import pickle
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -188,6 +189,72 @@ def test_secrets_are_in_no_text() -> None:
 def test_half_a_setting_is_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         source(given)
+
+
+@pytest.fixture
+def credentials(tmp_path: Path) -> Callable[[str], str]:
+    def write(text: str) -> str:
+        path = tmp_path / "credentials"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"accessKey=reader\nsecretKey={SECRET}\nsecurityToken=t=:1\n",
+        f"# of the reader\n\naccessKey: reader\n secretkey:  '{SECRET}'\nSECURITYTOKEN: \"t=:1\"",
+    ],
+)
+def test_credentials_stand_in_a_file(credentials: Callable[[str], str], text: str) -> None:
+    found = source(credentialsFile=credentials(text)).client
+    assert (found.access_key, found.secret_key, found.security_token) == ("reader", SECRET, "t=:1")
+    assert SECRET not in repr(found)
+
+
+def test_options_go_before_files_and_files_before_the_environment(credentials: Callable[[str], str]) -> None:
+    path = credentials("accessKey=file\nsecretKey=f")
+    keys = {"ROCKETMQ_ACCESS_KEY": "env", "ROCKETMQ_SECRET_KEY": "e"}
+    given = {"nameServer": "127.0.0.1:9876"}
+    by_option = parse_options(ClientOptions, given | {"credentialsFile": path}, environ=keys)
+    by_environment = parse_options(ClientOptions, given, environ=keys | {"ROCKETMQ_CREDENTIALS_FILE": path})
+    assert by_option.access_key == by_environment.access_key == "file"
+    explicit = given | {"accessKey": "me", "secretKey": "s"}
+    found = parse_options(ClientOptions, explicit, environ=keys | {"ROCKETMQ_CREDENTIALS_FILE": "/nowhere"})
+    assert found.access_key == "me"
+    assert parse_options(ClientOptions, given, environ=keys).access_key == "env"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"accessKey=reader\nsecretKey {SECRET}", "line 2 of the file is not one of accessKey, secretKey"),
+        (f"password={SECRET}", "line 1 of the file is not one of accessKey, secretKey"),
+        (f"secretKey={SECRET}", "accessKey is missing"),
+        (f"accessKey=\nsecretKey={SECRET}", "line 1"),
+    ],
+)
+def test_a_file_that_is_wrong_is_told_without_its_secrets(
+    credentials: Callable[[str], str], text: str, message: str
+) -> None:
+    with pytest.raises(OptionError, match=message) as caught:
+        source(credentialsFile=credentials(text))
+    assert SECRET not in str(caught.value)
+
+
+def test_a_file_is_there_and_not_doubled(credentials: Callable[[str], str]) -> None:
+    with pytest.raises(OptionError, match=r"cannot be read: No such file or directory .*path=/nowhere"):
+        source(credentialsFile="/nowhere")
+    path = credentials("accessKey=reader\nsecretKey=s")
+    with pytest.raises(OptionError, match="accessKey and credentialsFile are both given"):
+        source(credentialsFile=path, accessKey="me", secretKey="x")
+
+
+def test_the_vip_channel_is_accepted_and_said_to_mean_nothing() -> None:
+    with pytest.warns(CompatibilityWarning, match=r"vipChannel \(the VIP port answers no pulls"):
+        source(vipChannel="true")
 
 
 # --- the kinds ------------------------------------------------------------------------------

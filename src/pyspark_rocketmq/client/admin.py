@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.connection import Response
@@ -165,7 +166,9 @@ class Admin:
         """Return the names of all topics, sorted; with those that RocketMQ makes for itself on request."""
         request = GetAllTopicListFromNameserverRequest()
         answer = self._client.name_servers.call(request, deadline=self._client.deadline())
-        names = decode_topic_list(answer.require().body)
+        namespace = self._client.namespace
+        all_names = decode_topic_list(answer.require().body)
+        names = tuple(sorted(namespace.plain(name) for name in all_names if namespace.holds(name)))
         if include_system:
             return names
         info = self.cluster_info()
@@ -255,7 +258,12 @@ class Admin:
             GetAllTopicConfigRequest(), lambda response: decode_topic_configs(response.require().body)
         )
         tables = self._at(self._homes(topic), call)
-        return {name: table[topic] for name, table in tables.items() if topic in table}
+        on_server = self._client.namespace.qualified(topic)
+        return {
+            name: replace(table[on_server], topic=topic)
+            for name, table in tables.items()
+            if on_server in table
+        }
 
     def topic_stats(self, topic: str) -> dict[MessageQueue, QueueStats]:
         """Return min and max offset and the last store time of every queue.
@@ -268,7 +276,7 @@ class Admin:
             GetTopicStatsInfoRequest(topic=topic),
             lambda response: decode_topic_stats(response.require(topic=topic).body),
         )
-        return _merged(self._at(self._homes(topic), call))
+        return self._plain(_merged(self._at(self._homes(topic), call)))
 
     # --- groups ---
 
@@ -283,6 +291,7 @@ class Admin:
             The broker refuses the name.
         """
         config = GroupConfig(group) if isinstance(group, str) else group
+        config = replace(config, group=self._client.namespace.qualified(config.group))
         call = Call(UpdateAndCreateSubscriptionGroupRequest(), _done, encode_group_config(config))
         self._at(self._names(cluster, brokers), call)
 
@@ -296,7 +305,12 @@ class Admin:
         call = Call(
             GetAllSubscriptionGroupRequest(), lambda response: decode_group_configs(response.require().body)
         )
-        found = _merged(self._at(tuple(self.cluster_info().brokers), call))
+        namespace = self._client.namespace
+        found = {
+            namespace.plain(name): replace(config, group=namespace.plain(name))
+            for name, config in _merged(self._at(tuple(self.cluster_info().brokers), call)).items()
+            if namespace.holds(name)
+        }
         return {
             name: found[name]
             for name in sorted(found)
@@ -313,7 +327,7 @@ class Admin:
             request, lambda response: decode_consume_stats(response.require(group=group, topic=topic).body)
         )
         names = self._homes(topic) if topic is not None else tuple(self.cluster_info().brokers)
-        return _merged(self._at(names, call))
+        return self._plain(_merged(self._at(names, call)))
 
     def consumer_connections(self, group: str) -> dict[str, ConsumerConnection]:
         """Return the group's connected consumers by broker; brokers without any are left out."""
@@ -328,6 +342,15 @@ class Admin:
         return {name: connection for name, connection in found.items() if connection is not None}
 
     # --- how ---
+
+    def _plain(self, table: Mapping[MessageQueue, V]) -> dict[MessageQueue, V]:
+        """Return a table of the namespace's queues, under the names that the user gave them."""
+        namespace = self._client.namespace
+        return {
+            replace(queue, topic=namespace.plain(queue.topic)): value
+            for queue, value in table.items()
+            if namespace.holds(queue.topic)
+        }
 
     def _homes(self, topic: str) -> tuple[str, ...]:
         """Return the names of the brokers that hold queues of a topic."""

@@ -182,8 +182,8 @@ def pull(
     return Call(request, parse)
 
 
-def check_selector(selector: MessageSelector, queue: MessageQueue, group: str) -> Call[None]:
-    """CHECK_CLIENT_CONFIG (46): have the broker of a queue parse a selector."""
+def check_selector(selector: MessageSelector, topic: str, group: str) -> Call[None]:
+    """CHECK_CLIENT_CONFIG (46): have a broker parse a selector; topic and group as the server names them."""
 
     def parse(response: Response) -> None:
         reasons = {
@@ -195,9 +195,9 @@ def check_selector(selector: MessageSelector, queue: MessageQueue, group: str) -
             raise OptionError(
                 reason, expression=selector.expression, remark=response.remark, addr=response.addr
             )
-        response.require(queue=queue, group=group)
+        response.require(topic=topic, group=group)
 
-    body = encode_client_check(CLIENT_ID, group, queue.topic, selector)
+    body = encode_client_check(CLIENT_ID, group, topic, selector)
     return Call(CheckClientConfigRequest(), parse, body)
 
 

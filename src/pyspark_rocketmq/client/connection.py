@@ -35,6 +35,7 @@ from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Command, Serializer
 from pyspark_rocketmq.remoting.failure import error_for
 from pyspark_rocketmq.remoting.frame import encode_frame
 from pyspark_rocketmq.remoting.header import RequestHeader
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 from pyspark_rocketmq.remoting.template import RequestTemplate
 
 __all__ = ["Connection", "ConnectionOptions", "Response", "TlsOptions", "split_address"]
@@ -89,6 +90,7 @@ class ConnectionOptions:
     credentials: Credentials | None = None
     tls: TlsOptions | None = None
     serializer: Serializer = Serializer.JSON
+    namespace: Namespace = NO_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +319,7 @@ class Connection:
         return next(self._opaques) & _MAX_OPAQUE
 
     def _encode(self, request: RequestHeader, body: bytes, opaque: int, flag: int) -> bytes:
-        fields = request.fields()
+        fields = request.fields(self._options.namespace)
         if self._options.credentials is not None:
             fields = sign(fields, body, self._options.credentials)
         command = Command(code=request.CODE, opaque=opaque, flag=flag, fields=fields)

@@ -24,6 +24,7 @@ from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.remoting.body import decode_cluster_info
 from pyspark_rocketmq.remoting.header import GetBrokerClusterInfoRequest
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 __all__ = ["Client", "shared_client"]
 
@@ -66,11 +67,12 @@ class Client:
         if isinstance(options, str):
             options = parse_options(ClientOptions, {"nameServer": options}, environ={})
         self.options = options
+        self.namespace = Namespace(options.namespace) if options.namespace else NO_NAMESPACE
         self.clock = clock
         self.random: RandomSource = random or random_module.Random()  # noqa: S311 - jitter, not a secret
         self.request_timeout_ms = options.request_timeout_ms
         self.operation_timeout_ms = operation_timeout_ms
-        self.pool = ConnectionPool(_connection_options(options), clock)
+        self.pool = ConnectionPool(_connection_options(options, self.namespace), clock)
         self.name_servers = NameServers(
             self.pool,
             options.name_servers,
@@ -286,7 +288,8 @@ class Client:
         if selector.expression_type == "TAG" or (selector, topic) in self._checked:
             return
         masters = {queue.broker_name: queue for queue in self.read_queues(topic)}
-        self.ask({queue: broker.check_selector(selector, queue, group) for queue in masters.values()})
+        names = (self.namespace.qualified(topic), self.namespace.qualified(group))
+        self.ask({queue: broker.check_selector(selector, *names) for queue in masters.values()})
         self._checked.add((selector, topic))
 
     def ask(
@@ -363,7 +366,7 @@ def _address(route: TopicRoute, broker_name: str, *, master_only: bool = True) -
     return addr
 
 
-def _connection_options(options: ClientOptions) -> ConnectionOptions:
+def _connection_options(options: ClientOptions, namespace: Namespace) -> ConnectionOptions:
     credentials = None
     if options.access_key is not None and options.secret_key is not None:
         credentials = Credentials(options.access_key, options.secret_key, options.security_token)
@@ -381,6 +384,7 @@ def _connection_options(options: ClientOptions) -> ConnectionOptions:
         request_timeout_ms=options.request_timeout_ms,
         credentials=credentials,
         tls=tls,
+        namespace=namespace,
     )
 
 

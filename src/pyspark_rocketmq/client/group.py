@@ -61,7 +61,7 @@ class GroupAnnouncer:
         client_id = f"pyspark-rocketmq@{os.getpid()}"
         until = deadline.sooner(client.request_timeout_ms)
         try:
-            body = encode_heartbeat(client_id, consumer_groups=(group,))
+            body = encode_heartbeat(client_id, consumer_groups=(client.namespace.qualified(group),))
             connection.call(HeartbeatRequest(), body, deadline=until).require(group=group)
             leave = UnregisterClientRequest(client_id=client_id, consumer_group=group)
             connection.call(leave, deadline=until).require(group=group)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.connection import Connection, Response
 from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.errors import (
+    BrokerError,
     BrokerNotFoundError,
     RequestTimeoutError,
     RocketMQError,
@@ -38,6 +39,7 @@ from pyspark_rocketmq.record.arrow import Chunk
 from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import PullMessageRequest, PullMessageResponse
+from pyspark_rocketmq.remoting.namespace import Namespace
 from pyspark_rocketmq.remoting.template import RequestTemplate
 
 if TYPE_CHECKING:
@@ -69,6 +71,9 @@ class ReadOptions:
         Bound, by the size of former answers, on what the broker may have to hold for this reader.
     stall_timeout_ms : int
         How long a range may make no progress, through any number of retries, before the read fails.
+    empty_pull_delay_ms : int
+        How long to wait before planned messages that a broker does not have are asked for again; doubles
+        with each time.
     missing_patience_ms : int
         How long planned messages may be missing at a queue's end before they count as lost: a broker that
         restarts rebuilds its index, a slave catches up.
@@ -81,6 +86,7 @@ class ReadOptions:
     pulls_in_flight: int = 16
     max_bytes_in_flight: int = 32 << 20
     stall_timeout_ms: int = 120_000
+    empty_pull_delay_ms: int = 10
     missing_patience_ms: int = 10_000
 
 
@@ -111,7 +117,7 @@ class RangePull:
             filtered=not options.selector.takes_all,
             stride=client.pull_strides.get(offsets.broker_name),
         )
-        self._template = _pull_template(offsets.queue, options)
+        self._template = _pull_template(offsets.queue, options, client.namespace)
         self._connection: Connection | None = None
         self._broker_id = MASTER_ID
         self._at_master = True
@@ -194,8 +200,13 @@ class RangePull:
         self._window.restart()
         if error.stale_route or self._failures > 1:  # a slave that may not be read only says that it is busy
             self._client.invalidate(self.offsets.topic)
-        self._client.clock.sleep(_BACK_OFF.pause_s(self._failures, self._client.random))
+        self._client.clock.sleep(self._back_off(error).pause_s(self._failures, self._client.random))
         self.blocked = False
+
+    def _back_off(self, error: RocketMQError) -> RetryPolicy:
+        if isinstance(error, BrokerError) and error.code == ResponseCode.PULL_NOT_FOUND:
+            return replace(_BACK_OFF, base_ms=self._options.empty_pull_delay_ms)
+        return _BACK_OFF
 
     def close(self) -> None:
         """Drop the pulls in flight."""
@@ -336,7 +347,7 @@ def _queue_is_gone(response: Response) -> bool:
             return False
 
 
-def _pull_template(queue: MessageQueue, options: ReadOptions) -> RequestTemplate:
+def _pull_template(queue: MessageQueue, options: ReadOptions, namespace: Namespace) -> RequestTemplate:
     """Return the pulls of a queue, which differ in where they begin and how much they ask for."""
     request = PullMessageRequest(
         consumer_group=options.consumer_group,
@@ -349,7 +360,7 @@ def _pull_template(queue: MessageQueue, options: ReadOptions) -> RequestTemplate
         expression_type=options.selector.expression_type,
         broker_name=queue.broker_name,
     )
-    return RequestTemplate(request, "queue_offset", "max_msg_nums")
+    return RequestTemplate(request, "queue_offset", "max_msg_nums", namespace=namespace)
 
 
 def _position(fields: Mapping[str, str]) -> tuple[int, int, int]:

@@ -73,6 +73,14 @@ class ClientOptions(Options):
         env="ROCKETMQ_SECRET_KEY",
         doc="The secret that signs the requests; it never travels.",
     )
+    credentials_file: str | None = option(
+        "credentialsFile",
+        FILE,
+        default=None,
+        env="ROCKETMQ_CREDENTIALS_FILE",
+        holds=("accessKey", "secretKey", "securityToken"),
+        doc="A file with lines accessKey=… and secretKey=… (and securityToken=…), read at the driver only.",
+    )
     security_token: str | None = option(
         "securityToken",
         TEXT,

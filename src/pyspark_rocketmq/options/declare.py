@@ -15,6 +15,7 @@ from dataclasses import MISSING, dataclass, field
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options.files import read_values
 
 __all__ = [
     "CompatibilityWarning",
@@ -76,6 +77,7 @@ class Option:
     secret: bool
     only: tuple[Where, ...]
     default_text: str
+    holds: tuple[str, ...] = ()
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -112,6 +114,7 @@ def option(
     env: str | None = None,
     secret: bool = False,
     only: tuple[Where, ...] = (),
+    holds: tuple[str, ...] = (),
 ) -> Any:
     """Declare an option as a dataclass field.
 
@@ -135,10 +138,12 @@ def option(
         The value is never shown: not in ``repr``, not in an error.
     only : tuple of str
         The calls where the option means something; all when empty.
+    holds : tuple of str
+        The value is a file's path, and these options may stand in it: they go before the environment's.
     """
     if default_text is None:
         default_text = "required" if default is MISSING else _shown(default)
-    declared = Option(name, kind, doc, aliases, env, secret, only, default_text)
+    declared = Option(name, kind, doc, aliases, env, secret, only, default_text, holds)
     return field(default=default, repr=not secret, metadata={_OPTION_KEY: declared})
 
 
@@ -219,7 +224,31 @@ def parse_options(
     texts, compatible = _sort_out(cls, options, given)
     misplaced = [o.name for o in options if o.name in texts and where and o.only and where not in o.only]
     _refuse_or_warn(cls, where, misplaced, compatible)
-    return _build(cls, texts, os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    return _build(cls, texts | _from_files(options, texts, environ), environ)
+
+
+def _from_files(
+    options: tuple[Option, ...], texts: Mapping[str, tuple[str, str]], environ: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """Read the options that stand in files; what is given besides them wins over a file of the environment.
+
+    Raises
+    ------
+    OptionError
+        An option is given beside the file that holds it.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for o in options:
+        path = texts[o.name][0] if o.name in texts else environ.get(o.env or "", "").strip()
+        beside = [name for name in o.holds if name in texts]
+        if not o.holds or not path or (beside and o.name not in texts):
+            continue
+        if beside:
+            raise OptionError(f"{beside[0]} and {o.name} are both given: keep one of them", option=o.name)
+        values = read_values(path, o.holds, option=o.name)
+        found |= {name: (value, f"{name} (from {o.name})") for name, value in values.items()}
+    return found
 
 
 def _declared(cls: type[Options]) -> tuple[Option, ...]:

@@ -80,6 +80,8 @@ class SinkOptions(Options):
     IGNORED: ClassVar[frozenset[str]] = frozenset({"path", "checkpointlocation", "queryname"})
     COMPATIBILITY: ClassVar[Mapping[str, str]] = {
         "brokerserver.heartbeat.interval": "sends need no heartbeat",
+        "vipChannel": "the normal port answers everything",
+        "vipChannelEnabled": "the normal port answers everything",
     }
 
     client: ClientOptions = group(ClientOptions)

@@ -82,6 +82,8 @@ class SourceOptions(Options):
         "pull.consumer.cache.loadFactor": "a Java map's load factor",
         "consumer.pull.thread.pool.size": "pulls are pipelined without threads: see pullsInFlight",
         "brokerserver.heartbeat.interval": "a reader by offsets joins no group and sends no heartbeat",
+        "vipChannel": "the VIP port answers no pulls, and the normal port answers everything",
+        "vipChannelEnabled": "the VIP port answers no pulls, and the normal port answers everything",
         "fetchOffset.numRetries": "requests are retried until their deadline: see requestTimeoutMs",
         "fetchOffset.retryIntervalMs": "requests are retried until their deadline: see requestTimeoutMs",
     }
@@ -305,6 +307,13 @@ class SourceOptions(Options):
         whole_number(1, example=16, maximum=256),
         default=16,
         doc="How many pulls of a task are under way at once.",
+    )
+    empty_pull_delay_ms: int = option(
+        "emptyPullDelayMs",
+        whole_number(1, example=10, maximum=60_000),
+        default=10,
+        aliases=("consumer.delay.when.message.not.found",),
+        doc="The first pause (ms) of a task when a broker does not have the planned messages (yet).",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pyspark_rocketmq.remoting.command import Command, Serializer, encode_header
 from pyspark_rocketmq.remoting.header import RequestHeader
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 __all__ = ["RequestTemplate"]
 
@@ -27,6 +28,8 @@ class RequestTemplate:
         One of the requests.
     *varying : str
         The names of the (integer) fields that differ, in the order of their declaration.
+    namespace : Namespace
+        Of the frames; `request` is as the user named things.
 
     Raises
     ------
@@ -36,11 +39,11 @@ class RequestTemplate:
 
     __slots__ = ("_format", "_request", "_varying")
 
-    def __init__(self, request: RequestHeader, *varying: str) -> None:
+    def __init__(self, request: RequestHeader, *varying: str, namespace: Namespace = NO_NAMESPACE) -> None:
         self._request = request
         self._varying = varying
         wire = {field.name: field.wire for field in request.FIELDS}
-        fields = {**request.fields(), **{wire[name]: "0" for name in varying}}
+        fields = {**request.fields(namespace), **{wire[name]: "0" for name in varying}}
         # Quotes are escaped within values: what is looked for below can only be the member itself.
         text = encode_header(Command(code=request.CODE, opaque=0, fields=fields), Serializer.JSON)
         text = text.replace(b"%", b"%%").replace(b',"opaque":0,', b',"opaque":%d,')

@@ -47,6 +47,7 @@ class SourceIdentity:
     pattern: str | None = None
     group: str | None = None
     name_server: str | None = None
+    namespace: str | None = None
 
     @classmethod
     def of(cls, options: SourceOptions) -> Self:
@@ -56,6 +57,7 @@ class SourceIdentity:
             pattern=options.topic_pattern.pattern if options.topic_pattern else None,
             group=options.consumer_group,
             name_server=";".join(options.client.name_servers),
+            namespace=options.client.namespace,
         )
 
     def to_dict(self) -> dict[str, str]:
@@ -65,6 +67,7 @@ class SourceIdentity:
             "subscribePattern": self.pattern,
             "group": self.group,
             "nameServer": self.name_server,
+            "namespace": self.namespace,
         }
         return {name: value for name, value in facts.items() if value}
 
@@ -76,6 +79,7 @@ class SourceIdentity:
             pattern=facts.get("subscribePattern"),
             group=facts.get("group"),
             name_server=facts.get("nameServer"),
+            namespace=facts.get("namespace"),
         )
 
 

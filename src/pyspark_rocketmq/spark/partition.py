@@ -120,6 +120,7 @@ def read_options(options: SourceOptions) -> ReadOptions:
         fail_on_data_loss=options.fail_on_data_loss,
         pull_batch_size=options.pull_batch_size,
         pulls_in_flight=options.pulls_in_flight,
+        empty_pull_delay_ms=options.empty_pull_delay_ms,
     )
 
 

@@ -22,10 +22,16 @@ from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
 from pyspark_rocketmq.errors import LocalProtocolError, RemoteProtocolError
 from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 __all__ = ["Header", "HeaderField", "RequestHeader", "ResponseHeader", "header", "wire"]
 
 _WIRE: Final = "wire"
+
+_RESOURCES: Final = frozenset(
+    {"topic", "origin_topic", "consumer_group", "producer_group", "group", "group_name"}
+)
+"""Fields that name a topic or a group, in every header: they live in the client's namespace."""
 
 
 class HeaderField(NamedTuple):
@@ -46,6 +52,7 @@ class Header:
     _read: ClassVar[Callable[[Any], tuple[Any, ...]]]
     _writers: ClassVar[tuple[tuple[str, Callable[[Any], str]], ...]] = ()
     _parsers: ClassVar[tuple[tuple[str, str, Callable[[str], Any], bool], ...]] = ()
+    _resources: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def declare(cls, table: tuple[HeaderField, ...]) -> None:
@@ -54,9 +61,10 @@ class Header:
         cls._read = _reader([field.name for field in table])
         cls._writers = tuple((field.wire, _WRITE[field.type]) for field in table)
         cls._parsers = tuple((field.name, field.wire, _PARSE[field.type], field.required) for field in table)
+        cls._resources = tuple(field.wire for field in table if field.name in _RESOURCES)
 
-    def fields(self) -> dict[str, str]:
-        """Return the fields as they travel, without those that are None.
+    def fields(self, namespace: Namespace = NO_NAMESPACE) -> dict[str, str]:
+        """Return the fields as they travel, without those that are None; topics and groups in ``namespace``.
 
         Raises
         ------
@@ -65,7 +73,7 @@ class Header:
         """
         cls = type(self)
         try:
-            return {
+            fields = {
                 name: write(value)
                 for (name, write), value in zip(cls._writers, cls._read(self), strict=True)
                 if value is not None
@@ -74,6 +82,9 @@ class Header:
             raise LocalProtocolError(
                 "a header has a value of another type than declared", header=cls.__name__
             ) from error
+        if namespace is not NO_NAMESPACE:
+            fields |= {name: namespace.qualified(fields[name]) for name in cls._resources if name in fields}
+        return fields
 
     @classmethod
     def parse(cls, fields: Mapping[str, str]) -> Self:

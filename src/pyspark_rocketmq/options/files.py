@@ -1,0 +1,60 @@
+"""Option values that stand in a file of their own, so that secrets need not stand in a program."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from pyspark_rocketmq.errors import OptionError
+
+__all__ = ["read_values"]
+
+
+def read_values(path: str, names: Collection[str], *, option: str) -> dict[str, str]:
+    """Read ``name=value`` or ``name: value`` lines; ``#`` begins a comment line.
+
+    The file of RocketMQ's own tools (``conf/tools.yml``) has this form.
+
+    Parameters
+    ----------
+    path : str
+    names : collection of str
+        What may stand there, in any case.
+    option : str
+        The option that named the file.
+
+    Returns
+    -------
+    dict
+        By the spelling of ``names``.
+
+    Raises
+    ------
+    OptionError
+        The file cannot be read, or a line is something else; shows no part of a line but an unknown name.
+    """
+    known = {name.lower(): name for name in names}
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise OptionError(f"the file cannot be read: {reason}", option=option, path=path) from None
+    values: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, separator, value = _parted(line)
+        value = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
+        if not separator or name.lower() not in known or not value:
+            raise OptionError(
+                f"line {number} of the file is not one of {', '.join(names)} with a value, as name=value",
+                option=option,
+                path=path,
+            )
+        values[known[name.lower()]] = value
+    return values
+
+
+def _parted(line: str) -> tuple[str, str, str]:
+    at = min((found for found in (line.find("="), line.find(":")) if found >= 0), default=len(line))
+    return line[:at].strip(), line[at : at + 1], line[at + 1 :].strip()
