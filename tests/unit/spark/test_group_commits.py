@@ -20,12 +20,14 @@ class Brokers:
     def __init__(self) -> None:
         self.commits: list[dict[MessageQueue, int]] = []
         self.down: set[str] = set()
+        self.asked = threading.Event()
         self.answers = threading.Event()
         self.answers.set()
         self.threads: set[str] = set()
 
     def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         assert group == "g"
+        self.asked.set()
         assert self.answers.wait(10)
         self.threads.add(threading.current_thread().name)
         for queue in offsets:
@@ -113,6 +115,7 @@ def test_a_broker_that_is_away_is_logged_and_tried_again(
 def test_the_end_of_a_run_waits_for_its_own_commit(commits: GroupCommits, brokers: Brokers):
     brokers.answers.clear()
     commits.finished({A0: 1})
+    assert brokers.asked.wait(10)
     commits.finished({A0: 2})  # not due: the interval has not passed
     release = threading.Timer(0.05, brokers.answers.set)
     release.start()
