@@ -26,6 +26,7 @@ __all__ = [
     "LocationStrategies",
     "LocationStrategy",
     "SpecificOffsetStrategy",
+    "Strategy",
     "start_policy",
 ]
 

@@ -1,0 +1,219 @@
+"""The direct stream: no receiver, the ranges of each batch planned at the driver, read by its tasks.
+
+How it stands on PySpark, which knows no input streams in Python: an input stream of empty RDDs, and a
+transformation that turns each of them into the batch's RDD. Spark calls it once a batch, when it makes the
+batch's jobs, and pickles it into every checkpoint, with the plan in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from pyspark import RDD, SparkContext
+from pyspark.serializers import NoOpSerializer
+from pyspark.streaming import DStream, StreamingContext, StreamingListener
+from pyspark.streaming.util import TransformFunction
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.dstream.commit import CommitCallback, Committer
+from pyspark_rocketmq.dstream.jvm import empty_input, jvm_of, revive, scala_map, streaming_context
+from pyspark_rocketmq.dstream.plan import DirectPlan
+from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, OffsetRanges, RangesLike
+from pyspark_rocketmq.dstream.rdd import MessageHandler, RocketMQRDD
+from pyspark_rocketmq.dstream.strategies import LocationStrategy
+from pyspark_rocketmq.options import SourceOptions, parse_direct_options
+from pyspark_rocketmq.spark.group_commits import GroupCommits
+from pyspark_rocketmq.spark.positions import planning_client
+
+__all__ = ["BatchMaker", "RocketMQDStream"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_LIVE: Final[weakref.WeakValueDictionary[int, RocketMQRDD]] = weakref.WeakValueDictionary()
+"""The RDDs of running streams by Spark's id: PySpark wraps an RDD anew for each function it calls."""
+
+_SHOWN_RANGES: Final = 20
+
+
+class BatchMaker:
+    """Makes the RDD of each batch; what Spark calls and pickles.
+
+    Parameters
+    ----------
+    plan : DirectPlan
+    given : Mapping
+        The options as the user gave them: what comes from the environment stays out of checkpoints.
+    topics : tuple of str
+    group : str
+    fail_on_data_loss, auto_commit : bool
+    location : LocationStrategy
+    handler : Callable, optional
+    """
+
+    def __init__(
+        self,
+        plan: DirectPlan,
+        given: Mapping[str, Any],
+        *,
+        topics: tuple[str, ...],
+        group: str,
+        fail_on_data_loss: bool,
+        auto_commit: bool,
+        location: LocationStrategy,
+        handler: MessageHandler | None,
+    ) -> None:
+        self.plan = plan
+        self.given = dict(given)
+        self.topics = topics
+        self.group = group
+        self.fail_on_data_loss = fail_on_data_loss
+        self.auto_commit = auto_commit
+        self.location = location
+        self.handler = handler
+        self.stream_id = -1
+        self._run: _Run | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_run": None}
+
+    @property
+    def options(self) -> SourceOptions:
+        """The options of reading."""
+        options = parse_direct_options(self.given)
+        return replace(options, fail_on_data_loss=self.fail_on_data_loss).source(self.topics, self.group)
+
+    def __call__(self, time: datetime, rdd: RDD[Any]) -> RocketMQRDD:
+        """Return the RDD of the batch of a time."""
+        time_ms = round(time.timestamp() * 1000)
+        if self._run is None:
+            self._run = _Run(self, rdd.context)
+        revive(rdd.context, rdd)
+        return self._run.batch(time_ms)
+
+
+class _Run(StreamingListener):
+    """A stream's life in this process: its connections, its RDDs, and what Spark tells of its batches."""
+
+    def __init__(self, maker: BatchMaker, sc: SparkContext) -> None:
+        super().__init__()
+        self._maker = maker
+        self._sc = sc
+        self._options = maker.options
+        self._client = planning_client(self._options.client)
+        self._rdds: dict[int, RocketMQRDD] = {}
+        self._commits = GroupCommits(maker.group, self._client, interval_ms=0, clock=SYSTEM_CLOCK)
+        self._context = streaming_context(sc)
+        java = jvm_of(sc).org.apache.spark.streaming.api.java
+        self._context.addStreamingListener(
+            java.JavaStreamingListenerWrapper(java.PythonStreamingListenerWrapper(self))
+        )
+        weakref.finalize(self, self._client.close)
+
+    def batch(self, time_ms: int) -> RocketMQRDD:
+        """Plan a batch, make its RDD, and report it to Spark."""
+        plan = self._maker.plan
+        ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=self._remember_ms())
+        made = RocketMQRDD(
+            self._sc,
+            ranges,
+            self._options,
+            self._maker.given,
+            self._maker.location,
+            handler=self._maker.handler,
+        )
+        self._rdds[time_ms] = made
+        for forgotten in self._rdds.keys() - plan.remembered():
+            del self._rdds[forgotten]
+        _LIVE[made.id()] = made
+        self._report(time_ms, ranges)
+        return made
+
+    def onBatchCompleted(self, batchCompleted: Any) -> None:
+        """Take note of a batch all of whose outputs succeeded."""
+        info = batchCompleted.batchInfo()
+        time_ms = info.batchTime().milliseconds()
+        failures = [o.failureReason() for o in info.outputOperationInfos().values() if o.failureReason()]
+        if failures:
+            _LOG.warning("the batch of %d failed: nothing after it is committed automatically", time_ms)
+            return
+        delays = (info.processingEndTime(), info.processingDelay(), info.schedulingDelay())
+        ends = self._maker.plan.finished(time_ms, delays)
+        if ends and self._maker.auto_commit:
+            self._commits.finished(ends)
+
+    def _remember_ms(self) -> int:
+        """Return how long Spark may ask for a batch again, which windows make longer."""
+        streams = self._context.graph().getInputStreams()
+        mine = next((stream for stream in streams if stream.id() == self._maker.stream_id), None)
+        duration = None if mine is None else mine.rememberDuration()
+        return 0 if duration is None else int(duration.milliseconds())
+
+    def _report(self, time_ms: int, ranges: OffsetRanges) -> None:
+        """Tell Spark's input info tracker what the batch has: the Streaming tab shows it."""
+        streaming = jvm_of(self._sc).org.apache.spark.streaming
+        full = [str(found) for found in ranges if len(found) > 0]
+        more = [f"and {len(full) - _SHOWN_RANGES} more"] if len(full) > _SHOWN_RANGES else []
+        facts = scala_map(self._sc, {"Description": "\n".join(full[:_SHOWN_RANGES] + more)})
+        self._context.scheduler().inputInfoTracker().reportInfo(
+            streaming.Time(time_ms),
+            streaming.scheduler.StreamInputInfo(self._maker.stream_id, ranges.planned, facts),
+        )
+
+
+class RocketMQDStream(DStream[Any], CanCommitOffsets):
+    """A stream of `Message`, or of what the message handler returns; its RDDs have ``offsetRanges``.
+
+    Delivery promise: every message is in exactly one batch, in offset order within its queue, one partition a
+    queue; a batch that is computed again, also after a recovery from a checkpoint, has the same messages.
+    Output operations are at least once, as Spark's are.
+
+    Made by ``RocketMQUtils.createMQPullStream``.
+
+    Parameters
+    ----------
+    ssc : StreamingContext
+    maker : BatchMaker
+    """
+
+    def __init__(self, ssc: StreamingContext, maker: BatchMaker) -> None:
+        sc = ssc.sparkContext
+        base = empty_input(sc, ssc._jssc)  # noqa: SLF001 - PySpark's own way to the JVM's context
+        maker.stream_id = base.dstream().id()
+        function = TransformFunction(sc, maker, NoOpSerializer())  # type: ignore[no-untyped-call]
+        transformed = jvm_of(sc).org.apache.spark.streaming.api.python.PythonTransformedDStream(
+            base.dstream(), function
+        )
+        super().__init__(transformed.asJavaDStream(), ssc, sc.serializer)
+        self._committer = Committer(maker.given, maker.group)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An output operation may hold the stream to commit with it: that is all that a checkpoint keeps.
+        return self._committer.__reduce__()
+
+    def commitAsync(self, offsetRanges: RangesLike, callback: CommitCallback | None = None) -> None:
+        """Commit the ends of ranges; see `Committer.commitAsync`."""
+        self._committer.commitAsync(offsetRanges, callback)
+
+    def transform(self, func: Callable[..., RDD[Any]]) -> Any:
+        """Apply a function to each batch's RDD, which knows its ``offsetRanges``."""
+        return super().transform(_of_batches(func))
+
+    def foreachRDD(self, func: Callable[..., None]) -> None:
+        """Call a function with each batch's RDD, which knows its ``offsetRanges``."""
+        super().foreachRDD(_of_batches(func))
+
+
+def _of_batches(func: Callable[..., Any]) -> Callable[[datetime, RDD[Any]], Any]:
+    """Give a function the RDD that was made for the batch instead of PySpark's new wrapper around it."""
+    if func.__code__.co_argcount == 1:
+        return lambda _, rdd: func(_made(rdd))
+    return lambda time, rdd: func(time, _made(rdd))
+
+
+def _made(rdd: RDD[Any]) -> RDD[Any]:
+    return _LIVE.get(rdd.id(), rdd)
