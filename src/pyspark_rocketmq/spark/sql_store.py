@@ -111,18 +111,18 @@ class _SqlTransaction(StoreTransaction[sa.Connection]):
         """Set the last batch; the row is also what two writers of one job meet at."""
         values = {"query_id": batch.query_id, "batch": batch.number}
         if before is None:
-            statement: Any = sa.insert(_BATCHES).values(job=self._job, **values)
-        else:
-            statement = (
-                sa.update(_BATCHES)
-                .where(
-                    _BATCHES.c.job == self._job,
-                    _BATCHES.c.query_id == before.query_id,
-                    _BATCHES.c.batch == before.number,
-                )
-                .values(**values)
+            self._insert(sa.insert(_BATCHES).values(job=self._job, **values), batch)
+            return
+        self._update(
+            sa.update(_BATCHES)
+            .where(
+                _BATCHES.c.job == self._job,
+                _BATCHES.c.query_id == before.query_id,
+                _BATCHES.c.batch == before.number,
             )
-        self._change_one(statement, batch)
+            .values(**values),
+            batch,
+        )
 
     def _move(self, offsets: OffsetRange, before: Mapping[MessageQueue, int]) -> None:
         """Move a queue's end, if it still is where the range begins."""
@@ -130,9 +130,9 @@ class _SqlTransaction(StoreTransaction[sa.Connection]):
         if queue not in before:
             place = {"topic": queue.topic, "broker_name": queue.broker_name, "queue_id": queue.queue_id}
             values = {"job": self._job, **place, "next_offset": offsets.until_offset}
-            self._change_one(sa.insert(_OFFSETS).values(**values), offsets)
+            self._insert(sa.insert(_OFFSETS).values(**values), offsets)
             return
-        self._change_one(
+        self._update(
             sa.update(_OFFSETS)
             .where(
                 _OFFSETS.c.job == self._job,
@@ -145,19 +145,23 @@ class _SqlTransaction(StoreTransaction[sa.Connection]):
             offsets,
         )
 
-    def _change_one(self, statement: Any, what: object) -> None:
-        cause = None
+    def _insert(self, statement: sa.Insert, what: object) -> None:
         try:
-            changed = self.handle.execute(statement).rowcount
+            self.handle.execute(statement)
         except sa.exc.IntegrityError as error:
-            changed, cause = 0, error
-        if changed != 1:
-            raise DataLossError(
-                "the stored offsets changed during the batch: another query writes under this job's name",
-                condition="BATCH_OVERLAPS",
-                job=self._job,
-                at=what,
-            ) from cause
+            raise self._overtaken(what) from error
+
+    def _update(self, statement: sa.Update, what: object) -> None:
+        if self.handle.execute(statement).rowcount != 1:
+            raise self._overtaken(what)
+
+    def _overtaken(self, what: object) -> DataLossError:
+        return DataLossError(
+            "the stored offsets changed during the batch: another query writes under this job's name",
+            condition="BATCH_OVERLAPS",
+            job=self._job,
+            at=what,
+        )
 
 
 def append_to(table: str, *, schema: str | None = None) -> RowWriter:

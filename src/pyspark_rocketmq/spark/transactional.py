@@ -60,6 +60,8 @@ def transactional_writer(
         with store.transaction() as transaction:
             before = transaction.progress()
             if decide_turn(before, identity, ranges) is BatchTurn.REPEAT:
+                # Spark's own state (of aggregations, joins) must take the batch's step all the same.
+                batch.write.format("noop").mode("append").save()
                 return
             transaction.advance(before, identity, ranges)
             write(transaction.handle, batch)

@@ -1,0 +1,242 @@
+"""Results and progress in one transaction: repeats change nothing, skips are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.conftest import Sender
+from tests.support.postgres import PostgresServer
+from tests.support.topics import TopicFactory
+
+from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.planning.ledger import BatchId, StoredProgress
+from pyspark_rocketmq.spark import (
+    HadoopFileOffsetStore,
+    OffsetStore,
+    SqlOffsetStore,
+    append_to,
+    transactional_writer,
+    upsert_into,
+)
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    with PostgresServer(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/results.db"
+    return request.getfixturevalue("postgres").fresh_database()
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[sa.Engine]:
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE bodies (body TEXT)"))
+        connection.execute(sa.text("CREATE TABLE totals (parity INTEGER PRIMARY KEY, n BIGINT)"))
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[SqlOffsetStore]:
+    store = SqlOffsetStore(url, job="orders")
+    yield store
+    store.close()
+
+
+def all_rows(database: sa.Engine, table: str) -> list[tuple[object, ...]]:
+    with database.begin() as connection:
+        return sorted(tuple(row) for row in connection.execute(sa.text(f"SELECT * FROM {table}")))
+
+
+@pytest.fixture
+def run(spark: SparkSession, mq: DevCluster, tmp_path: Path) -> Callable[..., None]:
+    """``run(topic, store, write, ...)``: an AvailableNow run through ``transactional_writer``."""
+
+    def run(
+        topic: str,
+        store: OffsetStore,
+        write: Callable[..., None],
+        *,
+        checkpoint: str = "checkpoint",
+        shape: Callable[[DataFrame], DataFrame] = lambda df: df.selectExpr("body"),
+        mode: str = "append",
+        start: str = "earliest",
+        **options: object,
+    ) -> None:
+        location = str(tmp_path / checkpoint)
+        df = (
+            spark.readStream.format("rocketmq")
+            .options(
+                nameServer=mq.name_server, topic=topic, bodyAs="string", startingOffsets=start, **options
+            )
+            .load()
+        )
+        query = (
+            shape(df)
+            .writeStream.outputMode(mode)
+            .foreachBatch(transactional_writer(checkpoint=location, store=store, write=write))
+            .option("checkpointLocation", location)
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination(120)
+        finally:
+            query.stop()
+
+    return run
+
+
+def forget_last_batch(checkpoint: Path) -> None:
+    commits = checkpoint / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_rows_and_offsets_are_one_and_a_repeat_is_nothing(
+    topic: TopicFactory,
+    send: Sender,
+    run: Callable[..., None],
+    store: SqlOffsetStore,
+    database: sa.Engine,
+    tmp_path: Path,
+) -> None:
+    name = topic(queues=2)
+    assert store.starting_offsets() == "earliest"
+    send(name, 30)
+    run(name, store, append_to("bodies"), maxOffsetsPerTrigger=12)
+    sent = sorted((body,) for _, _, _, body in send.sent[name])
+    assert all_rows(database, "bodies") == sent
+    forget_last_batch(tmp_path / "checkpoint")
+    run(name, store, append_to("bodies"))
+    assert all_rows(database, "bodies") == sent
+    assert sum(store.offsets().values()) == 30
+    # A query of its own goes on from the stored offsets.
+    send(name, 10)
+    run(name, store, append_to("bodies"), checkpoint="second", start=store.starting_offsets())
+    assert all_rows(database, "bodies") == sorted((body,) for _, _, _, body in send.sent[name])
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_failed_write_leaves_nothing_and_is_made_up_for(
+    topic: TopicFactory, send: Sender, run: Callable[..., None], store: SqlOffsetStore, database: sa.Engine
+) -> None:
+    name = topic(queues=1)
+    send(name, 5)
+
+    def fails_behind_its_rows(connection: sa.Connection, batch: DataFrame) -> None:
+        append_to("bodies")(connection, batch)
+        raise RuntimeError("the power failed")
+
+    with pytest.raises(StreamingQueryException, match="the power failed"):
+        run(name, store, fails_behind_its_rows)
+    assert all_rows(database, "bodies") == []
+    assert store.offsets() == {}
+    run(name, store, append_to("bodies"))
+    assert len(all_rows(database, "bodies")) == 5
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_an_aggregation_counts_everything_once(
+    topic: TopicFactory,
+    send: Sender,
+    run: Callable[..., None],
+    store: SqlOffsetStore,
+    database: sa.Engine,
+    tmp_path: Path,
+) -> None:
+    name = topic(queues=2)
+
+    def counted(df: DataFrame) -> DataFrame:
+        return (
+            df.groupBy((df.queueOffset % 2).cast("int").alias("parity"))
+            .count()
+            .withColumnRenamed("count", "n")
+        )
+
+    def go() -> None:
+        run(name, store, upsert_into("totals", key=["parity"]), shape=counted, mode="update")
+
+    send(name, 20)
+    go()
+    send(name, 12)
+    go()
+    assert all_rows(database, "totals") == [(0, 16), (1, 16)]
+    forget_last_batch(tmp_path / "checkpoint")
+    go()
+    assert all_rows(database, "totals") == [(0, 16), (1, 16)]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_skip_is_refused_and_writes_nothing(
+    topic: TopicFactory, send: Sender, run: Callable[..., None], store: SqlOffsetStore, database: sa.Engine
+) -> None:
+    name = topic(queues=1)
+    send(name, 6)
+    run(name, store, append_to("bodies"))
+    send(name, 6)
+    later = json.dumps({name: {"broker-a": {"0": 9}}})
+    with pytest.raises(StreamingQueryException, match=r"BATCH_SKIPPED.*stored_end=6"):
+        run(name, store, append_to("bodies"), checkpoint="another", start=later)
+    assert len(all_rows(database, "bodies")) == 6
+
+
+def test_two_writers_of_one_job_do_not_both_succeed(url: str, store: SqlOffsetStore) -> None:
+    batch, ranges = BatchId("q", 1), [OffsetRange(QUEUE, 0, 5)]
+    with store.transaction() as transaction:
+        transaction.advance(StoredProgress(), BatchId("q", 0), [])
+    with store.transaction() as transaction:
+        before = transaction.progress()
+        transaction.advance(before, batch, ranges)
+    second = SqlOffsetStore(url, job="orders")
+    with pytest.raises(DataLossError, match="another query writes"), second.transaction() as transaction:
+        transaction.advance(before, batch, ranges)
+    second.close()
+    assert store.offsets() == {QUEUE: 5}
+
+
+def test_jobs_are_apart_and_secrets_do_not_show(url: str, store: SqlOffsetStore) -> None:
+    with store.transaction() as transaction:
+        transaction.advance(StoredProgress(), BatchId("q", 0), [OffsetRange(QUEUE, 0, 5)])
+    other = SqlOffsetStore(url, job="another")
+    assert other.offsets() == {}
+    other.close()
+    assert "hunter2" not in repr(SqlOffsetStore("postgresql+psycopg://me:hunter2@h/db", job="j"))
+
+
+def test_offsets_in_a_file_on_a_hadoop_path(
+    spark: SparkSession, topic: TopicFactory, send: Sender, run: Callable[..., None], tmp_path: Path
+) -> None:
+    name = topic(queues=2)
+    send(name, 8)
+    store = HadoopFileOffsetStore(spark, f"file://{tmp_path}/offsets/orders.json")
+    written: dict[int, int] = {}
+
+    def write(_: None, batch: DataFrame) -> None:
+        written[len(written)] = batch.count()
+
+    run(name, store, write)
+    forget_last_batch(tmp_path / "checkpoint")
+    run(name, HadoopFileOffsetStore(spark, f"file://{tmp_path}/offsets/orders.json"), write)
+    assert written == {0: 8}
+    assert sum(store.offsets().values()) == 8
+    assert json.loads(store.starting_offsets())[name]["broker-a"].keys() == {"0", "1"}
