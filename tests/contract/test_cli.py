@@ -11,9 +11,13 @@ from tests.support.cli import CommandLine
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.cli import groups
+from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage, Producer
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
+from pyspark_rocketmq.tools.doctor import examine
+from pyspark_rocketmq.tools.findings import Verdict
 
 
 @pytest.fixture
@@ -136,13 +140,29 @@ def test_a_group_consumes_and_its_lag_goes_down(cli, ten, group):
     assert before["lag"] == 10
     assert {queue["committed"] for queue in before["queues"]} == {None}
     done = cli("consume", ten, "--from", "group", "--group", group, "--commit", "--count", "3")
-    assert len(done.out.splitlines()) == 3
+    assert (done.code, len(done.out.splitlines())) == (0, 3), done.err
     assert cli("lag", group, "--topic", ten, "--json").json()["lag"] == 7
     rest = cli("consume", ten, "--from", "group", "--group", group, "--commit")
     assert len(rest.out.splitlines()) == 7
     assert not set(rest.out.splitlines()) & set(done.out.splitlines())
     assert f"{group} is 0 messages behind" in cli("lag", group, "--topic", ten).out
     assert group in cli("groups").out
+
+
+def test_lag_is_watched_until_ctrl_c(cli, ten, group, client, monkeypatch):
+    looks = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 1:
+            client.commit_offsets(group, client.max_offsets(client.read_queues(ten)))
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(groups.time, "sleep", sleep)
+    done = cli("lag", group, "-t", ten, "--watch", "--interval", "0.5")
+    assert (done.code, looks) == (130, [0.5] * 3)
+    assert f"{group} is 0 messages behind" in done.out
 
 
 def test_offsets_are_moved_only_with_yes(cli, ten, group):
@@ -206,6 +226,28 @@ def test_the_doctor_finds_nothing_wrong_here(cli, ten, group, monkeypatch):
     assert seen[f"group {group}"]["seen"].startswith("10 messages behind on 1 topics")
     rocketmq = [finding for finding in done.json() if finding["subject"].split()[0] in {"name", "broker"}]
     assert {finding["verdict"] for finding in rocketmq} == {"good"}
+
+
+class ShiftedClock:
+    """The system's clock, an hour late."""
+
+    def monotonic(self) -> float:
+        return SYSTEM_CLOCK.monotonic()
+
+    def now_ms(self) -> int:
+        return SYSTEM_CLOCK.now_ms() - 3_600_000
+
+    def sleep(self, seconds: float) -> None:
+        SYSTEM_CLOCK.sleep(seconds)
+
+
+@pytest.mark.parametrize("version", ["mq", "mq49"])
+def test_the_doctor_sees_a_clock_that_is_wrong(request, version):
+    options = ClientOptions(name_servers=(request.getfixturevalue(version).name_server,))
+    assert {finding.verdict for finding in examine(options)} == {Verdict.GOOD}
+    poor = [finding for finding in examine(options, clock=ShiftedClock()) if finding.verdict is Verdict.POOR]
+    assert [finding.subject for finding in poor] == ["broker broker-a, master"]
+    assert "ahead of this one" in poor[0].seen
 
 
 def test_a_report_names_brokers_and_routes(cli, ten, mq):

@@ -128,7 +128,7 @@ def _broker(options: ClientOptions, name: str, broker_id: int, addr: str, *, clo
             deadline = client.deadline(_TIMEOUT_MS)
             asked_ms = clock.now_ms()
             response = client.connection(addr).call(GetBrokerRuntimeInfoRequest(), deadline=deadline)
-            facts = decode_runtime_info(response.require(addr=addr).body)
+            facts = decode_runtime_info(response.require().body)
             skew_ms = _skew_ms(facts, asked_ms, clock.now_ms())
     except AuthenticationError as error:
         return [bad(subject, str(error), _access_advice(options))]
