@@ -53,13 +53,19 @@ def sign(fields: Mapping[str, str], body: Buffer, credentials: Credentials) -> d
     signed["AccessKey"] = credentials.access_key
     if credentials.security_token is not None:
         signed["SecurityToken"] = credentials.security_token
-    try:
-        # Field names are ASCII, so code point order is Java's string order.
-        values = "".join([signed[name] for name in sorted(signed)]).encode()
-        key = credentials.secret_key.encode()
-    except UnicodeEncodeError:
-        # Without its cause, which would carry the text, the secret key perhaps.
-        raise LocalProtocolError("a signed value has no UTF-8 form") from None
+    # Field names are ASCII, so code point order is Java's string order.
+    values = _utf8("".join([signed[name] for name in sorted(signed)]))
+    key = _utf8(credentials.secret_key)
+    if values is None or key is None:
+        raise LocalProtocolError("a signed value has no UTF-8 form")
     digest = hmac.digest(key, b"".join((values, body)), "sha1")
     signed["Signature"] = base64.b64encode(digest).decode("ascii")
     return signed
+
+
+def _utf8(text: str) -> bytes | None:
+    """Encode; None if that is impossible: the error would carry the text, the secret key perhaps."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return None
