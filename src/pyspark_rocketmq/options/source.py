@@ -255,7 +255,7 @@ class SourceOptions(Options):
         DURATION_MS,
         default=None,
         only=_STREAM,
-        doc="After so long without messages, emit a row that moves the watermark on; off when absent.",
+        doc="After so long without messages, emit a row that moves the watermark on: times, all else null.",
     )
 
     # --- how parallel -----------------------------------------------------------------------
@@ -354,6 +354,8 @@ class SourceOptions(Options):
             raise OptionError("partitionPerQueue contradicts minPartitions and maxRecordsPerPartition")
         if self.tags and self.sql_filter:
             raise OptionError("give either tags or sqlFilter: a broker filters by one of them")
+        if self.heartbeat_interval_ms == 0:
+            raise OptionError("heartbeats need an interval above 0", option="heartbeatInterval")
         least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
             raise OptionError(f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}")

@@ -19,11 +19,14 @@ Version 1::
      "begin": {"orders": {"broker-a": {"1": 7}}}}
 
 ``startedAt`` is the moment of the start in milliseconds since the epoch; the initial offset has
-``"unresolved": true`` in place of it and of the offsets. Secrets have no place in it.
+``"unresolved": true`` in place of it and of the offsets. ``heartbeatAt``, in the same unit, is there once
+the query has had a heartbeat row (`heartbeat`): a batch has one exactly when it grew. Secrets have no place
+in it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
@@ -32,11 +35,13 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import SourceOptions
 
-__all__ = ["VERSION", "SourceIdentity", "SourceOffset"]
+__all__ = ["VERSION", "SourceIdentity", "SourceOffset", "offset_of_rocketmq"]
 
 VERSION: Final = 1
 
-_FIELDS: Final = frozenset({"version", "source", "startedAt", "offsets", "begin", "unresolved"})
+_FIELDS: Final = frozenset(
+    {"version", "source", "startedAt", "offsets", "begin", "unresolved", "heartbeatAt"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,7 @@ class SourceIdentity:
     group: str | None = None
     name_server: str | None = None
     namespace: str | None = None
+    commits: bool = True
 
     @classmethod
     def of(cls, options: SourceOptions) -> Self:
@@ -58,6 +64,7 @@ class SourceIdentity:
             group=options.consumer_group,
             name_server=";".join(options.client.name_servers),
             namespace=options.client.namespace,
+            commits=options.commit_offsets is not False,
         )
 
     def to_dict(self) -> dict[str, str]:
@@ -68,8 +75,14 @@ class SourceIdentity:
             "group": self.group,
             "nameServer": self.name_server,
             "namespace": self.namespace,
+            "commitOffsets": None if self.commits else "false",
         }
         return {name: value for name, value in facts.items() if value}
+
+    def client_options(self) -> dict[str, str]:
+        """Return what of the client's options is known: where the source is."""
+        known = {"nameServer": self.name_server, "namespace": self.namespace}
+        return {name: value for name, value in known.items() if value}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, str]) -> Self:
@@ -80,6 +93,7 @@ class SourceIdentity:
             group=facts.get("group"),
             name_server=facts.get("nameServer"),
             namespace=facts.get("namespace"),
+            commits=facts.get("commitOffsets") != "false",
         )
 
 
@@ -96,21 +110,31 @@ class SourceOffset:
         Where the batch that ends here began, for the queues whose begin is not the end of the batch before.
     started_at_ms : int, optional
         The moment at which the query's start was resolved; None while it is unresolved.
+    heartbeat_at_ms : int
+        The time of the last heartbeat row; 0 before the first one.
     """
 
     source: SourceIdentity
     offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
     begin: Mapping[MessageQueue, int] = field(default_factory=dict)
     started_at_ms: int | None = None
+    heartbeat_at_ms: int = 0
 
     @property
     def resolved(self) -> bool:
         """Whether this is a position, not the wish for one."""
         return self.started_at_ms is not None
 
-    def advanced(self, offsets: Mapping[MessageQueue, int], begin: Mapping[MessageQueue, int]) -> Self:
+    def advanced(
+        self,
+        offsets: Mapping[MessageQueue, int],
+        begin: Mapping[MessageQueue, int],
+        *,
+        heartbeat_at_ms: int | None = None,
+    ) -> Self:
         """Return the end of a batch that starts here."""
-        return replace(self, offsets={**self.offsets, **offsets}, begin=begin)
+        beat = self.heartbeat_at_ms if heartbeat_at_ms is None else heartbeat_at_ms
+        return replace(self, offsets={**self.offsets, **offsets}, begin=begin, heartbeat_at_ms=beat)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, its keys in a stable order: Spark compares offsets as text."""
@@ -118,6 +142,8 @@ class SourceOffset:
         if self.started_at_ms is None:
             return document | {"unresolved": True}
         document |= {"startedAt": self.started_at_ms, "offsets": _nested(self.offsets)}
+        if self.heartbeat_at_ms:
+            document["heartbeatAt"] = self.heartbeat_at_ms
         return document | ({"begin": _nested(self.begin)} if self.begin else {})
 
     @classmethod
@@ -146,9 +172,27 @@ class SourceOffset:
                 offsets=_flat(document.get("offsets", {})),
                 begin=_flat(document.get("begin", {})),
                 started_at_ms=None if document.get("unresolved") else int(document["startedAt"]),
+                heartbeat_at_ms=int(document.get("heartbeatAt", 0)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OptionError(f"the checkpoint's offsets are malformed: {document!r}") from error
+
+
+def offset_of_rocketmq(text: str | None) -> SourceOffset | None:
+    """Read an offset of any source, as Spark logs and reports it; None when it is not RocketMQ's.
+
+    Raises
+    ------
+    OptionError
+        A release wrote it that this one does not know.
+    """
+    try:
+        document: Any = json.loads(text or "null")
+    except ValueError:
+        return None
+    if not isinstance(document, dict) or "source" not in document or "version" not in document:
+        return None
+    return SourceOffset.from_dict(document)
 
 
 def _nested(offsets: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:

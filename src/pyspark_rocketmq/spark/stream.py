@@ -13,10 +13,12 @@ from pyspark.sql.types import StructType
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
+from pyspark_rocketmq.planning.alignment import next_heartbeat
 from pyspark_rocketmq.planning.discovery import check_checkpoint, plan_ranges, targets
 from pyspark_rocketmq.planning.starts import check_listed
 from pyspark_rocketmq.spark.admission import Admission, default_limit
 from pyspark_rocketmq.spark.group_commits import GroupCommits
+from pyspark_rocketmq.spark.heartbeat import HeartbeatPartition, check_heartbeat, heartbeat_row
 from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
 from pyspark_rocketmq.spark.partition import RangesPartition, plan_partitions, read_partition
 from pyspark_rocketmq.spark.positions import (
@@ -77,6 +79,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         self._options = options
         self._projection = to_projection(schema)
+        if options.heartbeat_interval_ms is not None:
+            check_heartbeat(self._projection)
         self._policy = options.start_policy(streaming=True)
         self._identity = SourceIdentity.of(options)
         self._connect = connect
@@ -115,6 +119,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         last = self._checked(start)
         self._finished(last)
+        # Before anything is asked: what is not seen now was stored later than this.
+        moment = self._clock.now_ms()
         origin = last if last.resolved else self._resolved_start()
         ends = self._settled_ends(origin.offsets)
         self._newest = origin.advanced(ends, {})
@@ -125,26 +131,37 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = self._admission.cut(
             self._connected(), positions, reach, limit, closed=self._frozen is not None
         )
-        if last.resolved and all(
-            until[queue] == last.offsets.get(queue, begins.get(queue)) for queue in until
+        beat = self._next_heartbeat(origin, moment, idle=reach == positions and _all_answer(positions, ends))
+        if (
+            last.resolved
+            and beat == last.heartbeat_at_ms
+            and all(until[queue] == last.offsets.get(queue, begins.get(queue)) for queue in until)
         ):
             self._end_of_run()
             return start
-        return origin.advanced(until, begins).to_dict()
+        return origin.advanced(until, begins, heartbeat_at_ms=beat).to_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the newest max offsets, for Spark's progress reports; None before the first look."""
         return None if self._newest is None else self._newest.to_dict()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangesPartition]:
+    def partitions(
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> list[RangesPartition | HeartbeatPartition]:
         """Plan a batch from nothing but its two offsets and the options: a replay plans the same."""
         begin, until = self._checked(start), self._checked(end)
         if begin == until:
             return []
-        return plan_partitions(plan_ranges(begin.offsets, until.offsets, until.begin), self._options)
+        ranges = plan_ranges(begin.offsets, until.offsets, until.begin)
+        planned: list[RangesPartition | HeartbeatPartition] = [*plan_partitions(ranges, self._options)]
+        if until.heartbeat_at_ms > begin.heartbeat_at_ms:
+            planned.append(HeartbeatPartition(until.heartbeat_at_ms))
+        return planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one partition, in a task's process."""
+        if isinstance(partition, HeartbeatPartition):
+            return iter((heartbeat_row(self._projection, partition.value),))
         return read_partition(partition, self._options, self._projection)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -175,6 +192,16 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """See to the last commit of an AvailableNow run: Spark ends the process after this answer."""
         if self._frozen is not None and self._commits is not None:
             self._commits.flush(_LAST_COMMIT_PATIENCE_S)
+
+    def _next_heartbeat(self, origin: SourceOffset, moment: int, *, idle: bool) -> int:
+        """Return the heartbeat time of the next end: later than the last one exactly when one is due."""
+        interval_ms = self._options.heartbeat_interval_ms
+        if interval_ms is None or self._frozen is not None:
+            return origin.heartbeat_at_ms
+        quiet_ms = round((self._clock.monotonic() - self._admission.idle_since) * 1000)
+        previous = max(origin.heartbeat_at_ms, moment - quiet_ms)
+        beat = next_heartbeat(previous, now_ms=moment, interval_ms=interval_ms, idle=idle)
+        return beat if beat > previous else origin.heartbeat_at_ms
 
     def _connected(self) -> PlanningClient:
         if self._client is None:
@@ -233,3 +260,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _visible(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
         """Leave out the queues that appeared during an AvailableNow run: they wait for the next one."""
         return tuple(queue for queue in queues if self._frozen is None or queue in self._frozen)
+
+
+def _all_answer(known: Iterable[MessageQueue], ends: Iterable[MessageQueue]) -> bool:
+    """Whether every broker of the known queues has answered: one that is away may have older messages."""
+    return {queue.broker_name for queue in known} <= {queue.broker_name for queue in ends}

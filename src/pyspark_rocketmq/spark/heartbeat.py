@@ -1,0 +1,79 @@
+"""Rows that say that time goes on while no message comes, so that Spark's watermark moves and windows close.
+
+A heartbeat row has the time of the heartbeat as ``storeTimestamp`` and ``bornTimestamp``, and null in every
+other column. Keep it until the watermark has seen it, and drop it afterwards. Spark pushes a plain filter on
+``topic`` below the watermark, where it would undo the heartbeat; one that also names the event time stays
+above::
+
+    df.withWatermark("storeTimestamp", "10 seconds").where("topic is not null or storeTimestamp is null")
+
+With a time out of the payload the event time is ``coalesce(payload_time, storeTimestamp)``. The watermark's
+delay must cover what the clocks of driver and brokers are apart.
+
+A heartbeat is no offset: the end of a micro-batch carries its time, so that a replay has the same row.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.record.arrow import BatchDecoder
+from pyspark_rocketmq.spark.schema import Projection
+
+__all__ = ["HeartbeatPartition", "check_heartbeat", "heartbeat_row"]
+
+_TIMES: Final = frozenset({"bornTimestamp", "storeTimestamp"})
+_NOWHERE: Final = MessageQueue("", "", 0)
+
+
+class HeartbeatPartition(InputPartition):
+    """One heartbeat row.
+
+    Parameters
+    ----------
+    value : int
+        Its time, in milliseconds since the epoch.
+    """
+
+    value: int
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HeartbeatPartition) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+def check_heartbeat(projection: Projection) -> None:
+    """Check that heartbeat rows fit the columns that are read.
+
+    Raises
+    ------
+    OptionError
+        No column has a time, or one forbids null.
+    """
+    if not any(column.source in _TIMES for column in projection.columns):
+        raise OptionError(
+            "heartbeatInterval needs storeTimestamp or bornTimestamp among the columns: that is all they have"
+        )
+    for column in projection.columns:
+        if column.source not in _TIMES and not column.nullable:
+            raise OptionError(
+                "heartbeatInterval makes rows without a message: the column must be nullable",
+                column=column.name,
+            )
+
+
+def heartbeat_row(projection: Projection, time_ms: int) -> pa.RecordBatch:
+    """Return the row of a heartbeat."""
+    schema = BatchDecoder(projection.columns, queue=_NOWHERE, body_as=projection.body_as).schema
+    columns = [
+        pa.array([time_ms * 1000 if column.source in _TIMES else None], type=field.type)
+        for column, field in zip(projection.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
