@@ -33,6 +33,8 @@ class Contender:
         One process each; all of them do their round at the same time.
     about : str
         A line for the report.
+    warm_ups : int
+        Rounds before those that count.
     env : mapping
         Added to the environment.
     """
@@ -40,6 +42,7 @@ class Contender:
     name: str
     commands: Sequence[Sequence[str]]
     about: str
+    warm_ups: int = 1
     env: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -26,8 +26,8 @@ class Plan:
 
     Parameters
     ----------
-    rounds, warm_ups : int
-        Of each contender.
+    rounds : int
+        Of each contender, after its warm-up.
     time_limit_s : float
         For everything: no new cycle of rounds begins that would not end in time.
     noise_limit : float
@@ -37,7 +37,6 @@ class Plan:
     """
 
     rounds: int = 5
-    warm_ups: int = 1
     time_limit_s: float = 1800
     noise_limit: float = 0.1
     spare_rounds: int = 10
@@ -125,7 +124,7 @@ def run(
             teams.append(stack.enter_context(Team(contender, log_dir, start_timeout_s=min(180, left))))
         taker = _Taker(plan, broker_pids, expected, deadline)
         for team in teams:
-            for number in range(plan.warm_ups):
+            for number in range(team.contender.warm_ups):
                 warm_up = taker.take(team, number)
                 results.warm_ups.append(warm_up)
                 say(f"warm-up {_line(warm_up)}")

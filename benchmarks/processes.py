@@ -12,7 +12,7 @@ import platform
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -46,10 +46,7 @@ class Meter:
 
     def __init__(self, roots: Mapping[int, Kind]) -> None:
         self._roots = dict(roots)
-        for pid, _ in self._tree():
-            # Resets VmHWM, the peak of the resident set, to what it is now.
-            with contextlib.suppress(OSError):
-                Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
+        reset_peak_rss(pid for pid, _ in self._tree())
         self._cpu = self._cpu_by_kind()
         self._machine = psutil.cpu_times()
         self._own = time.process_time()
@@ -65,7 +62,7 @@ class Meter:
         other = busy - sum(cpu.values()) - (time.process_time() - self._own)
         peak: Counter[Kind] = Counter()
         for pid, kind in self._tree():
-            peak[kind] += _peak_rss(pid)
+            peak[kind] += peak_rss(pid)
         stolen = getattr(machine, "steal", 0.0) - getattr(self._machine, "steal", 0.0)
         return Usage(cpu, dict(peak), max(0.0, other), stolen)
 
@@ -93,7 +90,15 @@ def _with_descendants(process: psutil.Process, kind: Kind) -> Iterator[tuple[int
             yield from _with_descendants(child, "jvm" if child.name() == "java" else "python")
 
 
-def _peak_rss(pid: int) -> int:
+def reset_peak_rss(pids: Iterable[int]) -> None:
+    """Begin anew with the peaks of these processes."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
+
+
+def peak_rss(pid: int) -> int:
+    """Return a process's largest resident set since `reset_peak_rss`, in bytes; 0 when it is gone."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("VmHWM:"):

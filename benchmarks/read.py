@@ -36,21 +36,29 @@ def contenders(mq: Bench, case: Case) -> dict[str, Contender]:
             [python_command("client", *place, "--share", f"{number}/2") for number in range(2)],
             "our client alone, body only, two processes with half of the queues each",
         ),
-        Contender("spark", [python_command("spark", *place)], "our Spark batch read, body only, local[2]"),
+        Contender(
+            "spark",
+            [python_command("spark", *place)],
+            "our Spark batch read, body only, local[2]",
+            warm_ups=3,
+        ),
         Contender(
             "spark-default",
             [python_command("spark", *place, "--columns", "default")],
             "our Spark batch read with the ten default columns",
+            warm_ups=3,
         ),
         Contender(
             "spark-properties",
             [python_command("spark", *place, "--columns", "default", "--option", "includeProperties=true")],
             "our Spark batch read with the default columns and the properties map",
+            warm_ups=3,
         ),
         Contender(
             BASELINE,
             [mq.java_command("PullLoop", case.topic)],
             "Java DefaultMQPullConsumer, 32 a pull, a thread a queue",
+            warm_ups=2,
         ),
         Contender(
             "java-lite",
@@ -64,7 +72,7 @@ def contenders(mq: Bench, case: Case) -> dict[str, Contender]:
 def main() -> None:
     """Parse the arguments and run one case."""
     args = _arguments()
-    console = Console()
+    console = Console(width=150)
     begin = time.monotonic()
     case = Case(
         messages=args.messages, body_bytes=args.body_bytes, queues=args.queues, compressed=args.compressed

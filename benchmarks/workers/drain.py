@@ -45,9 +45,14 @@ def main() -> None:
     frames = [_pull(number, *pull) for number, pull in enumerate(pulls)]
     messages = sum(until - start for _, start, until in pulls)
     host, _, port = addr.rpartition(":")
-    with socket.create_connection((host, int(port))) as sock:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        serve(lambda: Done(messages, drain(sock, frames, args.in_flight), {"pulls": len(frames)}))
+
+    def read() -> Done:
+        # A connection for each round: brokers close one that was idle for two minutes.
+        with socket.create_connection((host, int(port))) as sock:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return Done(messages, drain(sock, frames, args.in_flight), {"pulls": len(frames)})
+
+    serve(read)
 
 
 def drain(sock: socket.socket, frames: list[bytes], in_flight: int, buffer_bytes: int = 1 << 20) -> int:

@@ -8,6 +8,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from benchmarks.contender import ROOT
 from benchmarks.workers.rounds import Done, serve
 
 
@@ -47,6 +48,7 @@ def main() -> None:
 def session() -> SparkSession:
     """Return a local session of two cores with Spark's own defaults."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("pyspark-rocketmq benchmark")
