@@ -27,7 +27,7 @@ from typing import assert_never
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import LostRange, MessageQueue, OffsetRange
 
-__all__ = ["LossDecision", "PullVerdict", "decide_loss", "decide_moved_back"]
+__all__ = ["LossDecision", "PullVerdict", "decide_hidden", "decide_loss", "decide_moved_back"]
 
 
 class PullVerdict(enum.Enum):
@@ -80,7 +80,11 @@ def decide_loss(
             cause = f"the queue now ends at {bound}: its log was truncated, or the topic was created anew"
             resume = wanted.until_offset
         case PullVerdict.QUEUE_GONE:
-            condition, cause = "QUEUE_LOST", "the topic or the queue does not exist any more"
+            condition = "QUEUE_LOST"
+            cause = (
+                "the topic or the queue does not exist any more, or the topic's number of read queues was "
+                "lowered (raise it again until the queue is read: the messages are still there)"
+            )
             resume = wanted.until_offset
         case _:
             assert_never(verdict)
@@ -137,3 +141,42 @@ def decide_moved_back(
             max_offset=max_offset,
         )
     return max_offset
+
+
+def decide_hidden(queue: MessageQueue, position: int, *, max_offset: int, fail_on_data_loss: bool) -> int:
+    """Decide what becomes of a queue that its topic's lowered number of read queues hides.
+
+    Brokers (4.9 and 5.4) keep its messages and tell its offsets, but hand none out.
+
+    Parameters
+    ----------
+    queue : MessageQueue
+    position : int
+        The next offset that the stream would read.
+    max_offset : int
+        What the queue's broker says.
+    fail_on_data_loss : bool
+
+    Returns
+    -------
+    int
+        How many messages wait unread, until the queue can be read again; its position is kept for that.
+
+    Raises
+    ------
+    DataLossError
+        QUEUE_LOST, if there are such messages and ``fail_on_data_loss`` is set.
+    """
+    unread = max(0, max_offset - position)
+    if unread and fail_on_data_loss:
+        raise DataLossError(
+            f"{unread} unread messages are in a queue that cannot be read: the topic's number of read "
+            f"queues was lowered to {queue.queue_id} or less: raise it to {queue.queue_id + 1} or more "
+            "(mqadmin updateTopic -r) and restart the query, which goes on where it was; lower only that "
+            "of write queues while a queue is read. With failOnDataLoss=false the query goes on without them",
+            condition="QUEUE_LOST",
+            queue=str(queue),
+            position=position,
+            max_offset=max_offset,
+        )
+    return unread

@@ -15,13 +15,15 @@ from pyspark_rocketmq.errors import RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, StartPolicy
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.planning.discovery import discover, matching_topics
-from pyspark_rocketmq.planning.gaps import decide_moved_back
+from pyspark_rocketmq.planning.gaps import decide_hidden, decide_moved_back
 from pyspark_rocketmq.planning.starts import Answers, late_policy, lookups, resolve
 
 __all__ = [
     "PlanningClient",
     "available_ends",
     "behind",
+    "check_hidden",
+    "hidden",
     "late_begins",
     "moved_back",
     "patient_ends",
@@ -302,6 +304,33 @@ def moved_back(
         )
         _LOG.warning("%s ends at %d, before its position %d", queue, ends[queue], known[queue])
     return begins
+
+
+def hidden(known: Iterable[MessageQueue], seen: Iterable[MessageQueue]) -> frozenset[MessageQueue]:
+    """Return the known queues that are not seen though their topic is, at their broker: it has fewer now."""
+    there = set(seen)
+    places = {(queue.topic, queue.broker_name) for queue in there}
+    return frozenset(q for q in known if q not in there and (q.topic, q.broker_name) in places)
+
+
+def check_hidden(
+    client: PlanningClient,
+    known: Mapping[MessageQueue, int],
+    queues: Iterable[MessageQueue],
+    *,
+    fail_on_data_loss: bool,
+) -> None:
+    """Tell of `hidden` queues that were not read to their ends.
+
+    Raises
+    ------
+    DataLossError
+        There is one, and ``fail_on_data_loss`` is set.
+    """
+    for queue, end in client.max_offsets(queues).items():
+        unread = decide_hidden(queue, known[queue], max_offset=end, fail_on_data_loss=fail_on_data_loss)
+        if unread:
+            _LOG.warning("%d messages of %s wait: its topic has fewer read queues now", unread, queue)
 
 
 def behind(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:

@@ -25,6 +25,8 @@ from pyspark_rocketmq.spark.positions import (
     PlanningClient,
     available_ends,
     behind,
+    check_hidden,
+    hidden,
     late_begins,
     moved_back,
     patient_ends,
@@ -91,6 +93,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._origin: SourceOffset | None = None
         self._frozen: Mapping[MessageQueue, int] | None = None
         self._newest: SourceOffset | None = None
+        self._hidden: frozenset[MessageQueue] = frozenset()
 
     # --- what Spark calls, in its order -------------------------------------------------------
 
@@ -243,6 +246,15 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _new_begins(self, origin: SourceOffset, ends: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Return where the queues begin that are new, or end before their position."""
+        lost_sight = hidden(origin.offsets, ends)
+        if lost_sight != self._hidden:
+            check_hidden(
+                self._connected(),
+                origin.offsets,
+                lost_sight,
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
+            self._hidden = lost_sight
         moved = moved_back(
             self._connected(), origin.offsets, ends, fail_on_data_loss=self._options.fail_on_data_loss
         )

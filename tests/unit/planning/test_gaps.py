@@ -4,7 +4,13 @@ import pytest
 
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import LostRange, MessageQueue, OffsetRange
-from pyspark_rocketmq.planning.gaps import LossDecision, PullVerdict, decide_loss, decide_moved_back
+from pyspark_rocketmq.planning.gaps import (
+    LossDecision,
+    PullVerdict,
+    decide_hidden,
+    decide_loss,
+    decide_moved_back,
+)
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 WANTED = OffsetRange(QUEUE, 100, 200)
@@ -54,3 +60,14 @@ def test_a_queue_that_went_back_fails_by_name() -> None:
         decide_moved_back(QUEUE, 90, min_offset=10, max_offset=60, fail_on_data_loss=True)
     assert caught.value.condition == "OFFSET_WENT_BACK"
     assert not caught.value.retriable
+
+
+@pytest.mark.parametrize(("position", "unread"), [(7, 3), (10, 0), (12, 0)])
+def test_a_hidden_queue_is_a_loss_only_with_unread_messages(position: int, unread: int) -> None:
+    assert decide_hidden(QUEUE, position, max_offset=10, fail_on_data_loss=False) == unread
+    if not unread:
+        assert decide_hidden(QUEUE, position, max_offset=10, fail_on_data_loss=True) == 0
+        return
+    with pytest.raises(DataLossError, match=r"3 unread .* to 3 or less: raise it to 4 or more") as caught:
+        decide_hidden(QUEUE, position, max_offset=10, fail_on_data_loss=True)
+    assert caught.value.condition == "QUEUE_LOST"

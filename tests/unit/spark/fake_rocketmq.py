@@ -39,6 +39,7 @@ class FakeRocketMQ:
         self.on_commit: Callable[[Mapping[MessageQueue, int]], None] = lambda _: None
         self.dead: set[str] = set()
         self.hidden: set[str] = set()
+        self.unreadable: set[MessageQueue] = set()
         self.calls: list[str] = []
         self._sent = 0
 
@@ -60,7 +61,8 @@ class FakeRocketMQ:
 
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         self.calls.append("read_queues")
-        queues = tuple(sorted(q for q in self.logs if q.topic == topic and q.broker_name not in self.hidden))
+        there = set(self.logs) - self.unreadable
+        queues = tuple(sorted(q for q in there if q.topic == topic and q.broker_name not in self.hidden))
         if not queues:
             raise TopicNotFoundError("no route", topic=topic)
         return queues

@@ -517,3 +517,36 @@ def test_a_topic_that_does_not_exist_is_told_at_once():
     with pytest.raises(TopicNotFoundError):
         reader(mq, {"topic": "order"}).prepareForTriggerAvailableNow()
     assert mq.clock.monotonic() == begin
+
+
+def test_a_queue_that_was_read_may_go_and_come_again():
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, STARTS["earliest"], lambda _: None)
+    run.run(1)
+    mq.unreadable.add(A1)
+    mq.send(A0)
+    run.run(2)
+    mq.calls.clear()
+    run.run(1)
+    assert mq.calls == ["read_queues", "max_offsets"], "it is asked for once, not at every look"
+    mq.unreadable.clear()
+    mq.send(A1)
+    run.run(1)
+    check_nothing_lost_nothing_twice(mq, kept)
+
+
+def test_unread_messages_of_a_queue_that_went_end_the_query_until_it_is_back():
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, STARTS["earliest"], lambda _: None)
+    run.run(1)
+    mq.send(A1)
+    mq.unreadable.add(A1)
+    with pytest.raises(DataLossError, match="1 unread messages are in a queue that cannot be read") as raised:
+        run.run(1)
+    assert raised.value.condition == "QUEUE_LOST"
+    lenient = Query(mq, kept, STARTS["earliest"] | {"failOnDataLoss": "false"}, lambda _: None)
+    mq.send(A0)
+    lenient.run(1)
+    mq.unreadable.clear()
+    Query(mq, kept, STARTS["earliest"], lambda _: None).run(1)
+    check_nothing_lost_nothing_twice(mq, kept)
