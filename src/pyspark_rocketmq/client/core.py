@@ -85,6 +85,7 @@ class Client:
         """What readers learned of each broker's limit on one pull; a hint only."""
         self._groups = GroupAnnouncer(self)
         self._checked: set[tuple[MessageSelector, str]] = set()
+        self._committed: set[tuple[str, str, str]] = set()
 
     def __repr__(self) -> str:
         return f"Client({';'.join(self.options.name_servers)})"
@@ -270,10 +271,14 @@ class Client:
         """
         deadline = self.deadline()
         self._groups.announce(group, offsets, deadline=deadline)
-        self.ask(
-            {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()},
-            deadline=deadline,
-        )
+        calls = {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()}
+        # A broker that gets a group's first commits of a topic side by side makes a table for each and keeps
+        # the last one (ConsumerOffsetManager.commitOffset, 4.9 and 5.4): one goes ahead and makes it.
+        first = {(group, queue.broker_name, queue.topic): queue for queue in offsets}
+        ahead = {queue: calls.pop(queue) for key, queue in first.items() if key not in self._committed}
+        self.ask(ahead, deadline=deadline)
+        self._committed |= first.keys()
+        self.ask(calls, deadline=deadline)
 
     def check_selector(self, selector: MessageSelector, topic: str, *, group: str) -> None:
         """Have the topic's brokers parse an SQL92 selector, once; a tag selector needs no check.
