@@ -74,6 +74,7 @@ class Loop:
         """End the thread; its servers must have been stopped."""
         if self._loop is None or self._thread is None:
             return
+        self.run(_settle())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_STOP_TIMEOUT_S)
         self._loop.close()
@@ -98,6 +99,12 @@ class Loop:
     def _wake(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
+
+
+async def _settle() -> None:
+    """Let transports that were aborted close their sockets, which takes some turns of the loop."""
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 @dataclass(slots=True, eq=False)
