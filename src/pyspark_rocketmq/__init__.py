@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     )
     from pyspark_rocketmq.errors import RocketMQError
     from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, OutgoingMessage
+    from pyspark_rocketmq.spark.behind import lag
+    from pyspark_rocketmq.spark.listener import RocketMQQueryListener
     from pyspark_rocketmq.spark.source import RocketMQDataSource as DefaultSource
 
 __all__ = [
@@ -44,10 +46,12 @@ __all__ = [
     "Producer",
     "PullConsumer",
     "RocketMQError",
+    "RocketMQQueryListener",
     "RocketMQUtils",
     "RocketMqUtils",
     "TopicQueueId",
     "__version__",
+    "lag",
 ]
 
 _HOMES: Final = {
@@ -65,9 +69,11 @@ _HOMES: Final = {
     "Producer": "pyspark_rocketmq.client",
     "PullConsumer": "pyspark_rocketmq.client",
     "RocketMQError": "pyspark_rocketmq.errors",
+    "RocketMQQueryListener": "pyspark_rocketmq.spark.listener",
     "RocketMQUtils": "pyspark_rocketmq.dstream",
     "RocketMqUtils": "pyspark_rocketmq.dstream",
     "TopicQueueId": "pyspark_rocketmq.dstream",
+    "lag": "pyspark_rocketmq.spark.behind",
 }
 
 

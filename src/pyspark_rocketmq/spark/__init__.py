@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from pyspark_rocketmq.spark.behind import Lag, QueueLag, Spread, lag
+    from pyspark_rocketmq.spark.listener import QueryStatus, RocketMQQueryListener
     from pyspark_rocketmq.spark.messages import (
         drop_repeats,
         identical_rows_together,
@@ -23,7 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HadoopFileOffsetStore",
+    "Lag",
     "OffsetStore",
+    "QueryStatus",
+    "QueueLag",
+    "RocketMQQueryListener",
+    "Spread",
     "SqlOffsetStore",
     "StoreTransaction",
     "append_to",
@@ -31,6 +38,7 @@ __all__ = [
     "identical_rows_together",
     "json_messages",
     "key_value_messages",
+    "lag",
     "ordered_by",
     "transactional_writer",
     "upsert_into",
@@ -38,6 +46,8 @@ __all__ = [
 ]
 
 _MODULES: Final = {
+    "behind": ("Lag", "QueueLag", "Spread", "lag"),
+    "listener": ("QueryStatus", "RocketMQQueryListener"),
     "messages": (
         "drop_repeats",
         "identical_rows_together",

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -14,7 +14,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.planning.discovery import plan_ranges
 from pyspark_rocketmq.planning.ledger import BatchId
-from pyspark_rocketmq.spark.offsets import SourceOffset
+from pyspark_rocketmq.spark.offsets import SourceOffset, offset_of_rocketmq
 
 __all__ = ["CheckpointLog"]
 
@@ -72,7 +72,7 @@ class CheckpointLog:
                 checkpoint=self._location,
                 batch=number,
             )
-        return [_ours(line) for line in lines[2:]]
+        return [offset_of_rocketmq(line) for line in lines[2:]]
 
     def _text(self, name: str) -> str:
         path = f"{self._location}/{name}"
@@ -80,13 +80,3 @@ class CheckpointLog:
         if len(rows) != 1:
             raise OptionError("the checkpoint has no such file", path=path)
         return str(rows[0][0])
-
-
-def _ours(line: str) -> SourceOffset | None:
-    try:
-        document: Any = json.loads(line)
-    except ValueError:
-        return None
-    if not isinstance(document, dict) or "source" not in document or "version" not in document:
-        return None
-    return SourceOffset.from_dict(document)
