@@ -42,8 +42,8 @@ lint: setup  ## Style, types and layers
 	$(BIN)/lint-imports
 
 .PHONY: unit
-unit: setup  ## Tests without a broker: unit, property, golden, network
-	$(PYTEST) tests/unit tests/property tests/golden tests/network
+unit: setup  ## Tests without a broker: unit, property, golden, network, fuzz
+	$(PYTEST) tests/unit tests/property tests/golden tests/network tests/fuzz
 
 .PHONY: contract
 contract: setup  ## Tests against a real RocketMQ 5.4 and 4.9
@@ -56,6 +56,14 @@ spark: setup  ## Tests in a real Spark session against a real RocketMQ
 .PHONY: chaos
 chaos: setup  ## Tests that kill processes and cut connections, the bounded part
 	$(PYTEST) tests/chaos
+
+.PHONY: fuzz
+SECONDS ?= 120
+fuzz: setup  ## Fuzz every parser for SECONDS each (120), and keep what reaches new code
+	@for target in frame stream header body record batch options; do \
+	  echo "== $$target"; \
+	  PYTHONPATH=.:src $(BIN)/python -m tests.fuzz.run $$target --seconds $(SECONDS) --keep || exit 1; \
+	done
 
 .PHONY: test-matrix
 test-matrix: setup  ## The Spark tests with each supported Spark, in environments of their own
