@@ -41,14 +41,16 @@ class DecodeOptions:
     columns : sequence of str or Column
         Names of `record.arrow.COLUMNS`, or columns that are called differently.
     max_batch_rows, max_batch_bytes : int
-        A batch is handed out when it holds this many rows or bytes of answers.
+        A batch is handed out when it holds this many rows or bytes of answers. Memory pools give blocks
+        above some MiB back at once, so that larger batches pay for page faults each time (measured: 0.2
+        instead of 0.05 us a KiB).
     """
 
     columns: Sequence[str | Column]
     body_as: Literal["binary", "string"] = "binary"
     check_crc: bool = False
     max_batch_rows: int = 10_000
-    max_batch_bytes: int = 16 << 20
+    max_batch_bytes: int = 4 << 20
 
 
 def read_chunks(
