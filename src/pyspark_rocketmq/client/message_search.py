@@ -93,7 +93,16 @@ def _read(
     ]
     options = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=False)
     found = list(read_messages(client, ranges, options))
-    return sorted(found, key=lambda message: (message.store_timestamp, message.queue, message.queue_offset))
+    # A broker's log tells the order within a millisecond; a message of an inner batch shares its place there.
+    return sorted(
+        found,
+        key=lambda message: (
+            message.store_timestamp,
+            message.broker_name,
+            message.commit_log_offset,
+            message.queue_offset,
+        ),
+    )
 
 
 def _indexed(client: Client, topic: str, key: str, count: int) -> list[Message]:
