@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client.message_search import last_messages
 
 README = Path(__file__).parents[2] / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
@@ -25,7 +28,7 @@ def code(mq, topic, tmp_path):
 
 
 def test_there_is_no_block_that_no_test_runs():
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
 
 
 def test_a_topic_is_read_as_a_batch_and_as_a_stream(code, send, spark, capsys):
@@ -44,6 +47,14 @@ def test_a_topic_is_read_as_a_batch_and_as_a_stream(code, send, spark, capsys):
         query.stop()
 
 
+def test_a_topic_is_written(code, spark, client):
+    exec(code(2), {"spark": spark})
+    queues = client.read_queues(code.topic)
+    eventually(lambda: sum(client.max_offsets(queues).values()) == 1, what="the row")
+    (message,) = last_messages(client, queues, 10)
+    assert (message.body, message.keys, message.tags) == (b"hello", "42", "new")
+
+
 def test_the_client_works_without_spark(code, capsys):
-    exec(code(2), {})
+    exec(code(3), {})
     assert "b'hello'" in capsys.readouterr().out

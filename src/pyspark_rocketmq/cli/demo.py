@@ -54,6 +54,6 @@ def demo(
         console.print("interrupted; everything that was started is stopped")
         raise typer.Exit(130) from None
     console.print(result_view(run))
-    console.print(summary(run))
+    console.print(summary(run), soft_wrap=True)  # what is copied must not be broken
     if run.differences:
         raise typer.Exit(1)
