@@ -1,9 +1,11 @@
 """RDDs and DStreams of RocketMQ, as rocketmq-spark has them, in PySpark; for classic Spark."""
 
 from pyspark_rocketmq.dstream.api import RocketMQUtils
+from pyspark_rocketmq.dstream.direct import RocketMQDStream
 from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, HasOffsetRanges, OffsetRanges, TopicQueueId
 from pyspark_rocketmq.dstream.rdd import RocketMQRDD
 from pyspark_rocketmq.dstream.strategies import ConsumerStrategy, LocationStrategies, LocationStrategy
+from pyspark_rocketmq.dstream.transactional import transactional_output
 from pyspark_rocketmq.model import OffsetRange
 
 RocketMqUtils = RocketMQUtils
@@ -17,8 +19,10 @@ __all__ = [
     "LocationStrategy",
     "OffsetRange",
     "OffsetRanges",
+    "RocketMQDStream",
     "RocketMQRDD",
     "RocketMQUtils",
     "RocketMqUtils",
     "TopicQueueId",
+    "transactional_output",
 ]

@@ -20,6 +20,7 @@ from pyspark.streaming import DStream, StreamingContext, StreamingListener
 from pyspark.streaming.util import TransformFunction
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.dstream.batch_log import BatchLog
 from pyspark_rocketmq.dstream.commit import CommitCallback, Committer
 from pyspark_rocketmq.dstream.jvm import empty_input, jvm_of, revive, scala_map, streaming_context
 from pyspark_rocketmq.dstream.plan import DirectPlan
@@ -108,6 +109,8 @@ class _Run(StreamingListener):
         self._rdds: dict[int, RocketMQRDD] = {}
         self._commits = GroupCommits(maker.group, self._client, interval_ms=0, clock=SYSTEM_CLOCK)
         self._context = streaming_context(sc)
+        directory = self._context.checkpointDir()
+        self._log = None if directory is None else BatchLog(sc, directory, maker.stream_id)
         java = jvm_of(sc).org.apache.spark.streaming.api.java
         self._context.addStreamingListener(
             java.JavaStreamingListenerWrapper(java.PythonStreamingListenerWrapper(self))
@@ -116,8 +119,7 @@ class _Run(StreamingListener):
 
     def batch(self, time_ms: int) -> RocketMQRDD:
         """Plan a batch, make its RDD, and report it to Spark."""
-        plan = self._maker.plan
-        ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=self._remember_ms())
+        ranges = self._planned(time_ms)
         made = RocketMQRDD(
             self._sc,
             ranges,
@@ -127,11 +129,21 @@ class _Run(StreamingListener):
             handler=self._maker.handler,
         )
         self._rdds[time_ms] = made
-        for forgotten in self._rdds.keys() - plan.remembered():
+        for forgotten in self._rdds.keys() - self._maker.plan.remembered():
             del self._rdds[forgotten]
         _LIVE[made.id()] = made
         self._report(time_ms, ranges)
         return made
+
+    def _planned(self, time_ms: int) -> OffsetRanges:
+        plan = self._maker.plan
+        if self._log is not None and (before := self._log.read(time_ms)) is not None:
+            plan.adopt(time_ms, before)
+        ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=self._remember_ms())
+        if self._log is not None:
+            self._log.write(time_ms, ranges)
+            self._log.forget(plan.remembered())
+        return ranges
 
     def onBatchCompleted(self, batchCompleted: Any) -> None:
         """Take note of a batch all of whose outputs succeeded."""

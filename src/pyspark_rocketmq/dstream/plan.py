@@ -144,6 +144,14 @@ class DirectPlan:
                 del self._batches[time]
         return ranges
 
+    def adopt(self, time_ms: int, ranges: OffsetRanges) -> None:
+        """Take over what a former life planned for a batch, unless it is known or does not follow on."""
+        follows = all(self.positions.get(r.queue, r.from_offset) == r.from_offset for r in ranges)
+        with self._lock:
+            if time_ms not in self._batches and follows:
+                self._batches[time_ms] = _Batch(ranges)
+                self.positions |= {found.queue: found.until_offset for found in ranges}
+
     def remembered(self) -> frozenset[int]:
         """Return the times of the batches that may be asked for again."""
         with self._lock:

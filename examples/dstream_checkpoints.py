@@ -1,0 +1,70 @@
+"""A direct stream that keeps its offsets in Spark's checkpoints: at least once, batches repeated exactly.
+
+    python examples/dstream_checkpoints.py 127.0.0.1:9876 orders results.db /tmp/checkpoint
+
+Kill it and start it again: it goes on where it was. A batch that comes again has the same time and the same
+messages, so an output that replaces what it wrote for a batch before is exactly once.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import warnings
+from collections.abc import Callable
+from datetime import datetime
+
+from pyspark import SparkConf, SparkContext
+from pyspark.streaming import StreamingContext
+
+from pyspark_rocketmq import ConsumerStrategy, RocketMQUtils
+
+
+def main(name_server: str, topic: str, database: str, checkpoint: str) -> None:
+    """Stream until the process ends."""
+    warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+    def set_up() -> StreamingContext:
+        """Build the stream: called only when there is no checkpoint."""
+        ssc = StreamingContext(SparkContext(conf=conf()), 0.5)
+        stream = RocketMQUtils.createMQPullStream(
+            ssc,
+            "checkpoints-example",
+            topic,
+            ConsumerStrategy.earliest,
+            autoCommit=False,
+            options={"nameServer": name_server, "pull.max.speed.per.partition": 500},
+        )
+        stream.foreachRDD(save_to(database))
+        return ssc
+
+    ssc = StreamingContext.getOrCreate(checkpoint, set_up)
+    ssc.start()
+    ssc.awaitTermination()
+
+
+def conf() -> SparkConf:
+    """Return the settings of a small Spark on this machine."""
+    settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+    return SparkConf().setMaster("local[2,8]").setAppName("checkpoints").setAll(list(settings.items()))
+
+
+def save_to(database: str) -> Callable[..., None]:
+    """Return an output operation; Spark keeps it in the checkpoint, so it holds nothing but a path."""
+
+    def save(time: datetime, rdd) -> None:
+        messages = rdd.map(lambda m: (m.broker_name, m.queue_id, m.queue_offset, m.body.decode()))
+        rows = [(time.isoformat(), *row) for row in messages.collect()]
+        connection = sqlite3.connect(database)
+        with connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS orders (batch, broker, queue, position, body)")
+            connection.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?)", rows)
+        connection.close()
+
+    return save
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

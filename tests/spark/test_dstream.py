@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import pytest
+from pyspark import SparkContext
+from pyspark.streaming import StreamingContext
+from tests.spark.conftest import same_messages
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import Admin
+from pyspark_rocketmq.dstream import ConsumerStrategy, HasOffsetRanges, OffsetRanges, RocketMqUtils
+from pyspark_rocketmq.errors import NoOffsetRangesError, OptionError, TopicNotFoundError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.planning.rate import FinishedBatch, PidSettings, RateEstimate
+
+INTERVAL_S = 0.4
+
+
+@dataclass
+class Seen:
+    """What output operations saw, by batch; a batch that is run again is there twice."""
+
+    ranges: dict[datetime, list[OffsetRanges]] = field(default_factory=lambda: defaultdict(list))
+    rows: list[tuple[str, int, int, str]] = field(default_factory=list)
+    hook: Callable[[], None] = lambda: None
+
+    def take(self, time, rdd) -> None:
+        assert isinstance(rdd, HasOffsetRanges)
+        self.ranges[time].append(rdd.offsetRanges)
+        self.hook()
+        found = rdd.map(lambda m: (m.broker_name, m.queue_id, m.queue_offset, m.body.decode())).collect()
+        self.rows += found
+
+    def sizes(self) -> list[int]:
+        return [r.planned for again in self.ranges.values() for r in again if r.planned]
+
+
+@pytest.fixture
+def contexts(spark) -> Iterator[Callable[[], StreamingContext]]:
+    """Make StreamingContexts on the suite's SparkContext; each is stopped at the end."""
+    made: list[StreamingContext] = []
+
+    def make(get: Callable[[], StreamingContext] | None = None) -> StreamingContext:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
+            ssc = get() if get else StreamingContext(spark.sparkContext, INTERVAL_S)
+        made.append(ssc)
+        return ssc
+
+    yield make
+    for ssc in made:
+        ssc.stop(stopSparkContext=False)
+
+
+@pytest.fixture
+def direct(contexts, mq, group):
+    """``direct(topic, ...)``: a context and its direct stream, not started yet."""
+
+    def make(topic, *args, options=None, **keywords):
+        ssc = contexts()
+        given = {"nameServer": mq.name_server, **(options or {})}
+        return ssc, RocketMqUtils.createMQPullStream(ssc, group, topic, *args, options=given, **keywords)
+
+    return make
+
+
+@pytest.fixture
+def conf(spark) -> Iterator[Callable[..., None]]:
+    """Set keys of the SparkContext's conf for a test."""
+    before = dict(spark.sparkContext._conf.getAll())
+
+    def set_all(settings: dict[str, str]) -> None:
+        for key, value in settings.items():
+            spark.sparkContext._conf.set(key, value)
+
+    yield set_all
+    for key in dict(spark.sparkContext._conf.getAll()).keys() - before.keys():
+        spark.sparkContext._conf._jconf.remove(key)
+
+
+@pytest.fixture
+def committed(client, group):
+    """``committed(topic)``: the group's offsets."""
+    return lambda topic: client.committed_offsets(group, client.read_queues(topic))
+
+
+def test_every_message_once_and_committed_when_its_batch_is_finished(direct, send, topic, client, committed):
+    name = topic(queues=2)
+    expected = send(name, 40)
+    ssc, stream = direct(name, ConsumerStrategy.earliest)
+    seen, while_running = Seen(), []
+    seen.hook = lambda: while_running.append(committed(name))
+    stream.foreachRDD(seen.take)
+    later: list[type[Exception]] = []
+
+    def too_late(rdd):
+        try:
+            _ = rdd.offsetRanges
+        except NoOffsetRangesError as error:
+            later.append(type(error))
+
+    stream.map(lambda m: m.keys).foreachRDD(too_late)
+    counts: list[int] = []
+    with_ranges = stream.transform(lambda rdd: rdd.map(lambda _, planned=rdd.offsetRanges.planned: planned))
+    with_ranges.foreachRDD(lambda rdd: counts.extend(rdd.collect()))
+    windowed: list[int] = []
+    stream.window(3 * INTERVAL_S).foreachRDD(lambda rdd: windowed.append(rdd.count()))
+    ssc.start()
+    eventually(lambda: len(seen.rows) == 40, 60, what="forty messages")
+    expected += send(name, 6)
+    eventually(lambda: len(seen.rows) == 46, 30, what="six more")
+    same_messages(seen.rows, expected)
+    for queue_id in range(2):
+        offsets = [row[2] for row in seen.rows if row[1] == queue_id]
+        assert offsets == sorted(offsets)
+    ends = send.ends(name)
+    eventually(lambda: committed(name) == ends, 30, what="the next offsets to be committed")
+    assert while_running[0] == dict.fromkeys(ends), "committed before the first batch was finished"
+    assert later[0] is NoOffsetRangesError
+    assert counts[:40] == [40] * 40
+    eventually(lambda: 40 in windowed and windowed[-1] == 0, 30, what="the window to pass")
+    progress = ssc._jssc.ssc().progressListener()
+    assert progress.numTotalReceivedRecords() == 46
+    infos = [
+        info
+        for batch in list(scala_list(ssc, progress.retainedBatches()))
+        for info in scala_list(ssc, batch.streamIdToInputInfo().values().toSeq())
+    ]
+    texts = [info.metadataDescription().get() for info in infos if info.numRecords() == 40]
+    assert texts == [f"{name}@broker-a:0[0, 20)\n{name}@broker-a:1[0, 20)"]
+
+
+def scala_list(ssc: StreamingContext, seq):
+    return ssc._jvm.scala.jdk.javaapi.CollectionConverters.asJava(seq)
+
+
+def test_commit_async_and_nothing_is_committed_without_it(direct, send, topic, committed):
+    name = topic(queues=2)
+    send(name, 10)
+    ssc, stream = direct(name, ConsumerStrategy.earliest(), autoCommit=False)
+    seen, wanted, told = Seen(), threading.Event(), []
+
+    def output(time, rdd):
+        seen.take(time, rdd)
+        if wanted.is_set():
+            stream.commitAsync(rdd.offsetRanges, lambda offsets, error: told.append((offsets, error)))
+
+    stream.foreachRDD(output)
+    ssc.start()
+    eventually(lambda: len(seen.ranges) >= 4, 30, what="four batches")
+    assert set(committed(name).values()) == {None}
+    wanted.set()
+    eventually(lambda: told, 30, what="a commit")
+    assert told[0] == (send.ends(name), None), "queues without news are committed too"
+    eventually(lambda: committed(name) == send.ends(name), 10, what="the commit at the broker")
+    ssc.stop(stopSparkContext=False)
+    eventually(
+        lambda: not [t for t in threading.enumerate() if t.name in ("commit-async", "group-commits")],
+        10,
+        what="the committing threads to end",
+    )
+
+
+def test_nothing_behind_a_failed_batch_is_committed(direct, send, topic, committed):
+    name = topic(queues=1)
+    send(name, 3)
+    ssc, stream = direct(name)
+    seen = Seen()
+
+    def fail() -> None:
+        if len(seen.rows) == 3:
+            raise RuntimeError("the sink is down")
+
+    seen.hook = fail
+    stream.foreachRDD(seen.take)
+    ssc.start()
+    (queue,) = send.ends(name)
+    eventually(lambda: committed(name) == {queue: 3}, 30, what="the first batch's commit")
+    seen.hook = fail
+    eventually(lambda: len(seen.ranges) >= 4, 30, what="failed batches")
+    seen.hook = lambda: None
+    send(name, 2)
+    eventually(lambda: len(seen.rows) == 5, 30, what="the messages behind the failure")
+    batches = len(seen.ranges)
+    eventually(lambda: len(seen.ranges) > batches + 2, 30, what="two finished batches more")
+    assert committed(name) == {queue: 3}
+
+
+def test_speed_limits_hold_from_the_first_batch_on(direct, send, topic, conf):
+    conf(
+        {
+            "spark.streaming.backpressure.enabled": "true",
+            "spark.streaming.backpressure.initialRate": "50",
+            "spark.streaming.rocketmq.maxRatePerPartition": "25",
+        }
+    )
+    name = topic(queues=3)
+    expected = send(name, 90)
+    ssc, stream = direct(name, autoCommit=False)
+    seen = Seen()
+    stream.foreachRDD(seen.take)
+    ssc.start()
+    eventually(lambda: len(seen.rows) == 90, 60, what="ninety messages")
+    same_messages(seen.rows, expected)
+    assert seen.sizes()[0] == 50 * INTERVAL_S
+    most = max(len(r) for again in seen.ranges.values() for ranges in again for r in ranges)
+    assert most <= 25 * INTERVAL_S
+    assert len(seen.sizes()) >= 90 / (3 * 25 * INTERVAL_S)
+
+
+def test_queues_that_come_while_the_stream_runs_are_read_from_their_begin(direct, send, topic, client):
+    name = topic(queues=1)
+    ssc, stream = direct(name, ConsumerStrategy.latest, options={"routeRefreshMs": 100})
+    seen = Seen()
+    stream.foreachRDD(seen.take)
+    ssc.start()
+    eventually(lambda: seen.ranges, 30, what="the first batch")
+    Admin(client).create_topic(name, queues=3)
+    client.invalidate(name)
+    expected = send(name, 30)
+    eventually(lambda: len(seen.rows) >= 30, 60, what="the messages of old and new queues")
+    same_messages(seen.rows, expected)
+    assert {row[1] for row in seen.rows} == {0, 1, 2}
+
+
+# --- recovery: what a checkpoint holds is unpickled, so these stand at the module's level ---
+
+RECOVERED = Seen()
+
+
+def take(time, rdd):
+    RECOVERED.take(time, rdd)
+
+
+def test_a_recovered_stream_replays_its_unfinished_batches_exactly(
+    contexts, mq, send, topic, group, tmp_path, committed
+):
+    name = topic(queues=2)
+    send(name, 10)
+    checkpoint = str(tmp_path / "checkpoint")
+    RECOVERED.__init__()
+
+    def set_up() -> StreamingContext:
+        ssc = StreamingContext(SparkContext._active_spark_context, INTERVAL_S)
+        stream = RocketMqUtils.createMQPullStream(
+            ssc,
+            group,
+            name,
+            options={"nameServer": mq.name_server, "pull.max.speed.per.partition": 5},
+        )
+        stream.foreachRDD(take)
+        return ssc
+
+    def fail() -> None:
+        if len(RECOVERED.rows) >= 8:
+            raise RuntimeError("the sink is down")
+
+    RECOVERED.hook = fail
+    ssc = contexts(lambda: StreamingContext.getOrCreate(checkpoint, set_up))
+    ssc.start()
+    eventually(lambda: len(RECOVERED.sizes()) >= 3, 60, what="a failed batch")
+    failed, (first_try,) = next((t, r) for t, r in reversed(RECOVERED.ranges.items()) if r[0].planned)
+    eventually(
+        lambda: len(RECOVERED.ranges) > list(RECOVERED.ranges).index(failed) + 3, 30, what="a checkpoint"
+    )
+    ssc.stop(stopSparkContext=False)
+    backlog = send(name, 40)
+    done = len(RECOVERED.rows)
+
+    RECOVERED.hook = lambda: None
+    ssc = contexts(lambda: StreamingContext.getOrCreate(checkpoint, set_up))
+    ssc.start()
+    eventually(lambda: len(set(RECOVERED.rows)) == 50, 90, what="all messages")
+    again = RECOVERED.ranges[failed][1:]
+    assert again == [first_try], "another range came back under the batch's time"
+    same_messages(sorted(set(RECOVERED.rows)), sorted(send.sent[name]))
+    assert len(RECOVERED.rows[done:]) <= 42 + 8, "more was repeated than the last batches"
+    assert set(backlog) <= set(RECOVERED.rows[done:])
+    most = max(len(r) for tries in RECOVERED.ranges.values() for ranges in tries for r in ranges)
+    assert most <= 5 * INTERVAL_S, "the first batches after the recovery ignored the speed limit"
+    eventually(lambda: committed(name) == send.ends(name), 30, what="commits after the recovery")
+
+
+# --- without a stream -----------------------------------------------------------------------
+
+
+def test_the_rate_estimate_is_sparks(spark):
+    estimator = spark.sparkContext._jvm.org.apache.spark.streaming.scheduler.rate.PIDRateEstimator
+    theirs = estimator(500, 1.0, 0.2, 0.1, 100.0)
+    settings = PidSettings(batch_interval_ms=500, derivative=0.1)
+    ours = RateEstimate()
+    batches = [
+        (1000, 500, 200, 0),
+        (1500, 0, 200, 0),
+        (2000, 900, 450, 30),
+        (2600, 80, 700, 400),
+        (2600, 5, 5, 5),
+    ]
+    batches += [(3000 + 500 * n, 100 + 37 * n % 90, 90 + 11 * n % 400, 13 * n % 50) for n in range(20)]
+    for ended, messages, processing, scheduling in batches:
+        answer = theirs.compute(ended, messages, processing, scheduling)
+        before = ours
+        ours = ours.after(
+            FinishedBatch(
+                ended_at_ms=ended, messages=messages, processing_ms=processing, scheduling_ms=scheduling
+            ),
+            settings,
+        )
+        if answer.isDefined():
+            assert ours.rate == pytest.approx(answer.get())
+        else:
+            assert ours.rate is before.rate
+
+
+def test_wrong_arguments_are_told_at_once(direct, topic):
+    name = topic(queues=1)
+    with pytest.raises(TopicNotFoundError, match="no-such-topic"):
+        direct([name, "no-such-topic"])
+    elsewhere = ConsumerStrategy.specificOffset({MessageQueue("elsewhere", "broker-a", 0): 0})
+    with pytest.raises(OptionError, match="topics that are not read: elsewhere"):
+        direct(name, elsewhere)
+    with pytest.raises(OptionError, match="topics is malformed"):
+        direct("no spaces")
