@@ -90,11 +90,7 @@ def test_parts_of_queues_meet_without_overlap(
     name = topic(queues=2, cluster=cluster)
     offsets = fill(client, name, [b"%d" % i for i in range(1_200)])
     cuts = [0, 1, 2, 31, 32, 33, 64, 250, 599, 600]
-    ranges = [
-        OffsetRange(queue, start, end)
-        for queue in offsets
-        for start, end in itertools.pairwise(cuts)
-    ]
+    ranges = [OffsetRange(queue, start, end) for queue in offsets for start, end in itertools.pairwise(cuts)]
     table, reports = read(client, ranges, group)
     rows = table.to_pydict()
     assert list(zip(rows["queueId"], rows["queueOffset"], strict=True)) == [
