@@ -294,6 +294,15 @@ class SourceOptions(Options):
         doc="Only messages whose properties fulfil it; the broker needs enablePropertyFilter=true.",
     )
 
+    push_down_filters: bool = option(
+        "pushDownFilters",
+        BOOLEAN,
+        default=False,
+        only=_BATCH,
+        doc="Read only what the DataFrame's filters on queue, offset, store time and tags leave. Needs "
+        "spark.sql.python.filterPushdown.enabled; then use the DataFrame with one filter only.",
+    )
+
     # --- how to read ------------------------------------------------------------------------
     pull_batch_size: int = option(
         "pullBatchSize",

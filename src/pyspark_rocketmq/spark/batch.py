@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
-from pyspark_rocketmq.model import Latest
+from pyspark_rocketmq.model import Latest, OffsetRange
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.planning.starts import batch_ranges, check_listed
 from pyspark_rocketmq.spark.partition import RangesPartition, plan_partitions, read_partition
@@ -19,12 +21,13 @@ from pyspark_rocketmq.spark.positions import (
     queues_to_read,
     resolve_offsets,
 )
+from pyspark_rocketmq.spark.pushdown import Demand, demand_of, narrowed
 from pyspark_rocketmq.spark.schema import to_projection
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["RocketMQBatchReader"]
+__all__ = ["FilteringBatchReader", "RocketMQBatchReader"]
 
 
 class RocketMQBatchReader(DataSourceReader):
@@ -68,25 +71,46 @@ class RocketMQBatchReader(DataSourceReader):
         RocketMQError
             A name server or broker does not answer.
         """
-        moment = self._clock.now_ms()
-        client = self._connect(self._options.client)
-        try:
-            queues = queues_to_read(client, self._options)
-            check_listed(self._start, queues)
-            check_listed(self._end, queues)
-            ends = resolve_offsets(client, self._end, queues, self._options, start_time_ms=moment)
-            starts = resolve_offsets(
-                client,
-                self._start,
-                queues,
-                self._options,
-                start_time_ms=moment,
-                ends=ends if isinstance(self._end, Latest) else None,
-            )
-        finally:
-            client.close()
-        return plan_partitions(batch_ranges(starts, ends), self._options)
+        with closing(self._connect(self._options.client)) as client:
+            return plan_partitions(self._ranges(client), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one partition, in a task's process."""
         return read_partition(partition, self._options, self._projection)
+
+    def _ranges(self, client: PlanningClient) -> tuple[OffsetRange, ...]:
+        moment = self._clock.now_ms()
+        queues = queues_to_read(client, self._options)
+        check_listed(self._start, queues)
+        check_listed(self._end, queues)
+        ends = resolve_offsets(client, self._end, queues, self._options, start_time_ms=moment)
+        starts = resolve_offsets(
+            client,
+            self._start,
+            queues,
+            self._options,
+            start_time_ms=moment,
+            ends=ends if isinstance(self._end, Latest) else None,
+        )
+        return batch_ranges(starts, ends)
+
+
+class FilteringBatchReader(RocketMQBatchReader):
+    """Reads less where Spark tells the query's filters: the reader of ``pushDownFilters=true``.
+
+    Spark evaluates every filter again, so a query's rows are those of the plain reader. Spark 4.2 and 4.3
+    keep one plan a ``load()``, though: every use of the DataFrame must have the same filters.
+    """
+
+    _demand = Demand()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of what the filters leave of use, and leave them all to Spark."""
+        columns = {column.name: column.source for column in self._projection.columns}
+        self._demand = demand_of(filters, columns)
+        if self._options.selector.takes_all and self._demand.tags:
+            self._options = replace(self._options, tags=tuple(sorted(self._demand.tags)))
+        return filters
+
+    def _ranges(self, client: PlanningClient) -> tuple[OffsetRange, ...]:
+        return narrowed(client, super()._ranges(client), self._demand)

@@ -59,10 +59,11 @@ class RocketMQDataSource(DataSource):
         )
 
     def reader(self, schema: StructType) -> RocketMQBatchReader:
-        """Return the batch reader."""
-        from pyspark_rocketmq.spark.batch import RocketMQBatchReader  # noqa: PLC0415
+        """Return the batch reader; Spark asks for its setting where ``pushDownFilters`` needs it."""
+        from pyspark_rocketmq.spark.batch import FilteringBatchReader, RocketMQBatchReader  # noqa: PLC0415
 
-        return RocketMQBatchReader(parse_options(SourceOptions, self.options, where="read"), schema)
+        options = parse_options(SourceOptions, self.options, where="read")
+        return (FilteringBatchReader if options.push_down_filters else RocketMQBatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> RocketMQStreamReader:
         """Return the streaming reader."""
