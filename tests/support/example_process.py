@@ -1,4 +1,4 @@
-"""An example of the direct stream as a process that can be killed, driver or worker."""
+"""A script of ``examples`` as a process that can be killed, driver or worker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ class ExampleProcess:
     def check(self) -> None:
         """Fail if it ended by itself: nothing but a kill ends it."""
         assert self._process is not None
-        assert self._process.poll() is None, self._log_file.read_text(errors="replace")[-4_000:]
+        assert self._process.poll() is None, self.printed()[-4_000:]
+
+    def printed(self) -> str:
+        """What it, and Spark, printed."""
+        return self._log_file.read_text(errors="replace")
 
     def kill_driver(self) -> None:
         """Kill Python and the JVM; the workers see that by themselves."""

@@ -1,0 +1,80 @@
+"""One's own consumer behind a DStream, as with ``queueStream``: for when nothing ready-made fits.
+
+    python examples/dstream_own_consumer.py 127.0.0.1:9876 orders
+
+A thread of the driver consumes and puts messages into a bounded queue; each batch takes what is there. All
+messages go through the driver, and keeping offsets is up to this code: they are committed after the output,
+so messages come again after a crash (at least once). ``createMQPullStream`` does without all of this.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+import warnings
+
+from pyspark import SparkConf, SparkContext
+from pyspark.streaming import StreamingContext
+
+from pyspark_rocketmq import Message, MessageQueue
+from pyspark_rocketmq.client import PullConsumer, PullStatus
+
+GROUP = "own-consumer-example"
+
+
+def main(name_server: str, topic: str) -> None:
+    """Stream until the process ends."""
+    warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+    sc = SparkContext(conf=SparkConf().setMaster("local[2]").setAppName(GROUP).setAll(list(settings.items())))
+    ssc = StreamingContext(sc, 1)
+
+    waiting: queue.Queue[Message] = queue.Queue(maxsize=10_000)  # full: the consumer waits
+    threading.Thread(target=consume, args=(name_server, topic, waiting), daemon=True).start()
+    committer = PullConsumer(GROUP, name_server=name_server)
+
+    def take(_):
+        """Turn what is there into the batch's RDD."""
+        found = [waiting.get_nowait() for _ in range(waiting.qsize())]
+        return sc.parallelize(found, 2)
+
+    def output(rdd) -> None:
+        messages = rdd.collect()
+        for message in messages:
+            print(message.queue, message.queue_offset, message.body.decode())
+        ends: dict[MessageQueue, int] = {}
+        for message in messages:
+            ends[message.queue] = max(ends.get(message.queue, 0), message.queue_offset + 1)
+        for source, offset in ends.items():
+            committer.update_consume_offset(source, offset)
+
+    # PySpark reads the list of queueStream once: its RDD only beats the time here.
+    ssc.queueStream([sc.emptyRDD()]).transform(take).foreachRDD(output)
+    ssc.start()
+    ssc.awaitTermination()
+
+
+def consume(name_server: str, topic: str, waiting: queue.Queue[Message]) -> None:
+    """Pull the queues in turns, beginning at the group's offsets."""
+    with PullConsumer(GROUP, name_server=name_server) as consumer:
+        sources = consumer.fetch_subscribe_message_queues(topic)
+        offsets = {source: consumer.fetch_consume_offset(source) for source in sources}
+        positions = {s: consumer.min_offset(s) if o is None else o for s, o in offsets.items()}
+        pause = threading.Event()
+        while True:
+            news = False
+            for source in sources:
+                result = consumer.pull(source, "*", positions[source], 32)
+                for message in result.messages:
+                    waiting.put(message)
+                positions[source] = result.next_begin_offset
+                news = news or result.status is PullStatus.FOUND
+            if not news:
+                pause.wait(0.2)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from tests.support.example_process import ExampleProcess
+from tests.support.wait import eventually
+
+
+def test_the_example_of_ones_own_consumer_prints_what_is_sent(mq, send, topic, tmp_path):
+    name = topic(queues=2)
+    send(name, 6)
+    example = ExampleProcess("dstream_own_consumer", [mq.name_server, name], tmp_path / "example.log")
+    example.start()
+    try:
+        eventually(
+            lambda: example.check() or all(f"{name} {n}\n" in example.printed() for n in range(6)),
+            90,
+            what="six printed messages",
+        )
+    finally:
+        example.kill_driver()
