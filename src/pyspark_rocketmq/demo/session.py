@@ -51,6 +51,7 @@ def local_spark(app_name: str, *, cores: int, log_file: Path) -> Iterator[SparkS
         .setMaster(f"local[{cores}]")
         .setAppName(app_name)
         .set("spark.driver.extraJavaOptions", _JVM)
+        .set("spark.sql.codegen.wholeStage", "false")  # compiling costs more than it saves in seconds
         .set("spark.ui.enabled", "false")
         .set("spark.driver.bindAddress", "127.0.0.1")
         .set("spark.driver.host", "127.0.0.1")
