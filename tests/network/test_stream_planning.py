@@ -1,0 +1,103 @@
+"""Planning a stream over real connections: what the reader asks for, the client brings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.client import Client, MessageQueue, MessageSelector, OutgoingMessage, Producer
+from pyspark_rocketmq.client.peek import message_sizes, message_times
+from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.spark.offsets import SourceOffset
+from pyspark_rocketmq.spark.schema import read_schema
+from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+from pyspark_rocketmq.testing import MockBroker
+
+Q0, Q1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
+
+
+@pytest.fixture
+def mq() -> Iterator[MockBroker]:
+    with MockBroker({"orders": 2}) as mock:
+        yield mock
+
+
+@pytest.fixture
+def client(mq: MockBroker) -> Iterator[Client]:
+    with Client(mq.name_server) as client:
+        producer = Producer(client)
+        for _ in range(20):
+            producer.send(OutgoingMessage("orders", b"x" * 100, tags="a"), Q0)
+            producer.send_batch([OutgoingMessage("orders", b"x" * 2_000, tags="b")] * 2, Q1)
+        yield client
+
+
+def reader(mq: MockBroker, **options: str) -> RocketMQStreamReader:
+    given = {"nameServer": mq.name_server, "topic": "orders", "startingOffsets": "earliest"} | options
+    parsed = parse_options(SourceOptions, given, where="readStream", environ={})
+    return RocketMQStreamReader(parsed, read_schema(None))
+
+
+def available_now(stream: RocketMQStreamReader) -> dict[str, Any]:
+    """Make the calls of an AvailableNow run; return its last end."""
+    stream.prepareForTriggerAvailableNow()
+    start, limit = stream.initialOffset(), stream.getDefaultReadLimit()
+    for _ in range(100):
+        end = json.loads(json.dumps(stream.latestOffset(start, limit)))
+        if end == start:
+            return end
+        assert stream.partitions(start, end)
+        start = end
+    raise AssertionError("the run does not end")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"maxOffsetsPerTrigger": "7", "eventTimeAlignment": "store"},
+        {"maxOffsetsPerTrigger": "7", "eventTimeAlignment": "born"},
+        {"maxBytesPerTrigger": "20k"},
+    ],
+)
+def test_the_lag_of_a_run_that_read_everything_is_nothing(
+    mq: MockBroker, client: Client, options: dict[str, str]
+):
+    stream = reader(mq, consumerGroup="report", **options)
+    end = available_now(stream)
+    stream.stop()
+    assert SourceOffset.from_dict(end).offsets == client.max_offsets([Q0, Q1]) == {Q0: 20, Q1: 40}
+    assert client.committed_offsets("report", [Q0, Q1]) == {Q0: 20, Q1: 40}
+
+
+def test_a_broker_that_takes_no_commits_does_not_end_the_run(mq: MockBroker, client: Client, caplog):
+    mq.fail(15, code=1, remark="no", times=1_000)
+    stream = reader(mq, consumerGroup="report")
+    available_now(stream)
+    stream.stop()
+    assert "offsets of group report are not committed, tried again later" in caplog.text
+
+
+def test_times_and_sizes_are_those_of_the_messages(mq: MockBroker, client: Client):
+    times = message_times(client, {Q0: 3, Q1: 39}, group="g")
+    messages = {(message.queue, message.queue_offset): message for message in mq.messages("orders")}
+    for queue, offset in ((Q0, 3), (Q1, 39)):
+        message = messages[queue, offset]
+        seen = times[queue]
+        assert (seen.born_timestamp, seen.store_timestamp) == (
+            message.born_timestamp,
+            message.store_timestamp,
+        )
+    assert message_times(client, {Q0: 20}, group="g") == {}, "there is no message"
+    mq.expire(Q0, 5)
+    assert message_times(client, {Q0: 3}, group="g") == message_times(client, {Q0: 5}, group="g")
+
+    sizes = message_sizes(client, {Q0: 5, Q1: 0}, group="g", selector=MessageSelector())
+    assert 100 < sizes[Q0] < 500
+    assert 2_000 < sizes[Q1] < 2_400
+    only_a = message_sizes(client, {Q0: 5, Q1: 0}, group="g", selector=MessageSelector.by_tag("a"))
+    assert only_a == {Q0: sizes[Q0], Q1: 0}, "what is filtered out weighs nothing"
+    assert message_sizes(client, {Q0: 20}, group="g", selector=MessageSelector()) == {}
