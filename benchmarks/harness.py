@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.contender import Contender, Team
+from benchmarks.contender import Contender, Team, WorkerError
 from benchmarks.processes import KINDS, Kind, Meter, Usage
 
 
@@ -136,15 +136,22 @@ def run(
                 say(f"the time is up after {number} of {plan.rounds} rounds")
                 break
             # Nobody is always first, or always after the same one.
-            for team in teams[number % len(teams) :] + teams[: number % len(teams)]:
-                taken = taker.take(team, number)
-                while taken.noisy and spare > 0:
-                    spare -= 1
-                    results.rounds.append(_repeated(taken))
-                    say(f"noisy, again: {_line(taken)}")
+            turn = teams[number % len(teams) :] + teams[: number % len(teams)]
+            try:
+                for team in turn:
                     taken = taker.take(team, number)
-                results.rounds.append(taken)
-                say(_line(taken))
+                    while taken.noisy and spare > 0:
+                        spare -= 1
+                        results.rounds.append(_repeated(taken))
+                        say(f"noisy, again: {_line(taken)}")
+                        taken = taker.take(team, number)
+                    results.rounds.append(taken)
+                    say(_line(taken))
+            except WorkerError:
+                if not number or time.monotonic() < deadline:
+                    raise
+                say(f"the time is up within round {number + 1} of {plan.rounds}")
+                break
             longest_cycle = max(longest_cycle, time.monotonic() - begin)
     return results
 

@@ -22,6 +22,7 @@ public final class LitePullLoop {
         consumer.setAutoCommit(false);
         consumer.start();
         Collection<MessageQueue> queues = consumer.fetchMessageQueues(topic);
+        consumer.assign(queues);
         long total = 0;
         for (MessageQueue queue : queues) {
             total += offsets.maxOffset(queue) - offsets.minOffset(queue);
@@ -34,8 +35,6 @@ public final class LitePullLoop {
 
     private static Rounds.Done read(DefaultLitePullConsumer consumer, Collection<MessageQueue> queues, long expected)
             throws Exception {
-        // Assigned for the round only: an idle consumer would read ahead of the next round's start.
-        consumer.assign(queues);
         for (MessageQueue queue : queues) {
             consumer.seekToBegin(queue);
         }
@@ -48,7 +47,6 @@ public final class LitePullLoop {
                 bytes += message.getBody().length;
             }
         }
-        consumer.assign(List.of());
         return new Rounds.Done(messages, bytes);
     }
 }

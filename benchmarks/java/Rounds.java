@@ -18,7 +18,16 @@ final class Rounds {
 
     private Rounds() {}
 
-    static void serve(Work work) throws Exception {
+    static void serve(Work work) {
+        try {
+            rounds(work);
+        } catch (Throwable failure) {
+            failure.printStackTrace();
+            Runtime.getRuntime().halt(1); // the clients' own threads would keep the process
+        }
+    }
+
+    private static void rounds(Work work) throws Exception {
         System.out.println("@{\"ready\": true}");
         var input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         while (input.readLine() != null) {
