@@ -28,6 +28,8 @@ _LZ4_PLAIN: Final = 1 << 31
 _LZ4_HEAD: Final = bytes.fromhex("04224D18 60 70 73")
 """Magic; version 1 with independent blocks and no checksums; blocks up to 4 MiB; the head's checksum."""
 
+_COMPRESSED: Final = int(MessageFlag.COMPRESSED)  # asked of every message: enums are slow
+
 
 class Compression(enum.Enum):
     """How a body is compressed; the value is what the record's sysFlag holds then."""
@@ -46,7 +48,7 @@ class Compression(enum.Enum):
         CorruptMessageError
             The type bits hold a number that no release uses.
         """
-        if not sys_flag & MessageFlag.COMPRESSED:
+        if not sys_flag & _COMPRESSED:
             return cls.NONE
         match sys_flag & MessageFlag.COMPRESSION_TYPE:
             case 0 | MessageFlag.COMPRESSION_ZLIB:  # clients before 4.9.4 leave the type empty

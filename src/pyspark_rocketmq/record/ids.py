@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import struct
 from datetime import UTC, datetime
+from functools import lru_cache
 
 __all__ = ["create_unique_id", "encode_host", "format_host", "offset_message_id"]
 
@@ -23,6 +24,7 @@ def encode_host(host: str) -> bytes:
     return ipaddress.ip_address(ip.strip("[]")).packed + _INT.pack(int(port))
 
 
+@lru_cache(maxsize=4096)  # few hosts send, every message names two
 def format_host(host: bytes) -> str:
     """Write the 8 or 20 bytes of a host as ``ip:port`` or ``[ipv6]:port``."""
     ip = ipaddress.ip_address(host[:-4])

@@ -49,7 +49,10 @@ __all__ = [
 ]
 
 _CRC_MASK: Final = 0x7FFFFFFF
-_INNER_BATCH: Final = MessageFlag.NEED_UNWRAP | MessageFlag.INNER_BATCH
+# Plain integers: operations on enums cost a tenth of a message's time.
+_INNER_BATCH: Final = int(MessageFlag.NEED_UNWRAP | MessageFlag.INNER_BATCH)
+_BORN_HOST_V6: Final = int(MessageFlag.BORN_HOST_V6)
+_STORE_HOST_V6: Final = int(MessageFlag.STORE_HOST_V6)
 
 _HEAD = struct.Struct(">iIiiiqqiq")
 _TAIL = struct.Struct(">iqi")
@@ -327,9 +330,9 @@ class _Record:
         if queue_offset < 0:
             raise CorruptMessageError(f"the record has the negative queue offset {queue_offset}")
         cursor = _Cursor(view[start : start + size], _HEAD.size)
-        born_host = cursor.take(20 if sys_flag & MessageFlag.BORN_HOST_V6 else 8, "born host")
+        born_host = cursor.take(20 if sys_flag & _BORN_HOST_V6 else 8, "born host")
         (store_timestamp,) = _LONG.unpack(cursor.take(8, "store timestamp"))
-        store_host = cursor.take(20 if sys_flag & MessageFlag.STORE_HOST_V6 else 8, "store host")
+        store_host = cursor.take(20 if sys_flag & _STORE_HOST_V6 else 8, "store host")
         reconsume_times, prepared_offset, body_length = _TAIL.unpack(cursor.take(_TAIL.size, "body length"))
         body = cursor.take(body_length, "body")
         topic_length_size = 1 if magic == MAGIC_V1 else 2
