@@ -65,6 +65,10 @@ fuzz: setup  ## Fuzz every parser for SECONDS each (120), and keep what reaches 
 	  PYTHONPATH=.:src $(BIN)/python -m tests.fuzz.run $$target --seconds $(SECONDS) --keep || exit 1; \
 	done
 
+.PHONY: docs-options
+docs-options: setup  ## Write docs/options.md anew, after an option has changed
+	PYTHONPATH=src $(BIN)/python -m pyspark_rocketmq.options.reference > docs/options.md
+
 .PHONY: test-matrix
 test-matrix: setup  ## The Spark tests with each supported Spark, in environments of their own
 	@for spark in $(SPARKS); do \
