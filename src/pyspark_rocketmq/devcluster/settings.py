@@ -37,6 +37,8 @@ _SMALL_STORE: Final = {
     "cleanFileForciblyEnable": "false",
     # A name server that was restarted knows the brokers again after 10 s (the least) instead of 30 s.
     "registerNameServerPeriod": "10000",
+    # TransactionMetricsFlushService (5.4) spins on a core until this has passed once: 10 s by default.
+    "transactionMetricFlushInterval": "500",
 }
 
 _LOGBACK: Final = """<configuration>
