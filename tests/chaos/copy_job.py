@@ -1,0 +1,43 @@
+"""The job that is killed: copies a topic to another, effectively once, and ends at the source's end.
+
+Arguments: name server, source, target, checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+
+def main() -> None:
+    name_server, source, target, checkpoint = sys.argv[1:]
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[2,8]")  # a task is tried eight times
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    messages = (
+        spark.readStream.format("rocketmq")
+        .options(nameServer=name_server, topic=source, startingOffsets="earliest")
+        .options(maxOffsetsPerTrigger=os.environ["BATCH_ROWS"], partitionPerQueue="true")
+        .load()
+    )
+    query = (
+        messages.writeStream.format("rocketmq")
+        .options(nameServer=name_server, topic=target, deliveryGuarantee="effectively-once", batchSize=50)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    print("@started", flush=True)
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

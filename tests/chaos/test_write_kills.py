@@ -1,0 +1,184 @@
+"""kill -9 at random moments, of a worker, of the driver, of the broker: no row is lost, each counts once.
+
+``CHAOS_KILLS`` says how many kills there are (a few by default; 30 and more copy 200,000 messages).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.topics import create_topic, fresh_name
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import Client, Message, OutgoingMessage, Producer, PullConsumer
+from pyspark_rocketmq.devcluster import DevCluster
+
+KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
+MESSAGES = 200_000 if KILLS >= 30 else 20_000
+BATCH_ROWS = MESSAGES // (10 if KILLS < 30 else 100)
+SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
+VICTIMS = ("worker", "driver", "broker")
+_PATIENCE_S = 400
+
+
+@pytest.fixture
+def broken_mq() -> Iterator[DevCluster]:
+    """A broker of the test's own: it is killed."""
+    with DevCluster() as cluster:
+        yield cluster
+
+
+class Job:
+    """The copying job as processes that can be killed and started again."""
+
+    def __init__(self, args: list[str], log_file: Path) -> None:
+        self._args = args
+        self._log_file = log_file
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        script = Path(__file__).with_name("copy_job.py")
+        paths = [str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")]
+        env = {
+            **os.environ,
+            "BATCH_ROWS": str(BATCH_ROWS),
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        }
+        with self._log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(script), *self._args],
+                stdout=log,
+                stderr=log,
+                env=env,
+                start_new_session=True,
+            )
+
+    @property
+    def ended(self) -> int | None:
+        """The exit code, None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def kill_driver(self) -> None:
+        """Kill Python and the JVM; what they started notices by itself."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(timeout=10)
+
+    def kill_worker(self, chance: random.Random) -> bool:
+        """Kill one of the Python workers that run tasks, if there is one."""
+        workers = list(self._workers())
+        if not workers:
+            return False
+        with contextlib.suppress(psutil.NoSuchProcess):
+            chance.choice(workers).kill()
+            return True
+        return False
+
+    def _workers(self) -> Iterator[psutil.Process]:
+        assert self._process is not None
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self._process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if (
+                        "pyspark.daemon" in process.cmdline()
+                        and "pyspark.daemon" in process.parent().cmdline()
+                    ):
+                        yield process
+
+    def log_tail(self) -> str:
+        return "\n".join(self._log_file.read_text(errors="replace").splitlines()[-40:])
+
+
+@pytest.mark.timeout(60 + 3 * _PATIENCE_S + 60 * KILLS)
+def test_nothing_is_lost_and_every_row_counts_once(broken_mq: DevCluster, tmp_path: Path) -> None:
+    print(f"seed {SEED}")
+    chance = random.Random(SEED)
+    source, target = fresh_name("source"), fresh_name("target")
+    create_topic(broken_mq, source, 4, 6)
+    create_topic(broken_mq, target, 4, 6)
+    fill(broken_mq.name_server, source)
+    job = Job([broken_mq.name_server, source, target, f"file://{tmp_path}/checkpoint"], tmp_path / "job.log")
+    job.start()
+    try:
+        done = attack(job, broken_mq, target, chance)
+        eventually(lambda: job.ended is not None, _PATIENCE_S, what="the end of the job")
+        assert job.ended == 0, job.log_tail()
+    finally:
+        job.kill_driver()
+    found = read_all(broken_mq.name_server, target)
+    print(f"kills: {dict(done)}; {MESSAGES} rows, {len(found)} messages")
+    bodies = {message.body for message in found}
+    assert len(bodies) == MESSAGES, f"lost {MESSAGES - len(bodies)} rows"
+    # What drop_repeats does: one message of each write id.
+    by_id = {message.properties["writeId"]: message.body for message in found}
+    assert len(by_id) == MESSAGES
+    assert set(by_id.values()) == bodies
+
+
+def attack(job: Job, mq: DevCluster, target: str, chance: random.Random) -> Counter[str]:
+    """Kill one victim after the other, each in a run that has got further since the last kill."""
+    done: Counter[str] = Counter()
+    victims = itertools.islice(itertools.cycle(VICTIMS), KILLS)
+    for victim in victims:
+        before = written(mq.name_server, target)
+        eventually(
+            lambda before=before: job.ended is not None or written(mq.name_server, target) > before,
+            _PATIENCE_S,
+            what="progress after a kill",
+        )
+        time.sleep(chance.uniform(0, 1.5))  # the random moment, not a synchronisation
+        if job.ended is not None:
+            assert job.ended == 0, job.log_tail()
+            break
+        match victim:
+            case "worker":
+                if not job.kill_worker(chance):
+                    continue
+            case "driver":
+                job.kill_driver()
+                job.start()
+            case _:
+                mq.broker().kill()
+                mq.broker().start()
+        done[victim] += 1
+    return done
+
+
+def fill(name_server: str, topic: str) -> None:
+    with Client(name_server) as client:
+        producer, queues = Producer(client), client.write_queues(topic)
+        for number, first in enumerate(range(0, MESSAGES, 500)):
+            bodies = (f"row {row}".encode() for row in range(first, first + 500))
+            batch = [OutgoingMessage(topic, body, tags="t", keys="k") for body in bodies]
+            producer.send_batch(batch, queues[number % len(queues)])
+
+
+def written(name_server: str, topic: str) -> int:
+    with Client(name_server) as client:
+        return sum(client.max_offsets(client.read_queues(topic)).values())
+
+
+def read_all(name_server: str, topic: str) -> list[Message]:
+    found: list[Message] = []
+    with PullConsumer("reader", name_server=name_server) as consumer:
+        for queue in consumer.fetch_subscribe_message_queues(topic):
+            offset, end = consumer.min_offset(queue), consumer.max_offset(queue)
+            while offset < end:
+                result = consumer.pull(queue, "*", offset, 32)
+                found += result.messages
+                offset = result.next_begin_offset
+    return found
