@@ -32,7 +32,7 @@ demo: setup  ## Start a real RocketMQ, stream orders through Spark, show and che
 	@$(BIN)/pyspark-rocketmq demo
 
 .PHONY: test
-test: lint unit contract spark chaos  ## Everything that CI runs
+test: lint unit contract spark smoke chaos  ## Everything that CI runs
 
 .PHONY: lint
 lint: setup  ## Style, types and layers
@@ -64,6 +64,22 @@ fuzz: setup  ## Fuzz every parser for SECONDS each (120), and keep what reaches 
 	  echo "== $$target"; \
 	  PYTHONPATH=.:src $(BIN)/python -m tests.fuzz.run $$target --seconds $(SECONDS) --keep || exit 1; \
 	done
+
+OLDEST := .venv-oldest-spark
+
+.PHONY: smoke
+smoke: setup  ## A few Spark tests with PySpark 4.2, if `make oldest-spark` has fetched it
+	@if test -d $(OLDEST)/pyspark; then \
+	  PYTHONPATH=$(CURDIR)/$(OLDEST) $(PYTEST) tests/spark/test_batch.py tests/spark/test_stream.py tests/spark/test_write.py \
+	    -k "every_column or chooses or ends_at_what_was_there or copies_a_topic"; \
+	else \
+	  echo "PySpark 4.2 is not tried: make oldest-spark fetches it (450 MB), make test-matrix runs every test with it"; \
+	fi
+
+.PHONY: oldest-spark
+oldest-spark: setup  ## Fetch PySpark 4.2 for make smoke; all else is shared with .venv
+	@test -d $(OLDEST)/pyspark || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --target $(OLDEST) 'pyspark==4.2.*'
 
 .PHONY: docs-options
 docs-options: setup  ## Write docs/options.md anew, after an option has changed

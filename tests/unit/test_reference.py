@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ast
+import dataclasses
 import re
 from pathlib import Path
 
@@ -48,3 +50,49 @@ def test_the_pages_name_no_option_that_is_not_there():
     named = set(re.findall(r"`([a-z]+[A-Z][A-Za-z]*)=", text))
     assert named
     assert named <= known, named - known
+
+
+SOURCES = Path(__file__).parents[2] / "src" / "pyspark_rocketmq"
+
+
+def attributes(tree: ast.AST) -> set[str]:
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def used_names() -> set[str]:
+    """Return the attributes that code outside `options` uses, and what they use within it in turn."""
+    within: dict[str, set[str]] = {}
+    used: set[str] = set()
+    for file in SOURCES.rglob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        if file.parent.name != "options":
+            used |= attributes(tree)
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("__"):
+                within.setdefault(node.name, set()).update(attributes(node))
+    while more := {name for known in used & within.keys() for name in within[known]} - used:
+        used |= more
+    return used
+
+
+@pytest.mark.parametrize("cls", [ClientOptions, SourceOptions, SinkOptions, DirectOptions])
+def test_no_option_does_nothing(cls):
+    used = used_names()
+    assert "no_such_option" not in used
+    idle = [
+        field.name
+        for field in dataclasses.fields(cls)
+        # What holds other options is read while parsing.
+        if field.name not in used and not any(getattr(o, "holds", ()) for o in field.metadata.values())
+    ]
+    assert not idle, f"declared and used nowhere: {idle}"
+
+
+def test_every_test_that_the_list_of_defects_names_is_there():
+    root = DOCS.parent
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (DOCS / "defects.md").read_text(encoding="utf-8"))
+    assert len(named) > 20
+    for path, test in named:
+        source = (root / path).read_text(encoding="utf-8")
+        assert f"def {test}(" in source if test else "def test_" in source, f"{path}::{test}"
