@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
+from pyspark_rocketmq.spark.offsets import SourceIdentity, offset_of_rocketmq
 
 __all__ = ["CheckpointOffsets", "finished_offsets", "offsets_from_json", "offsets_to_json"]
 
@@ -53,7 +53,8 @@ def finished_offsets(checkpoint: Path, *, source: int | None = None) -> Checkpoi
         raise OptionError(
             "the checkpoint has no offsets of its last batch", checkpoint=checkpoint, batch=batch
         ) from error
-    ours = {at: offset for at, line in enumerate(lines[2:]) if (offset := _ours(line)) is not None}
+    found = {at: offset_of_rocketmq(line) for at, line in enumerate(lines[2:])}
+    ours = {at: offset for at, offset in found.items() if offset is not None and offset.resolved}
     if source is not None:
         ours = {at: offset for at, offset in ours.items() if at == source}
     if len(ours) != 1:
@@ -96,15 +97,3 @@ def _offset(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(f"{value!r} is no offset")
     return value
-
-
-def _ours(line: str) -> SourceOffset | None:
-    """Return the line's offset if it is of a RocketMQ source and has a position."""
-    try:
-        document = json.loads(line)
-    except ValueError:
-        return None
-    if not isinstance(document, dict) or "source" not in document:
-        return None
-    offset = SourceOffset.from_dict(document)
-    return offset if offset.resolved else None
