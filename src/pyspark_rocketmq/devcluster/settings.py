@@ -39,6 +39,8 @@ _SMALL_STORE: Final = {
     "registerNameServerPeriod": "10000",
     # TransactionMetricsFlushService (5.4) spins on a core until this has passed once: 10 s by default.
     "transactionMetricFlushInterval": "500",
+    # TimerWheel.flush (5.x) compares 37 MiB byte by byte, every second by default: an eighth of a core.
+    "timerFlushIntervalMs": "10000",
 }
 
 _LOGBACK: Final = """<configuration>
