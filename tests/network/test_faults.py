@@ -20,7 +20,11 @@ from pyspark_rocketmq.client import (
     MessageSelector,
     OffsetRange,
     OutgoingMessage,
+    Producer,
+    ProducerOptions,
     ReadOptions,
+    SendPipeline,
+    encode_one,
     read_batches,
 )
 from pyspark_rocketmq.errors import (
@@ -37,6 +41,7 @@ from pyspark_rocketmq.errors import (
     RequestTimeoutError,
     RocketMQError,
     ServiceNotAvailableError,
+    TopicNotFoundError,
     UnsupportedRequestError,
 )
 from pyspark_rocketmq.model import RangeReport
@@ -253,6 +258,47 @@ def test_a_name_server_is_not_needed_once_the_route_is_known() -> None:
         it.mq.stop_name_server()
         it.mq.inject(HangUp(), on=PULL, times=2)
         assert it.read() == everything(it.ranges)
+
+
+def test_the_whole_cluster_goes_and_comes_back() -> None:
+    """Brokers first, so that the name server forgets the topic before it goes itself."""
+    with reader() as it:
+        it.mq.inject(Delay(0.02), on=PULL, times=None)
+
+        def go() -> None:
+            it.mq.stop_broker("broker-a")
+            it.client.invalidate("orders")
+            with contextlib.suppress(RocketMQError):
+                it.client.route("orders")
+            it.mq.stop_name_server()
+
+        def come_back() -> None:
+            it.mq.start_name_server()
+            it.mq.start_broker("broker-a")
+
+        with meanwhile((0.05, go), (1.0, come_back)):
+            assert it.read(stall_timeout_ms=15_000) == everything(it.ranges)
+
+
+def test_sends_wait_for_a_whole_cluster_that_goes_and_comes_back() -> None:
+    with reader() as it:
+        producer = Producer(it.client, options=ProducerOptions(send_timeout_ms=300, retries=1))
+        queue = it.ranges[0].queue
+        producer.send(OutgoingMessage("orders", b"before"), queue)
+        it.mq.stop_broker("broker-a")
+        it.client.invalidate("orders")
+        with pytest.raises(TopicNotFoundError):
+            it.client.route("orders")
+        it.mq.stop_name_server()
+
+        def come_back() -> None:
+            it.mq.start_name_server()
+            it.mq.start_broker("broker-a")
+
+        with meanwhile((0.8, come_back)), SendPipeline(producer, outage_timeout_ms=15_000) as pipeline:
+            outcomes = pipeline.submit(encode_one(OutgoingMessage("orders", b"after"), producer.ids), queue)
+            outcomes += pipeline.flush()
+        assert [outcome.error for outcome in outcomes] == [None]
 
 
 def test_connections_are_cut_again_and_again() -> None:

@@ -20,6 +20,7 @@ from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.errors import (
     BrokerError,
     BrokerNotFoundError,
+    NameServerError,
     RequestTimeoutError,
     RocketMQError,
     ServiceNotAvailableError,
@@ -254,10 +255,13 @@ class RangePull:
         """
         name = self.offsets.broker_name
         try:
-            broker = self._client.route(self.offsets.topic).broker(name)
-        except TopicNotFoundError:
-            broker = None
-        broker = broker or self._client.find_broker(name)
+            try:
+                broker = self._client.route(self.offsets.topic).broker(name)
+            except TopicNotFoundError:
+                broker = None
+            broker = broker or self._client.find_broker(name)
+        except NameServerError as error:  # they were there when the range was planned: worth waiting for
+            raise BrokerNotFoundError(error.message, **error.facts) from error
         if broker is None or not broker.addresses:
             raise BrokerNotFoundError(
                 "the broker is known to no name server (now)", queue=str(self.offsets.queue)

@@ -262,18 +262,21 @@ class RouteCache:
         Raises
         ------
         BrokerNotFoundError
-            A topic that had a route has none now: while its only broker restarts, name servers forget it.
+            A topic that had a route has none now: while its only broker restarts, name servers forget it. Or
+            they are down, too.
         TopicNotFoundError, NameServerError
         """
+        names = tuple(topics)
         try:
-            return self.get_many(topics, deadline=deadline)
-        except TopicNotFoundError as error:
+            return self.get_many(names, deadline=deadline)
+        except (TopicNotFoundError, NameServerError) as error:
+            looked_for = (error.facts["topic"],) if isinstance(error, TopicNotFoundError) else names
             with self._lock:
-                was_there = error.facts["topic"] in self._ever_known
-            if not was_there:
-                raise
+                if not self._ever_known.issuperset(looked_for):
+                    raise
             raise BrokerNotFoundError(
-                "the topic's route is gone: its brokers are down, or it was deleted", **error.facts
+                f"the topic's route is gone: its brokers are down, or it was deleted ({error.message})",
+                **{"topic": ";".join(looked_for)} | error.facts,
             ) from error
 
     def find_many(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, TopicRoute | None]:

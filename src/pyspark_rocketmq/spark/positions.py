@@ -11,7 +11,7 @@ from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.peek import MessageTimes, message_sizes, message_times
-from pyspark_rocketmq.errors import RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, StartPolicy
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.planning.discovery import discover, matching_topics
@@ -208,7 +208,8 @@ def patient_ends(
 ) -> dict[MessageQueue, int]:
     """Return what `available_ends` does, and go on asking while nobody answers.
 
-    A topic without a route waits too: a name server forgets the topics of a broker that restarts.
+    A topic without a route waits too: a name server forgets the topics of a broker that restarts. So do name
+    servers that are down: those of a whole cluster that restarts.
 
     Raises
     ------
@@ -219,7 +220,8 @@ def patient_ends(
         try:
             return available_ends(client, _queues_with_a_route(client, options))
         except RocketMQError as error:
-            if deadline.expired or not (error.retriable or isinstance(error, TopicNotFoundError)):
+            may_come_back = error.retriable or isinstance(error, (NameServerError, TopicNotFoundError))
+            if deadline.expired or not may_come_back:
                 raise
             _LOG.warning("nobody answers, asking again: %s", error)
         clock.sleep(min(_PAUSE_S, deadline.remaining_s))
