@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.dstream.ranges import OffsetRanges, to_ranges
-from pyspark_rocketmq.errors import RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.discovery import targets
@@ -206,7 +206,7 @@ class DirectPlan:
         try:
             ends = available_ends(client, queues_to_read(client, options))
         except RocketMQError as error:
-            passing = error.retriable or error.outage or isinstance(error, TopicNotFoundError)
+            passing = error.retriable or isinstance(error, NameServerError | TopicNotFoundError)
             if not passing or self._waited("outage"):
                 raise
             _LOG.warning("nobody answers, the batch stays empty: %s", error)

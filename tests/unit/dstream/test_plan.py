@@ -6,7 +6,7 @@ import pytest
 from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
 
 from pyspark_rocketmq.dstream.plan import DirectPlan, Pace
-from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError
+from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, NameServerError
 from pyspark_rocketmq.model import Earliest, GroupOffsets, Latest, MessageQueue
 from pyspark_rocketmq.options import parse_direct_options
 from pyspark_rocketmq.planning.rate import PidSettings
@@ -155,6 +155,19 @@ def test_batches_are_empty_while_nobody_answers_and_fail_after_a_minute():
     with pytest.raises(BrokerNotFoundError):
         world.batch()
     world.mq.dead.clear()
+    assert world.batch() == {A0: (0, 1)}
+
+
+def test_name_servers_that_are_away_are_an_outage_too(monkeypatch):
+    world = World(A0)
+    world.mq.send(A0)
+
+    def away(topic):
+        raise NameServerError("no name server answers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.mq, "read_queues", away)
+        assert world.batch() == {A0: (0, 0)}
     assert world.batch() == {A0: (0, 1)}
 
 
