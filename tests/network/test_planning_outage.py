@@ -1,0 +1,44 @@
+"""A stream's planning through outages of the whole cluster, on the mock one."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from pyspark_rocketmq.client import OutgoingMessage
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
+from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.spark.positions import patient_ends, planning_client
+from pyspark_rocketmq.testing import MockBroker
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_ends_are_waited_for_while_the_whole_cluster_restarts() -> None:
+    with MockBroker({"orders": 1}) as mq:
+        mq.send(OutgoingMessage("orders", b"1"))
+        given = {"nameServer": mq.name_server, "topic": "orders", "connectTimeoutMs": "500"}
+        options = parse_options(SourceOptions, given, environ={})
+        client = planning_client(options.client)
+        try:
+            ends = patient_ends(client, options, clock=SYSTEM_CLOCK, deadline=Deadline(SYSTEM_CLOCK, 5_000))
+            assert ends == {mq.queue("orders"): 1}
+            mq.stop_broker("broker-a")
+            mq.stop_name_server()
+
+            def come_back() -> None:
+                mq.start_name_server()
+                mq.start_broker("broker-a")
+
+            back = threading.Timer(1.0, come_back)
+            back.start()
+            try:
+                ends = patient_ends(
+                    client, options, clock=SYSTEM_CLOCK, deadline=Deadline(SYSTEM_CLOCK, 20_000)
+                )
+            finally:
+                back.join()
+            assert ends == {mq.queue("orders"): 1}
+        finally:
+            client.close()
