@@ -94,18 +94,23 @@ class Batches:
 
 @pytest.fixture
 def stream(spark: SparkSession, mq: DevCluster, tmp_path: Path) -> Iterator[Callable[..., StreamingQuery]]:
-    """``stream(topic, batches, option=value, ...)``: a query with the test's checkpoint."""
+    """``stream(topic, batches, option=value, ...)``: a query with the test's checkpoint.
+
+    Without a topic the options say what is read; ``cluster`` is where, if not on the shared broker.
+    """
     queries: list[StreamingQuery] = []
 
     def start(
-        topic: str,
+        topic: str | None,
         batches: Batches,
         *,
         available_now: bool = True,
         source: str = "rocketmq",
+        cluster: DevCluster | None = None,
         **options: object,
     ) -> StreamingQuery:
-        df = spark.readStream.format(source).options(nameServer=mq.name_server, topic=topic, **options).load()
+        given = {"nameServer": (cluster or mq).name_server, "topic": topic} | options
+        df = spark.readStream.format(source).options(**given).load()
         trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
         query = (
             df.writeStream.foreachBatch(batches.write)
