@@ -1,0 +1,28 @@
+"""Everything that can go wrong, while messages are written and read: none lost, none twice, order kept."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.cluster_chaos import chaos_cluster, disturb_cluster
+from tests.support.mock_chaos import disturb
+from tests.support.workload import Figures
+
+
+def check(figures: Figures, *, longest_stall_s: float) -> None:
+    print(figures)
+    assert (figures.lost, figures.repeated_rows, figures.disordered, figures.refused) == (0, 0, 0, 0)
+    assert figures.read >= figures.sent > 0
+    assert figures.longest_stall_s < longest_stall_s
+
+
+@pytest.mark.timeout(120)
+def test_thirty_kinds_of_fault_on_the_mock_cluster() -> None:
+    figures = disturb(20_000)
+    assert len(figures.faults) >= 30
+    check(figures, longest_stall_s=20)
+
+
+@pytest.mark.timeout(900)
+def test_servers_of_a_real_cluster_die_and_come_back() -> None:
+    with chaos_cluster() as cluster:
+        check(disturb_cluster(cluster), longest_stall_s=120)
