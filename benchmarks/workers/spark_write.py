@@ -1,0 +1,47 @@
+"""A Spark sink: a whole job that writes a DataFrame of numbered bodies, in a warm local session."""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks.workers.rounds import Done, serve
+from benchmarks.workers.spark import session
+
+
+def main() -> None:
+    """Write once a round."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("format", choices=("rocketmq", "kafka", "noop"))
+    parser.add_argument("servers")
+    parser.add_argument("topic")
+    parser.add_argument("--messages", type=int, required=True)
+    parser.add_argument("--body-bytes", type=int, required=True)
+    parser.add_argument("--conf", action="append", default=[], help="name=value, a setting of the session")
+    parser.add_argument("--option", action="append", default=[], help="name=value, more options of the sink")
+    args = parser.parse_args()
+    spark = session(dict(pair.partition("=")[::2] for pair in args.conf))
+    try:
+        column = "value" if args.format == "kafka" else "body"
+
+        def write() -> Done:
+            rows = spark.range(0, args.messages, 1, 2).selectExpr(
+                f"rpad(cast(id AS string), {args.body_bytes}, '.') AS {column}"
+            )
+            writer = rows.write.format(args.format).mode("append")
+            if args.format == "kafka":
+                writer = writer.option("kafka.bootstrap.servers", args.servers)
+            elif args.format == "rocketmq":
+                writer = writer.option("nameServer", args.servers)
+            for option in args.option:
+                name, _, value = option.partition("=")
+                writer = writer.option(name, value)
+            (writer if args.format == "noop" else writer.option("topic", args.topic)).save()
+            return Done(args.messages, args.messages * args.body_bytes)
+
+        serve(write)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""How fast a Spark job writes: our sink against the Java producer, and against Spark's Kafka sink.
+
+``python -m benchmarks.write`` starts a RocketMQ and a Kafka, and times all contenders in turn. Every round
+appends to the same topic; the brokers' logs grow, and the oldest files are removed as usual.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.contender import Contender, python_command
+from benchmarks.harness import Plan, run
+from benchmarks.kafka import Kafka, kafka, spark_settings
+from benchmarks.processes import machine_facts
+from benchmarks.report import Report
+from benchmarks.topics import Bench, bench
+from pyspark_rocketmq.client import Admin, Client
+
+RESULTS = Path(__file__).parent / "results"
+BASELINE = "java-send"
+TOPIC = "bench-write"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What a round writes."""
+
+    messages: int = 2_000_000
+    body_bytes: int = 1024
+    queues: int = 4
+
+
+def contenders(mq: Bench, log: Kafka | None, case: Case, batch_bytes: int) -> dict[str, Contender]:
+    """Return everything that can write the case, by name."""
+
+    def spark(name: str, about: str, *args: str) -> Contender:
+        sizes = ("--messages", str(case.messages), "--body-bytes", str(case.body_bytes))
+        return Contender(name, [python_command("spark_write", *args, *sizes)], about, warm_ups=2)
+
+    every = [
+        Contender(
+            BASELINE,
+            [
+                mq.java_command(
+                    "SendLoop", TOPIC, str(case.messages), str(case.body_bytes), str(batch_bytes), "16"
+                )
+            ],
+            f"Java DefaultMQProducer, batches of {batch_bytes >> 10} KiB, asynchronous, 16 in flight",
+            warm_ups=2,
+        ),
+        spark("spark", "our Spark sink, local[2], default options", "rocketmq", mq.name_server, TOPIC),
+        spark(
+            "spark-once",
+            "our Spark sink with write ids made of the rows' content",
+            *("rocketmq", mq.name_server, TOPIC),
+            *("--option", "deliveryGuarantee=effectively-once", "--option", "jobId=bench"),
+        ),
+        spark("noop", "the same rows into Spark's noop sink: what making them costs", "noop", "-", "-"),
+    ]
+    if log is not None:
+        settings = [part for pair in spark_settings().items() for part in ("--conf", "=".join(pair))]
+        about = "Spark's Kafka sink, local[2], default options"
+        every.append(spark("spark-kafka", about, "kafka", log.servers, TOPIC, *settings))
+    return {each.name: each for each in every}
+
+
+def main() -> None:
+    """Parse the arguments and run one case."""
+    args = _arguments()
+    console = Console(width=150)
+    begin = time.monotonic()
+    case = Case(messages=args.messages, body_bytes=args.body_bytes, queues=args.queues)
+    names = args.contenders.split(",")
+    with ExitStack() as stack:
+        mq = stack.enter_context(bench())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        with Client(mq.name_server) as client:
+            Admin(client).create_topic(TOPIC, queues=case.queues)
+        log = None
+        if "spark-kafka" in names:
+            log = stack.enter_context(kafka(folder, partitions=case.queues))
+        every = contenders(mq, log, case, args.batch_bytes)
+        chosen = [every[name] for name in names]
+        results = run(
+            chosen,
+            Plan(
+                rounds=args.rounds,
+                time_limit_s=args.time_limit - (time.monotonic() - begin),
+                noise_limit=args.noise_limit,
+                spare_rounds=args.spare_rounds,
+            ),
+            broker_pids=lambda: [*mq.broker_pids(), *(log.pids() if log is not None else [])],
+            expected=case.messages,
+            log_dir=folder,
+            say=lambda line: console.print(f"{time.monotonic() - begin:5.0f} s  {line}", highlight=False),
+        )
+        facts = {**machine_facts(), **asdict(case), "broker": f"{mq.cluster.version} default limits"}
+    report = Report(
+        f"write-{case.messages}x{case.body_bytes}-q{case.queues}",
+        f"Writing {case.messages:,} messages of {case.body_bytes} bytes to {case.queues} queues",
+        contenders=chosen,
+        results=results,
+        facts=facts,
+        baseline=BASELINE,
+    )
+    report.print(console)
+    for file in report.write(args.results):
+        console.print(f"wrote {file}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--body-bytes", type=int, default=1024)
+    parser.add_argument("--queues", type=int, default=4)
+    parser.add_argument("--batch-bytes", type=int, default=256 * 1024, help="of the Java producer's batches")
+    parser.add_argument("--contenders", default="java-send,spark,spark-kafka,noop")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--noise-limit", type=float, default=0.1, help="share of the CPU for other processes")
+    parser.add_argument("--spare-rounds", type=int, default=10, help="noisy rounds that may be repeated")
+    parser.add_argument("--time-limit", type=float, default=1800, help="seconds for everything")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
