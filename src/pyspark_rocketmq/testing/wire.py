@@ -102,9 +102,14 @@ class Loop:
 
 
 async def _settle() -> None:
-    """Let transports that were aborted close their sockets, which takes some turns of the loop."""
-    for _ in range(5):
+    """Let connections that were only just accepted, and transports that were aborted, come to their end.
+
+    Both take some turns of the loop: they are over when it has had nothing else to do for a few.
+    """
+    idle_turns = 0
+    while idle_turns < 5:
         await asyncio.sleep(0)
+        idle_turns = idle_turns + 1 if len(asyncio.all_tasks()) == 1 else 0
 
 
 @dataclass(slots=True, eq=False)
