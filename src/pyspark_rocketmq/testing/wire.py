@@ -106,10 +106,14 @@ async def _settle() -> None:
 
     Both take some turns of the loop: they are over when it has had nothing else to do for a few.
     """
-    idle_turns = 0
-    while idle_turns < 5:
+    while len(asyncio.all_tasks()) > 1:
         await asyncio.sleep(0)
-        idle_turns = idle_turns + 1 if len(asyncio.all_tasks()) == 1 else 0
+    await _turns(5)
+
+
+async def _turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 @dataclass(slots=True, eq=False)
@@ -199,6 +203,11 @@ class Server:
     async def _stop(self) -> None:
         listener, self._listener = self._listener, None
         assert listener is not None
+        for sock in listener.sockets:
+            asyncio.get_running_loop().remove_reader(sock.fileno())
+        # A connection that was accepted a moment ago must belong to the server before that is closed:
+        # asyncio would fail on it and leave its socket open.
+        await _turns(2)
         listener.close()
         await self._hang_up()
         for task in self._tasks:
