@@ -13,7 +13,7 @@ from tests.fuzz.targets import TARGETS, call
 
 ROOT = Path(__file__).parents[2]
 CORPUS = Path(__file__).parent / "corpus"
-SECONDS = 3
+SECONDS = 2
 """A target; all of them stay within half a minute on an idle machine."""
 
 
