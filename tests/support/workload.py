@@ -240,6 +240,7 @@ class Workload:
         for batch in read:
             rows += batch.column("body").to_pylist()
             offsets += batch.column("queueOffset").to_pylist()
+            self._advanced()
         expected = [offset for one in ranges for offset in range(one.from_offset, one.until_offset)]
         if offsets != expected:
             surplus = Counter(offsets) - Counter(expected)
@@ -248,10 +249,14 @@ class Workload:
             self._seen(row)
         for one in ranges:
             self._positions[one.queue] = one.until_offset
+        self._advanced()
+        return False
+
+    def _advanced(self) -> None:
+        """Rows have come: measure how long none did."""
         now = time.monotonic()
         self.figures.longest_stall_s = max(self.figures.longest_stall_s, now - self._progress)
         self._progress = now
-        return False
 
     def _seen(self, row: bytes) -> None:
         lane, _, text = row.decode().partition(":")
