@@ -306,8 +306,8 @@ class SourceOptions(Options):
     # --- how to read ------------------------------------------------------------------------
     pull_batch_size: int = option(
         "pullBatchSize",
-        whole_number(1, example=32, maximum=10_000),
-        default=32,
+        whole_number(1, example=1024, maximum=10_000),
+        default=1024,
         aliases=("consumer.batch.size", "pull.max.batch.size"),
         doc="The most messages to ask for in one pull; the broker's own limit (32 by default) holds too.",
     )
