@@ -131,7 +131,9 @@ class RocketMQQueryListener(StreamingQueryListener):
         self._clock = clock
         self._lock = threading.Lock()
         self._statuses: dict[tuple[str, int], QueryStatus] = {}
+        self._asking = threading.RLock()  # held while a broker is asked, so that nothing opens after `close`
         self._clients: dict[ClientOptions, PlanningClient] = {}
+        self._closed = False
 
     # --- what it knows ------------------------------------------------------------------------
 
@@ -148,8 +150,9 @@ class RocketMQQueryListener(StreamingQueryListener):
         return tuple(self._newest(status) for status in self.statuses())
 
     def close(self) -> None:
-        """Close the connections; the next event opens new ones."""
-        with self._lock, ExitStack() as closing:
+        """Close the connections, for good: later events change the statuses but ask no broker."""
+        with self._asking, ExitStack() as closing:
+            self._closed = True
             for client in self._clients.values():
                 closing.callback(client.close)
             self._clients.clear()
@@ -207,7 +210,8 @@ class RocketMQQueryListener(StreamingQueryListener):
             by_broker.setdefault(queue.broker_name, {})[queue] = position
         for positions in by_broker.values():  # one that is away does not keep the others from it
             try:
-                self._client(offset).commit_offsets(group, positions)
+                with self._asking:
+                    self._client(offset).commit_offsets(group, positions)
             except RocketMQError as error:
                 _LOG.warning("the last offsets of group %s are not committed: %s", group, error)
 
@@ -218,28 +222,32 @@ class RocketMQQueryListener(StreamingQueryListener):
             return Lag()
         lag = lag_between(end.offsets, newest.offsets)
         try:
-            return measured(self._client(end), lag, group=_group(end), now_ms=self._clock.now_ms())
+            with self._asking:
+                return measured(self._client(end), lag, group=_group(end), now_ms=self._clock.now_ms())
         except RocketMQError as error:
             _LOG.warning("how long messages have waited is not known: %s", error)
             return lag
 
     def _newest(self, status: QueryStatus) -> QueryStatus:
         now = self._clock.now_ms()
+        offset = status.offset
         try:
-            lag = newest_lag(
-                self._client(status.offset), status.offset.offsets, group=_group(status.offset), now_ms=now
-            )
+            with self._asking:
+                client = self._client(offset)
+                lag = newest_lag(client, offset.offsets, group=_group(offset), now_ms=now)
         except RocketMQError as error:
             _LOG.warning("the lag of %s is not known: %s", status.label, error)
             return status
         return replace(status, lag=lag, at_ms=now)
 
     def _client(self, offset: SourceOffset) -> PlanningClient:
+        """Return the client of a source's place; call it while asking."""
+        if self._closed:
+            raise RocketMQError("the listener is closed")
         options = parse_options(ClientOptions, offset.source.client_options() | self._options)
-        with self._lock:
-            if options not in self._clients:
-                self._clients[options] = self._connect(options)
-            return self._clients[options]
+        if options not in self._clients:
+            self._clients[options] = self._connect(options)
+        return self._clients[options]
 
 
 def _group(offset: SourceOffset) -> str:

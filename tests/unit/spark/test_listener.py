@@ -163,6 +163,16 @@ def test_credentials_come_from_the_listener_and_the_place_from_the_offsets():
     assert world.mq.calls[-1] == "close"
 
 
+def test_events_that_come_after_the_close_open_nothing(world: World, caplog: pytest.LogCaptureFixture):
+    world.progress(world.offset(0, 0, 0), world.offset(4, 9, 10), 23)
+    world.listener.close()
+    with caplog.at_level(logging.WARNING, LOGGER):
+        world.progress(world.offset(4, 9, 10), world.offset(5, 9, 10), 1)
+        world.stop()
+    assert (len(world.opened), world.mq.committed) == (1, {})
+    assert "not committed: the listener is closed" in caplog.text
+
+
 def test_what_no_broker_answers_is_missing_not_zero(world: World, caplog: pytest.LogCaptureFixture):
     world.mq.dead = {"a", "b"}
     with caplog.at_level(logging.WARNING, LOGGER):
