@@ -7,6 +7,7 @@ with sends in flight, ignores the status, and sends tags only.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -228,6 +229,20 @@ def test_a_failed_task_reads_no_further(mq: MockCluster, write: Write) -> None:
         with pytest.raises(SendError):
             task.run(counted())
     assert len(taken) < 50
+
+
+def test_answers_that_came_while_the_rows_were_slow_count(mq: MockCluster) -> None:
+    def slow() -> Iterator[pa.RecordBatch]:
+        for first in range(3):
+            yield numbered(1, first)
+            time.sleep(0.3)  # the query upstream, slower than a send may be
+
+    given = {"nameServer": mq.name_server, "topic": "orders", "sendTimeoutMs": 150}
+    options = parse_options(SinkOptions, given, environ={})
+    layout = sink_layout(from_arrow_schema(numbered(1).schema), options)
+    with Client(options.client) as client:
+        WriteTask(client, options, layout, SCOPE).run(slow())
+    assert stored_bodies(mq) == stored_bodies_of(3)
 
 
 def test_an_outage_is_waited_for(mq: MockCluster, write: Write) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.core import Client, shared_client
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import NameServerError, OptionError
 from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.spark.sink_schema import SinkLayout, sink_layout
 from pyspark_rocketmq.spark.sink_topics import SinkTopics
@@ -104,7 +105,9 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._layout = sink_layout(schema, options)
-        _look_at_topic(options)
+        # Spark makes a writer anew to commit each batch: nothing that is over may fail by this look.
+        with contextlib.suppress(NameServerError):
+            _look_at_topic(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send a partition's rows, in a task's process."""
