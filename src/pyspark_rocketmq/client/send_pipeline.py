@@ -211,8 +211,6 @@ class SendPipeline:
         assert flight.call is not None
         assert flight.attempt_deadline is not None
         try:
-            if flight.attempt_deadline.expired:  # by the caller's own doing: the answer may be there
-                flight.connection.poll()
             response = flight.connection.wait(flight.opaque, flight.attempt_deadline)
             result = self._producer.accepted(flight.outgoing, flight.call.parse(response))
         except RocketMQError as error:
