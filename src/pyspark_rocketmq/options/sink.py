@@ -160,11 +160,15 @@ class SinkOptions(Options):
     batch_size: int = option(
         "batchSize",
         whole_number(1, example=500, maximum=100_000),
-        default=1_000,
+        default=2_000,
         doc="The most messages of one send; 1 sends each alone.",
     )
     batch_bytes: int = option(
-        "batchBytes", SIZE, default=256 * 1024, default_text="256k", doc="About the most bytes of one batch."
+        "batchBytes",
+        SIZE,
+        default=1024 * 1024,
+        default_text="1m",
+        doc="About the most bytes of one batch; smaller ones cost client and broker more.",
     )
     max_message_bytes: int = option(
         "maxMessageBytes",
