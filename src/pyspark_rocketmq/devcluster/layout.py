@@ -12,6 +12,7 @@ from pyspark_rocketmq.devcluster.java import Java, class_path
 from pyspark_rocketmq.devcluster.ports import BROKER_PORTS, free_port
 from pyspark_rocketmq.devcluster.server import ServerSpec
 from pyspark_rocketmq.devcluster.settings import (
+    TEMPORARY,
     broker_properties,
     jvm_arguments,
     logback_files,
@@ -113,7 +114,8 @@ class Layout:
 
 
 def write_files(home: Path, files: Mapping[str, str]) -> None:
-    """Write a program's files, the logging settings among them, below its home folder."""
+    """Make a program's home folder and its files there, the logging settings among them."""
+    (home / TEMPORARY).mkdir(parents=True, exist_ok=True)
     for name, text in {**logback_files(), **files}.items():
         file = home / name
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -43,6 +43,9 @@ _SMALL_STORE: Final = {
     "timerFlushIntervalMs": "10000",
 }
 
+TEMPORARY: Final = "tmp"
+"""A server's folder for temporary files, in its home folder; it must exist when the server starts."""
+
 _LOGBACK: Final = """<configuration>
   <appender name="STDOUT" class="{package}ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d{{HH:mm:ss.SSS}} %-5level [%thread] %logger{{20}} - %msg%n</pattern></encoder>
@@ -54,8 +57,10 @@ _LOGBACK: Final = """<configuration>
 
 def jvm_arguments(home: Path, heap: str, extra: Sequence[str]) -> list[str]:
     """Return a server's JVM arguments; ``user.home`` keeps every default path inside ``home``."""
-    # Reserve nothing up front and name no collector that ``extra`` could contradict.
-    return [f"-Xmx{heap}", *_OPENED, f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", *extra]
+    # Reserve nothing up front and name no collector that ``extra`` could contradict. Unpacked libraries and
+    # made certificates of a server that was killed would stay in the system's folder for temporary files.
+    folders = [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", f"-Djava.io.tmpdir={home / TEMPORARY}"]
+    return [f"-Xmx{heap}", *_OPENED, *folders, *extra]
 
 
 def logback_files() -> dict[str, str]:

@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.admin import Admin
-from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
+from pyspark_rocketmq.client.connection import Connection
 from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.lag import group_lag, group_topics
 from pyspark_rocketmq.errors import (
     AuthenticationError,
+    BrokerError,
     ConnectError,
     ConnectionLostError,
     RequestTimeoutError,
@@ -35,6 +37,7 @@ R = TypeVar("R")
 _TIMEOUT_MS: Final = 2_000
 """For each look: all are made side by side, and an answer within 5 s is promised."""
 
+_STARTING_S: Final = 0.2
 _MAX_SKEW_MS: Final = 5_000
 _DISK_FULL: Final = 0.9
 _THREADS: Final = 16
@@ -127,8 +130,7 @@ def _broker(options: ClientOptions, name: str, broker_id: int, addr: str, *, clo
         with Client(options, operation_timeout_ms=_TIMEOUT_MS, clock=clock) as client:
             deadline = client.deadline(_TIMEOUT_MS)
             asked_ms = clock.now_ms()
-            response = client.connection(addr).call(GetBrokerRuntimeInfoRequest(), deadline=deadline)
-            facts = decode_runtime_info(response.require().body)
+            facts = _runtime_info(client.connection(addr), deadline, clock)
             skew_ms = _skew_ms(facts, asked_ms, clock.now_ms())
     except AuthenticationError as error:
         return [bad(subject, str(error), _access_advice(options))]
@@ -146,6 +148,18 @@ def _broker(options: ClientOptions, name: str, broker_id: int, addr: str, *, clo
         return [bad(subject, str(error), "look into the broker's log")]
     findings = [good(subject, f"{facts.get('brokerVersionDesc', 'version unknown')} at {addr}")]
     return findings + _health(subject, facts, skew_ms)
+
+
+def _runtime_info(connection: Connection, deadline: Deadline, clock: Clock) -> dict[str, str]:
+    """Ask a broker for its facts; one of 4.9 has none in its first second, and says so by an exception."""
+    while True:
+        try:
+            response = connection.call(GetBrokerRuntimeInfoRequest(), deadline=deadline)
+            return decode_runtime_info(response.require().body)
+        except BrokerError as error:
+            if "NoSuchElementException" not in (error.remark or "") or deadline.remaining_s <= _STARTING_S:
+                raise
+        clock.sleep(_STARTING_S)
 
 
 def _access_advice(options: ClientOptions) -> str:
