@@ -249,7 +249,8 @@ def test_a_route_that_flaps() -> None:
             *((0.03 * step, lambda: it.mq.unregister("broker-a")) for step in range(0, 10, 2)),
             *((0.03 * step, lambda: it.mq.register("broker-a")) for step in range(1, 11, 2)),
         ):
-            assert it.read() == everything(it.ranges)
+            # Up to eleven failures in a row, each with a pause of up to 2 s by chance.
+            assert it.read(stall_timeout_ms=25_000) == everything(it.ranges)
 
 
 def test_a_name_server_is_not_needed_once_the_route_is_known() -> None:
