@@ -51,11 +51,36 @@ def python_command(module: str, *args: str) -> tuple[str, ...]:
     return (sys.executable, "-m", f"benchmarks.workers.{module}", *args)
 
 
+def call(command: Sequence[str], *, timeout_s: float = 600) -> None:
+    """Run a worker that does its work once and ends.
+
+    Raises
+    ------
+    WorkerError
+        Carries the end of what it printed.
+    """
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": _python_path()},
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode:
+        raise WorkerError("\n".join(done.stdout.splitlines()[-30:]))
+
+
+def _python_path() -> str:
+    return os.pathsep.join(filter(None, [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+
+
 class Worker:
     """A running process that speaks the protocol of ``workers.rounds``."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], log_file: Path) -> None:
-        paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
         self._log_file = log_file
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -64,7 +89,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **env},
+                env={**os.environ, "PYTHONPATH": _python_path(), **env},
             )
         self.pid = self._process.pid
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()

@@ -8,23 +8,26 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.contender import Contender, python_command
+from benchmarks.contender import Contender, call, python_command
 from benchmarks.harness import Plan, run
+from benchmarks.kafka import CONNECTOR, Kafka, kafka, spark_arguments
 from benchmarks.processes import machine_facts
 from benchmarks.report import Report
 from benchmarks.topics import Bench, Case, bench
 
 RESULTS = Path(__file__).parent / "results"
 BASELINE = "java-pull"
+KAFKA = "spark-kafka"
 
 
-def contenders(mq: Bench, case: Case) -> dict[str, Contender]:
-    """Return everything that can read the case's topic, by name."""
+def contenders(mq: Bench, log: Kafka | None, case: Case) -> dict[str, Contender]:
+    """Return everything that can read the case's topic, by name; Kafka's source needs a Kafka."""
     place = (mq.name_server, case.topic)
     every = [
         Contender(
@@ -55,6 +58,12 @@ def contenders(mq: Bench, case: Case) -> dict[str, Contender]:
             warm_ups=3,
         ),
         Contender(
+            "spark-stream",
+            [python_command("spark_stream", *place)],
+            "our Spark stream under AvailableNow, body only, no limit, a checkpoint of its own",
+            warm_ups=3,
+        ),
+        Contender(
             BASELINE,
             [mq.java_command("PullLoop", case.topic)],
             "Java DefaultMQPullConsumer, 32 a pull, a thread a queue",
@@ -66,6 +75,15 @@ def contenders(mq: Bench, case: Case) -> dict[str, Contender]:
             "Java DefaultLitePullConsumer, 32 a pull",
         ),
     ]
+    if log is not None:
+        every.append(
+            Contender(
+                KAFKA,
+                [python_command("spark_kafka", log.servers, case.topic, *spark_arguments())],
+                f"Spark's Kafka source ({CONNECTOR}), local[2], the same keys, bodies and headers",
+                warm_ups=3,
+            )
+        )
     return {each.name: each for each in every}
 
 
@@ -78,13 +96,20 @@ def main() -> None:
         messages=args.messages, body_bytes=args.body_bytes, queues=args.queues, compressed=args.compressed
     )
     settings = dict(pair.partition("=")[::2] for pair in args.broker_config)
-    with bench(settings) as mq, tempfile.TemporaryDirectory(prefix="bench-logs-") as logs:
+    names = args.contenders.split(",")
+    with ExitStack() as stack:
+        mq = stack.enter_context(bench(settings))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        log = stack.enter_context(kafka(folder, partitions=case.queues)) if KAFKA in names else None
         console.print(f"filling {case.topic}")
         mq.fill(case)
+        if log is not None:
+            console.print("copying it to Kafka")
+            call(python_command("kafka_copy", mq.name_server, log.servers, case.topic, *spark_arguments()))
         filled = time.monotonic()
         console.print(f"filled in {filled - begin:.0f} s")
-        every = contenders(mq, case)
-        chosen = [every[name] for name in args.contenders.split(",")]
+        every = contenders(mq, log, case)
+        chosen = [every[name] for name in names]
         plan = Plan(
             rounds=args.rounds,
             time_limit_s=args.time_limit - (filled - begin),
@@ -94,9 +119,9 @@ def main() -> None:
         results = run(
             chosen,
             plan,
-            broker_pids=mq.broker_pids,
+            broker_pids=lambda: [*mq.broker_pids(), *(log.pids() if log is not None else [])],
             expected=case.messages,
-            log_dir=Path(logs),
+            log_dir=folder,
             say=lambda line: console.print(f"{time.monotonic() - begin:5.0f} s  {line}", highlight=False),
         )
         facts = {
@@ -126,7 +151,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--broker-config", action="append", default=[], help="name=value of the broker's settings"
     )
-    parser.add_argument("--contenders", default="drain,client,client-2p,spark,java-pull,java-lite")
+    parser.add_argument("--contenders", default="drain,client,client-2p,spark,java-pull,spark-kafka")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--noise-limit", type=float, default=0.1, help="share of the CPU for other processes")
     parser.add_argument("--spare-rounds", type=int, default=10, help="noisy rounds that may be repeated")

@@ -18,8 +18,8 @@ from benchmarks.processes import KINDS
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-_HEAD = ("contender", "k msg/s (min-max)", "MB/s", "wall s", "CPU s/M client", "JVM", "Python", "broker",
-         "peak MB", "others", "rounds")  # fmt: skip
+_HEAD = ("contender", "k msg/s (min-max)", "MB/s", "wall s", "first s", "CPU s/M client", "JVM", "Python",
+         "broker", "peak MB", "others", "rounds")  # fmt: skip
 
 
 class Report:
@@ -86,6 +86,7 @@ class Report:
         cpu = [statistics.median(each.cpu_per_million(kind) for each in rounds) for kind in KINDS]
         peak = statistics.median(_peak_outside_broker(each) for each in rounds) / 1e6
         base = self._results.of(self._baseline)
+        first = next((each for each in self._results.warm_ups if each.contender == name), None)
         ratio = f"{median('rate') / statistics.median(each.rate for each in base):.2f}x" if base else "-"
         repeated = sum(each.repeated for each in self._results.rounds if each.contender == name)
         noisy = sum(each.noisy for each in rounds)
@@ -99,6 +100,7 @@ class Report:
             f"{statistics.median(rates):.0f} ({rates[0]:.0f}-{rates[-1]:.0f})",
             f"{statistics.median(each.bytes / each.wall_s for each in rounds) / 1e6:.0f}",
             f"{median('wall_s'):.2f}",
+            f"{first.wall_s:.1f}" if first is not None else "-",
             *(f"{seconds:.2f}" if seconds >= 0.005 else "-" for seconds in cpu),
             f"{peak:.0f}",
             f"{median('other_cpu_share'):.0%}",
@@ -107,7 +109,10 @@ class Report:
         ]
 
     def _caption(self) -> str:
-        return "medians; CPU in seconds per million messages; a noisy round had other processes use the CPU"
+        return (
+            "medians, but first: the wall time of the very first round, cold; CPU in seconds per million;"
+            " a noisy round had other processes use the CPU"
+        )
 
     def _markdown(self) -> str:
         head = (*_HEAD, f"vs {self._baseline}")

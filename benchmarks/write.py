@@ -17,7 +17,7 @@ from rich.console import Console
 
 from benchmarks.contender import Contender, python_command
 from benchmarks.harness import Plan, run
-from benchmarks.kafka import Kafka, kafka, spark_settings
+from benchmarks.kafka import Kafka, kafka, spark_arguments
 from benchmarks.processes import machine_facts
 from benchmarks.report import Report
 from benchmarks.topics import Bench, bench
@@ -65,9 +65,8 @@ def contenders(mq: Bench, log: Kafka | None, case: Case, batch_bytes: int) -> di
         spark("noop", "the same rows into Spark's noop sink: what making them costs", "noop", "-", "-"),
     ]
     if log is not None:
-        settings = [part for pair in spark_settings().items() for part in ("--conf", "=".join(pair))]
         about = "Spark's Kafka sink, local[2], default options"
-        every.append(spark("spark-kafka", about, "kafka", log.servers, TOPIC, *settings))
+        every.append(spark("spark-kafka", about, "kafka", log.servers, TOPIC, *spark_arguments()))
     return {each.name: each for each in every}
 
 

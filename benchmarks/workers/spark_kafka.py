@@ -1,0 +1,34 @@
+"""Spark's own Kafka source: the same query over the same messages, the yardstick of reading."""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks.workers.rounds import Done, serve
+from benchmarks.workers.spark import session
+
+
+def main() -> None:
+    """Run the query once a round."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("servers")
+    parser.add_argument("topic")
+    parser.add_argument("--conf", action="append", default=[], help="name=value, a setting of the session")
+    args = parser.parse_args()
+    spark = session(dict(pair.partition("=")[::2] for pair in args.conf))
+    try:
+
+        def read() -> Done:
+            reader = spark.read.format("kafka").option("kafka.bootstrap.servers", args.servers)
+            rows = reader.option("subscribe", args.topic).load()
+            row = rows.selectExpr("count(*)", "sum(length(value))").first()
+            assert row is not None
+            return Done(row[0], row[1])
+
+        serve(read)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
