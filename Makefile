@@ -108,13 +108,12 @@ $(BENCH): $(STAMP)
 	@touch $@
 
 .PHONY: bench
-bench: $(BENCH)  ## Time reading against the Java clients, 2 million messages: up to an hour; ARGS= for more
-	$(BIN)/python -m benchmarks.read $(ARGS)
-	$(BIN)/python -m benchmarks.microbatch
+bench: $(BENCH)  ## Time reading, writing and small batches against the Java clients and Kafka: up to an hour
+	$(BIN)/python -m benchmarks.suite
 
 .PHONY: bench-quick
-bench-quick: $(BENCH)  ## The same with 500,000 messages and three rounds: a few minutes
-	$(BIN)/python -m benchmarks.read --messages 500000 --rounds 3 --spare-rounds 3 --time-limit 420 $(ARGS)
+bench-quick: $(BENCH)  ## The base case of reading with 500,000 messages and three rounds: a few minutes
+	$(BIN)/python -m benchmarks.suite --quick
 
 .PHONY: clean
 clean:  ## Remove what the tools left; the virtual environment and the jars stay

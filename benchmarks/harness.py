@@ -100,6 +100,7 @@ def run(
     expected: int,
     log_dir: Path,
     say: Callable[[str], None],
+    before_round: Callable[[], None] = lambda: None,
 ) -> Results:
     """Start all contenders, warm them up, and take rounds in turn.
 
@@ -113,6 +114,8 @@ def run(
         For what the contenders print.
     say : Callable
         Is told about progress.
+    before_round : Callable
+        Is called before each round and not measured.
     """
     deadline = time.monotonic() + plan.time_limit_s
     results = Results()
@@ -122,7 +125,7 @@ def run(
             say(f"starting {contender.name}")
             left = deadline - time.monotonic()
             teams.append(stack.enter_context(Team(contender, log_dir, start_timeout_s=min(180, left))))
-        taker = _Taker(plan, broker_pids, expected, deadline)
+        taker = _Taker(plan, broker_pids, expected, deadline, before_round)
         for team in teams:
             for number in range(team.contender.warm_ups):
                 warm_up = taker.take(team, number)
@@ -162,9 +165,11 @@ class _Taker:
     broker_pids: Callable[[], Sequence[int]]
     expected: int
     deadline: float
+    before_round: Callable[[], None]
 
     def take(self, team: Team, number: int) -> Round:
         """Do one round of one contender and measure it."""
+        self.before_round()
         roots: dict[int, Kind] = dict.fromkeys(team.pids, "client")
         roots |= dict.fromkeys(self.broker_pids(), "broker")
         meter = Meter(roots)

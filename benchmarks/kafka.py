@@ -8,7 +8,7 @@ import random
 import socket
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -75,16 +75,20 @@ def kafka(folder: Path, *, partitions: int, heap: str = "1g") -> Iterator[Kafka]
             process.kill()
 
 
-def spark_arguments() -> list[str]:
-    """Return the arguments that let the Spark session of a worker know Kafka."""
+def spark_settings() -> Mapping[str, str]:
+    """Return what a Spark session needs to know Kafka."""
     jars = [*resolve(TOKEN_PROVIDER)[:1], *resolve(BESIDES[:1])[:1], *resolve(BESIDES[1:])[:1]]
-    settings = {
+    return {
         "spark.jars.packages": CONNECTOR,
         "spark.jars.excludes": "org.apache.spark:spark-token-provider-kafka-0-10_2.13",
         "spark.jars.ivy": str(cache_folder() / "ivy"),
         "spark.jars": ",".join(map(str, jars)),
     }
-    return [part for pair in settings.items() for part in ("--conf", "=".join(pair))]
+
+
+def spark_arguments() -> list[str]:
+    """Return `spark_settings` as arguments of a worker."""
+    return [part for pair in spark_settings().items() for part in ("--conf", "=".join(pair))]
 
 
 def _listens(port: int) -> bool:

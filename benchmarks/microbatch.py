@@ -1,7 +1,8 @@
 """What a small micro-batch costs, split into Spark's part and ours; first rows; memory of a task.
 
 Spark's part is measured: a Python source that does nothing runs the same batches in the same session, in
-turn with ours. ``python -m benchmarks.microbatch`` starts everything that it needs.
+turn with ours; so does Spark's Kafka source over the same messages, and ours over many queues with one or
+two messages each. ``python -m benchmarks.microbatch`` starts everything that it needs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -20,6 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.blank_source import BlankSource
+from benchmarks.contender import call, python_command
+from benchmarks.kafka import Kafka, kafka, spark_arguments, spark_settings
 from benchmarks.processes import machine_facts, peak_rss, reset_peak_rss
 from benchmarks.read import RESULTS
 from benchmarks.topics import Bench, Case, bench
@@ -53,21 +57,28 @@ def main() -> None:
     )
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
-    console = Console(width=120)
+    console = Console(width=140)
     small = Case(messages=ROWS, body_bytes=1024)
     stream = Case(messages=ROWS * args.batches, body_bytes=1024)
+    trickle = Case(messages=ROWS * args.batches, body_bytes=1024, queues=64)
     large = Case(messages=args.messages, body_bytes=1024)
     quarter = Case(messages=args.messages // 4, body_bytes=1024)
-    with bench() as mq:
-        for case in (small, stream, quarter, large):
+    with ExitStack() as stack:
+        mq = stack.enter_context(bench())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        log = stack.enter_context(kafka(folder, partitions=stream.queues))
+        for case in (small, stream, trickle, quarter, large):
             mq.fill(case)
-        spark = session()
+        call(python_command("kafka_copy", mq.name_server, log.servers, stream.topic, *spark_arguments()))
+        spark = session(spark_settings())
         try:
             spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "200")
             spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
             spark.dataSource.register(BlankSource)
             results: dict[str, object] = {"facts": machine_facts(), "rows": ROWS}
-            results["microbatch"] = microbatches(spark, mq, stream, args.turns, args.batches)
+            results["microbatch"] = microbatches(
+                sources(spark, mq, log, stream, trickle), stream.messages, args.turns, args.batches
+            )
             results["first_rows_s"] = first_rows(spark, mq, small)
             results["memory"] = memory(spark, mq, small, (quarter, large))
         finally:
@@ -82,29 +93,48 @@ def main() -> None:
 # --- small batches --------------------------------------------------------------------------
 
 
-def microbatches(spark: SparkSession, mq: Bench, case: Case, turns: int, batches: int) -> dict[str, object]:
-    """Run both sources in turn; return the milliseconds of each phase of each batch."""
-    sources: dict[str, Callable[[], DataFrame]] = {
-        "blank": lambda: (
-            spark.readStream.format("blank").option("rows", case.messages).option("batchRows", ROWS).load()
-        ),
-        "rocketmq": lambda: (
-            spark.readStream.format("rocketmq")
-            .option("nameServer", mq.name_server)
-            .option("topic", case.topic)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", ROWS)
-            .option("columns", "body")
+def sources(
+    spark: SparkSession, mq: Bench, log: Kafka, stream: Case, trickle: Case
+) -> dict[str, Callable[[], DataFrame]]:
+    """Return what gives ``ROWS`` rows a batch, by name."""
+
+    def ours(case: Case) -> DataFrame:
+        reader = spark.readStream.format("rocketmq").option("nameServer", mq.name_server)
+        return reader.options(
+            topic=case.topic, startingOffsets="earliest", maxOffsetsPerTrigger=ROWS, columns="body"
+        ).load()
+
+    def kafkas() -> DataFrame:
+        reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", log.servers)
+        return (
+            reader.options(subscribe=stream.topic, startingOffsets="earliest", maxOffsetsPerTrigger=ROWS)
             .load()
-        ),
+            .select("value")
+        )
+
+    blank = spark.readStream.format("blank").options(rows=stream.messages, batchRows=ROWS)
+    return {
+        "blank": blank.load,
+        "rocketmq": lambda: ours(stream),
+        f"rocketmq, {trickle.queues} queues": lambda: ours(trickle),
+        "kafka": kafkas,
     }
+
+
+def microbatches(
+    sources: Mapping[str, Callable[[], DataFrame]],
+    messages: int,
+    turns: int,
+    batches: int,
+) -> dict[str, object]:
+    """Run the sources in turn; return the milliseconds of each phase of each batch."""
     busy: dict[str, list[Mapping[str, int]]] = {name: [] for name in sources}
     idle: dict[str, list[Mapping[str, int]]] = {name: [] for name in sources}
     for turn in range(turns + 1):
         for name, load in sources.items():
-            progress = list(_run(load(), case.messages, batches))
+            progress = list(_run(load(), messages, batches))
             if turn:  # the first turn warms everything up
-                busy[name] += [each["durationMs"] for each in progress if each["numInputRows"] == ROWS]
+                busy[name] += [each["durationMs"] for each in progress if each["numInputRows"] > 0]
                 idle[name] += [each["durationMs"] for each in progress if each["numInputRows"] == 0]
     return {
         name: {

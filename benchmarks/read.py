@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.cold import make_cold
 from benchmarks.contender import Contender, call, python_command
 from benchmarks.harness import Plan, run
 from benchmarks.kafka import CONNECTOR, Kafka, kafka, spark_arguments
@@ -123,14 +124,17 @@ def main() -> None:
             expected=case.messages,
             log_dir=folder,
             say=lambda line: console.print(f"{time.monotonic() - begin:5.0f} s  {line}", highlight=False),
+            before_round=(lambda: make_cold(mq.cluster)) if args.cold else lambda: None,
         )
         facts = {
             **machine_facts(),
             **asdict(case),
+            "data": "cold" if args.cold else "in the page cache",
             "broker": f"{mq.cluster.version} {settings or 'default limits'}",
         }
+    kind = ("-cold" if args.cold else "") + ("-settings" if settings else "")
     report = Report(
-        f"read-{case.topic.removeprefix('bench-')}",
+        f"read-{case.topic.removeprefix('bench-')}{kind}",
         f"Reading {case.messages:,} messages of {case.body_bytes} bytes from {case.queues} queues",
         contenders=chosen,
         results=results,
@@ -148,6 +152,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--queues", type=int, default=4)
     parser.add_argument("--compressed", action="store_true")
+    parser.add_argument("--cold", action="store_true", help="nothing of the broker's files in memory")
     parser.add_argument(
         "--broker-config", action="append", default=[], help="name=value of the broker's settings"
     )
