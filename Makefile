@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.ready
+READY  := $(VENV)/.ready
+DEV    := $(VENV)/.ready-for-development
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=1
 SPARKS := 4.2 4.3
 
@@ -17,18 +18,25 @@ help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(STAMP)  ## Make .venv with everything that is needed, and fetch RocketMQ's jars
+setup: $(DEV)  ## Make .venv with everything that development needs, and fetch RocketMQ's jars
 
-$(STAMP): pyproject.toml constraints.txt
+# What the package itself needs, and the RocketMQ of the demo.
+$(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed, $(PYTHON) is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@$(BIN)/pyspark-rocketmq cluster fetch
+	@touch $@
+
+$(DEV): $(READY)
+	@echo "installing the tools of development"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@$(BIN)/pyspark-rocketmq cluster fetch --version 5.4.0 --version 4.9.7
+	@$(BIN)/pyspark-rocketmq cluster fetch --version 4.9.7
 	@touch $@
 
 .PHONY: demo
-demo: setup  ## Start a real RocketMQ, stream orders through Spark, show and check the result
+demo: $(READY)  ## Start a real RocketMQ, stream orders through Spark, show and check the result
 	@$(BIN)/pyspark-rocketmq demo
 
 .PHONY: test
@@ -103,7 +111,7 @@ test-matrix: setup  ## The Spark tests with each supported Spark, in environment
 
 BENCH := $(VENV)/.bench-ready
 
-$(BENCH): $(STAMP)
+$(BENCH): $(DEV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,bench]'
 	@touch $@
 
