@@ -7,6 +7,7 @@ with sends in flight, ignores the status, and sends tags only.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,6 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark_rocketmq.client import Client, Message
 from pyspark_rocketmq.client.selection import queue_for_key
 from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
     OptionError,
     PermissionDeniedError,
     SendError,
@@ -303,6 +305,36 @@ def test_a_topic_that_may_not_be_written(mq: MockCluster, write: Write) -> None:
     mq.create_topic("closed", 1, perm=Permission.READ)
     with pytest.raises(PermissionDeniedError, match="permission forbids"):
         write(numbered(1), topic="closed")
+
+
+@pytest.mark.parametrize("others", [[], ["broker-b"]], ids=["no broker is left", "another one is there"])
+def test_a_topic_whose_broker_restarts_is_waited_for(
+    others: list[str], mq: MockCluster, write: Write
+) -> None:
+    mq.unregister("broker-a")
+    mq.unregister("broker-b")
+    for broker in others:
+        mq.register(broker)
+    name = "elsewhere" if others else "orders"
+    back = threading.Timer(0.3, lambda: mq.create_topic(name, 1) if others else mq.register("broker-a"))
+    back.start()
+    try:
+        assert write(numbered(3), topic=name, outageTimeout="20s").rows == 3
+    finally:
+        back.join()
+    assert stored_bodies(mq, name) == stored_bodies_of(3)
+
+
+def test_no_broker_at_all_is_not_a_missing_topic(mq: MockCluster, write: Write) -> None:
+    mq.unregister("broker-a")
+    mq.unregister("broker-b")
+    with pytest.raises(BrokerNotFoundError, match="no broker is registered"):
+        write(numbered(1), outageTimeout="300ms")
+
+
+def test_a_topic_that_stays_away_beside_other_brokers_is_missing(mq: MockCluster, write: Write) -> None:
+    with pytest.raises(TopicNotFoundError, match="createTopic"):
+        write(numbered(1), topic="nowhere", outageTimeout="2s")
 
 
 # --- dead letters ---------------------------------------------------------------------------

@@ -111,7 +111,7 @@ class WriteTask:
         self._layout = layout
         self._scope = scope
         self._producer = Producer(client, options.producer_group, _producer_options(options))
-        self._topics = SinkTopics(client, options)
+        self._topics = SinkTopics(client, options, patient=True)
         self._limits = BatchLimits(
             max_rows=options.batch_size,
             max_bytes=options.batch_bytes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.core import Client, shared_client
-from pyspark_rocketmq.errors import NameServerError, OptionError
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.spark.sink_schema import SinkLayout, sink_layout
 from pyspark_rocketmq.spark.sink_topics import SinkTopics
@@ -89,6 +88,9 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     """Writes each micro-batch as messages.
 
+    Whether the topic is there is seen by the tasks: Spark makes a writer anew to commit each batch, and
+    nothing that is over may fail by such a look.
+
     Delivery promise: as `RocketMQBatchWriter`, batch by batch: Spark notes a batch as done only after every
     message of it was acknowledged, and writes it again otherwise.
 
@@ -99,15 +101,12 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
 
     Raises
     ------
-    OptionError, TopicNotFoundError
+    OptionError
     """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._layout = sink_layout(schema, options)
-        # Spark makes a writer anew to commit each batch: nothing that is over may fail by this look.
-        with contextlib.suppress(NameServerError):
-            _look_at_topic(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send a partition's rows, in a task's process."""
