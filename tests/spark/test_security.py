@@ -145,8 +145,12 @@ def test_acl_2_over_enforced_tls(
         listener.close()
 
 
-def test_acl_1_of_4_9(spark: SparkSession, old: DevCluster) -> None:
+def test_acl_1_of_4_9(spark: SparkSession, old: DevCluster, tmp_path: Path) -> None:
     assert count(spark, old, **READER) == 20
+    keys = tmp_path / "keys"
+    keys.write_text("".join(f"{name}={value}\n" for name, value in READER.items()))
+    keys.chmod(0o600)
+    assert count(spark, old, credentialsFile=str(keys)) == 20
     with pytest.raises(PySparkException) as caught:
         count(spark, old, **READER | {"secretKey": "x" + SECRET})
     assert "AuthenticationError" in str(caught.value)
