@@ -37,6 +37,8 @@ class Contender:
         Rounds before those that count.
     env : mapping
         Added to the environment.
+    keeps : float
+        Which share of the messages a filter leaves, about; rates and costs are by all that it went through.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Contender:
     about: str
     warm_ups: int = 1
     env: Mapping[str, str] = field(default_factory=dict)
+    keeps: float = 1.0
 
 
 def python_command(module: str, *args: str) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def read(*args: str, contenders: str = PEERS, rounds: int = 3) -> Step:
 
 FULL = (
     read(
-        contenders="drain,client,client-2p,spark,spark-default,spark-properties,spark-stream,"
+        contenders="drain,client,client-2p,spark,spark-default,spark-properties,spark-stream,spark-rare,"
         "java-pull,java-lite,spark-kafka",
         rounds=5,
     ),
