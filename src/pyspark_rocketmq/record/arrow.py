@@ -29,6 +29,8 @@ DEFAULT_COLUMNS: Final = tuple(COLUMNS)[:10]
 _ROW_OVERHEAD: Final = 256
 """What a row takes besides its strings: generous, so that no column outgrows its 32-bit offsets."""
 _MAX_BATCH_BYTES: Final = 2**30
+_UNPACKED_BATCHES: Final = 16
+"""How many full batches are unpacked at once: compressed bodies may unpack to any multiple of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,20 @@ class BatchDecoder:
         return self._schema
 
     def decode(self, chunks: Sequence[Chunk]) -> list[pa.RecordBatch]:
+        """Decode the records of pull answers, all at once; see `batches`.
+
+        Raises
+        ------
+        CorruptMessageError
+            As `batches`; nothing of the call is returned then.
+        """
+        return list(self.batches(chunks))
+
+    def batches(self, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
         """Decode the records of pull answers.
+
+        However much the compressed bodies of the chunks unpack to, no more than about 16 times
+        ``max_batch_bytes`` and one body of them are in memory at once, besides the batches handed out.
 
         Parameters
         ----------
@@ -122,26 +137,27 @@ class BatchDecoder:
             In the order of their offsets. Chunks in one receive buffer, one after the other, are
             decoded together: the more records a call gets, the cheaper each is.
 
-        Returns
-        -------
-        list of RecordBatch
-            The messages that the chunks count, in order, each once. They are copies: the receive
-            buffers are free again.
+        Yields
+        ------
+        RecordBatch
+            The messages that the chunks count, in order, each once. They are copies: behind the last
+            one the receive buffers are free again.
 
         Raises
         ------
         CorruptMessageError
-            Names the queue and, where it can be read, the offset of the first message at fault;
-            nothing of the call is returned then.
+            Names the queue and, where it can be read, the offset of the first message at fault.
         """
-        rows = scan(
+        for rows in scan(
             chunks,
             self._corrupt,
             with_body=self._with_body,
             check_crc=self._check_crc,
             body_limit=self._body_limit,
-        )
-        return [] if rows is None else [self._batch(rows[part]) for part in self._cut(rows)]
+            part_bytes=_UNPACKED_BATCHES * self._max_batch_bytes,
+        ):
+            for part in self._cut(rows):
+                yield self._batch(rows[part])
 
     def _cut(self, rows: Rows) -> Iterator[slice]:
         """Cut rows so that no batch has too many, or too many bytes."""

@@ -42,6 +42,7 @@ __all__ = [
     "MAGIC_V1",
     "MAGIC_V2",
     "MAX_BODY_BYTES",
+    "MAX_INNER_MESSAGES",
     "MAX_TOPIC_BYTES",
     "MAX_TOPIC_BYTES_V1",
     "MIN_RECORD_SIZE",
@@ -71,6 +72,9 @@ MAX_TOPIC_BYTES: Final = 32_767
 
 MAX_BODY_BYTES: Final = 128 * 1024 * 1024
 """What one decompressed body may take: the broker's own cap of a whole answer (``MAX_PULL_MSG_SIZE``)."""
+
+MAX_INNER_MESSAGES: Final = 1 << 18
+"""How many messages one batch may hold: more than the 4 MiB that a broker takes have room for."""
 
 
 class MessageFlag(enum.IntFlag):

@@ -23,6 +23,7 @@ from pyspark_rocketmq.record.layout import (
     MAGIC_V1,
     MAGIC_V2,
     MAX_BODY_BYTES,
+    MAX_INNER_MESSAGES,
     MAX_TOPIC_BYTES,
     MAX_TOPIC_BYTES_V1,
     MIN_RECORD_SIZE,
@@ -122,10 +123,14 @@ def iter_batch(data: bytes | memoryview) -> Iterator[ItemSpan]:
     Raises
     ------
     CorruptMessageError
-        An item does not fit its size, or the body ends within one.
+        An item does not fit its size, the body ends within one, or it has more than
+        `MAX_INNER_MESSAGES`, which only a body has that was made to exhaust its readers.
     """
-    start = 0
+    start = count = 0
     while start < len(data):
+        count += 1
+        if count > MAX_INNER_MESSAGES:
+            raise CorruptMessageError(f"the batch has more than {MAX_INNER_MESSAGES} messages")
         if len(data) - start < BATCH_ITEM_OVERHEAD:
             raise CorruptMessageError(f"the batch ends within the head of the item at byte {start}")
         size, _, _, flag, body_length = _ITEM_HEAD.unpack_from(data, start)

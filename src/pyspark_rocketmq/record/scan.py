@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from pyspark_rocketmq.record.layout import (
 )
 from pyspark_rocketmq.record.message import body_crc
 from pyspark_rocketmq.record.rows import HEAD, Chunk, Rows
-from pyspark_rocketmq.record.spans import Bytes, Int64s, Spans, sliding
+from pyspark_rocketmq.record.spans import Bytes, Int64s, Mask, Spans, sliding
 from pyspark_rocketmq.record.unpack import unpack
 
 __all__ = ["scan"]
@@ -44,11 +44,18 @@ _SIZE: Final = struct.Struct(">i")
 
 
 def scan(
-    chunks: Sequence[Chunk], corrupt: Corrupt, *, with_body: bool, check_crc: bool, body_limit: int
-) -> Rows | None:
-    """Find all messages of the chunks that count, in order; None if there are none.
+    chunks: Sequence[Chunk],
+    corrupt: Corrupt,
+    *,
+    with_body: bool,
+    check_crc: bool,
+    body_limit: int,
+    part_bytes: int,
+) -> Iterator[Rows]:
+    """Find all messages of the chunks that count, in order, in parts of at least one message.
 
-    Without ``with_body`` bodies stay compressed, unless messages are inside.
+    Without ``with_body`` bodies stay compressed, unless messages are inside. All is one part, unless more
+    than ``part_bytes`` are unpacked.
 
     Raises
     ------
@@ -58,14 +65,20 @@ def scan(
     groups = [list(group) for _, group in itertools.groupby(chunks, key=lambda chunk: id(chunk.buffer))]
     parts = [_scan_buffer(group, number, corrupt) for number, group in enumerate(groups)]
     if not parts:
-        return None
+        return
     rows = parts[0][0] if len(parts) == 1 else Rows.concat([rows for rows, _ in parts])
     wanted = parts[0][1] if len(parts) == 1 else np.concatenate([wanted for _, wanted in parts], axis=1)
-    rows = _select(rows, wanted, corrupt, with_body=with_body, check_crc=check_crc, body_limit=body_limit)
-    corrupt.require(
-        np.diff(rows.offset, prepend=-1) > 0, rows.offset, "the queue offsets of the messages do not ascend"
-    )
-    return rows if len(rows) else None
+    rows, wanted, packed = _select(rows, wanted, with_body=with_body)
+    if check_crc:
+        _check_crc(rows, corrupt)
+    last = -1
+    for part in _unpacked(rows, wanted, packed, corrupt, body_limit=body_limit, part_bytes=part_bytes):
+        if not len(part):
+            continue
+        ascends = np.diff(part.offset, prepend=last) > 0
+        corrupt.require(ascends, part.offset, "the queue offsets of the messages do not ascend")
+        last = int(part.offset[-1])
+        yield part
 
 
 # --- one receive buffer ---------------------------------------------------------------------
@@ -205,10 +218,8 @@ def _replace(head: npt.NDArray[np.void], fields: Sequence[str], shifted: npt.NDA
 # --- what counts, and what is packed --------------------------------------------------------
 
 
-def _select(
-    rows: Rows, wanted: Int64s, corrupt: Corrupt, *, with_body: bool, check_crc: bool, body_limit: int
-) -> Rows:
-    """Drop what lies outside of the wanted offsets; unpack what is left."""
+def _select(rows: Rows, wanted: Int64s, *, with_body: bool) -> tuple[Rows, Int64s, Mask]:
+    """Drop what lies outside of the wanted offsets; return the rest, and which of it is packed."""
     sys_flag = rows.sys_flag()
     inner = sys_flag & _INNER_BATCH == _INNER_BATCH
     # An inner batch begins at its first message's offset: some of the others may be wanted.
@@ -216,15 +227,20 @@ def _select(
     if not keep.all():
         kept = np.flatnonzero(keep)
         rows, wanted, sys_flag, inner = rows[kept], wanted[:, kept], sys_flag[kept], inner[kept]
-    if check_crc:
-        _check_crc(rows, corrupt)
-    packed = inner | (sys_flag & MessageFlag.COMPRESSED != 0) if with_body else inner
+    return rows, wanted, inner | (sys_flag & MessageFlag.COMPRESSED != 0) if with_body else inner
+
+
+def _unpacked(
+    rows: Rows, wanted: Int64s, packed: Mask, corrupt: Corrupt, *, body_limit: int, part_bytes: int
+) -> Iterator[Rows]:
+    """Yield the messages that are wanted, those of inner batches too."""
     if not packed.any():
-        return rows
-    rows, parent = unpack(rows, packed, corrupt, body_limit)
-    wanted = wanted[:, parent]
-    keep = (rows.offset >= wanted[0]) & (rows.offset < wanted[1])
-    return rows if keep.all() else rows[np.flatnonzero(keep)]
+        yield rows
+        return
+    for part, parent in unpack(rows, packed, corrupt, body_limit=body_limit, part_bytes=part_bytes):
+        within = wanted[:, parent]
+        keep = (part.offset >= within[0]) & (part.offset < within[1])
+        yield part if keep.all() else part[np.flatnonzero(keep)]
 
 
 def _check_crc(rows: Rows, corrupt: Corrupt) -> None:

@@ -1,9 +1,13 @@
-"""Messages that are packed: compressed bodies and inner batches, unpacked one by one into side buffers."""
+"""Messages that are packed: compressed bodies and inner batches, unpacked one by one into side buffers.
+
+A compressed body may be a thousand times smaller than what it unpacks to, and a receive buffer holds
+thousands of them: how much is unpacked at once is bounded, and what was unpacked before may be gone by then.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -11,7 +15,7 @@ import numpy as np
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.record.compress import decompress
 from pyspark_rocketmq.record.corrupt import Corrupt
-from pyspark_rocketmq.record.layout import MessageFlag
+from pyspark_rocketmq.record.layout import MAX_INNER_MESSAGES, MessageFlag
 from pyspark_rocketmq.record.message import is_inner_batch, iter_batch
 from pyspark_rocketmq.record.rows import Rows
 from pyspark_rocketmq.record.spans import Bytes, Int64s, Mask
@@ -21,39 +25,77 @@ __all__ = ["unpack"]
 _SIDE_BUFFER: Final = 2**29
 
 
-def unpack(rows: Rows, packed: Mask, corrupt: Corrupt, body_limit: int) -> tuple[Rows, Int64s]:
+def unpack(
+    rows: Rows, packed: Mask, corrupt: Corrupt, *, body_limit: int, part_bytes: int
+) -> Iterator[tuple[Rows, Int64s]]:
     """Decompress bodies and unwrap inner batches, one by one.
 
-    Returns
-    -------
+    Parameters
+    ----------
+    body_limit : int
+        What one decompressed body may take, in bytes.
+    part_bytes : int
+        A part ends with the body that brings the unpacked bytes to so many: together with ``body_limit``
+        the bound on the memory of one.
+
+    Yields
+    ------
     tuple
-        The new rows, and the old row that each came from.
+        The new rows of a part, and the old row that each came from; together all rows, in order.
     """
-    side = _SideBuffers(len(rows.buffers))
-    count = np.ones(len(rows), np.int64)
-    items: list[tuple[int, ...]] = []
+    part = _Part(rows, packed, 0)
     for row in np.flatnonzero(packed).tolist():
-        before = len(items)
         try:
-            items += _items_of(rows, row, side, body_limit)
+            part.add(row, body_limit)
         except CorruptMessageError as error:
             raise corrupt.error(error.message, queue_offset=int(rows.offset[row])) from error
-        count[row] = len(items) - before
-    parent = np.repeat(np.arange(len(rows)), count)
-    unpacked = rows[parent]  # copies, so that they can be written
-    changed = np.repeat(packed, count)
-    (
-        unpacked.head["flag"][changed],
-        position,
-        unpacked.body.index[changed],
-        unpacked.body.start[changed],
-        unpacked.body.length[changed],
-        unpacked.properties.index[changed],
-        unpacked.properties.start[changed],
-        unpacked.properties.length[changed],
-    ) = np.array(items, np.int64).reshape(-1, 8).T
-    unpacked.offset[changed] += position
-    return replace(unpacked, buffers=rows.buffers + side.finish()), parent
+        if part.side.size >= part_bytes or len(part.items) >= MAX_INNER_MESSAGES:
+            yield part.finish(row + 1)
+            part = _Part(rows, packed, row + 1)
+    if part.start < len(rows):
+        yield part.finish(len(rows))
+
+
+@dataclass(slots=True)
+class _Part:
+    """What the packed ones of some rows, from ``start`` on, have become."""
+
+    rows: Rows
+    packed: Mask
+    start: int
+    items: list[tuple[int, ...]] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    side: _SideBuffers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.side = _SideBuffers(len(self.rows.buffers))
+
+    def add(self, row: int, body_limit: int) -> None:
+        """Unpack one row."""
+        before = len(self.items)
+        self.items += _items_of(self.rows, row, self.side, body_limit)
+        self.counts.append(len(self.items) - before)
+
+    def finish(self, end: int) -> tuple[Rows, Int64s]:
+        """Return the new rows of the old ones before ``end``, and the old row that each came from."""
+        packed = self.packed[self.start : end]
+        count = np.ones(end - self.start, np.int64)
+        count[packed] = self.counts
+        parent = np.repeat(np.arange(self.start, end), count)
+        unpacked = self.rows[parent]  # copies, so that they can be written
+        changed = np.repeat(packed, count)
+        (
+            unpacked.head["flag"][changed],
+            position,
+            unpacked.body.index[changed],
+            unpacked.body.start[changed],
+            unpacked.body.length[changed],
+            unpacked.properties.index[changed],
+            unpacked.properties.start[changed],
+            unpacked.properties.length[changed],
+        ) = np.array(self.items, np.int64).reshape(-1, 8).T
+        unpacked.offset[changed] += position
+        return replace(unpacked, buffers=self.rows.buffers + self.side.finish()), parent
 
 
 def _items_of(rows: Rows, row: int, side: _SideBuffers, limit: int) -> Iterator[tuple[int, ...]]:
@@ -84,6 +126,8 @@ class _SideBuffers:
     def __init__(self, first: int) -> None:
         self._first = first
         self._buffers: list[bytearray] = []
+        self.size = 0
+        """How many bytes there are."""
 
     def add(self, body: bytes) -> tuple[int, int]:
         """Keep a body; return the number of its buffer and where it begins there."""
@@ -91,6 +135,7 @@ class _SideBuffers:
             self._buffers.append(bytearray())
         start = len(self._buffers[-1])
         self._buffers[-1] += body
+        self.size += len(body)
         return self._first + len(self._buffers) - 1, start
 
     def finish(self) -> tuple[Bytes, ...]:

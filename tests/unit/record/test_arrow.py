@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import tracemalloc
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,7 @@ from pyspark_rocketmq.errors import CorruptMessageError, OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.record.arrow import COLUMNS, DEFAULT_COLUMNS, BatchDecoder, Chunk, Column
 from pyspark_rocketmq.record.compress import Compression
+from pyspark_rocketmq.record.layout import MAX_INNER_MESSAGES, MessageFlag
 from pyspark_rocketmq.record.message import BatchItem, decode_messages, encode_batch, encode_message
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
@@ -181,6 +183,56 @@ def test_decompressed_bodies_count_in_full() -> None:
     assert len(data) < 2000
     batches = BatchDecoder(["body"], queue=QUEUE, max_batch_bytes=130_000).decode(whole(data))
     assert [batch.num_rows for batch in batches] == [2, 2]
+
+
+def test_a_hostile_answer_is_unpacked_a_part_at_a_time() -> None:
+    """300 KiB of records that unpack to 2 GiB: no more than some batches of it are there at once."""
+    body = b"\0" * (8 << 20)
+    data = b"".join(record(i, body, compression=Compression.ZSTD) for i in range(256))
+    assert len(data) < 300 << 10
+    decoder = BatchDecoder(["queueOffset", "body"], queue=QUEUE, max_batch_bytes=1 << 20)
+    offsets: list[int] = []
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    try:
+        for batch in decoder.batches(whole(data)):
+            assert pa.total_allocated_bytes() - before < 64 << 20
+            offsets += batch.column("queueOffset").to_pylist()
+            del batch
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert offsets == list(range(256))
+    assert peak < 64 << 20
+
+
+def test_an_inner_batch_of_too_many_messages_is_refused() -> None:
+    item = encode_batch([BatchItem(b"", {})])
+    flags = MessageFlag.NEED_UNWRAP | MessageFlag.INNER_BATCH
+    many = record(7, item * (MAX_INNER_MESSAGES + 1), compression=Compression.ZSTD, sys_flag=flags)
+    with pytest.raises(CorruptMessageError, match="more than 262144 messages") as caught:
+        decode(many, "body")
+    assert caught.value.facts["queue_offset"] == 7
+
+
+def test_packed_messages_are_the_same_in_however_many_parts() -> None:
+    flags = MessageFlag.NEED_UNWRAP | MessageFlag.INNER_BATCH
+    inner = encode_batch([BatchItem(b"%d" % n * 400, {"n": str(n)}) for n in range(3)])
+    data = b"".join(
+        [
+            record(0, b"plain"),
+            record(1, b"z" * 5_000, compression=Compression.ZLIB),
+            record(2, inner, compression=Compression.ZSTD, sys_flag=flags),
+            record(5, b"plain too"),
+            record(6, b"y" * 5_000, compression=Compression.LZ4),
+            record(7, b"end"),
+        ]
+    )
+    columns = ["queueOffset", "body", "properties"]
+    together = decode(data, *columns)
+    assert [row["queueOffset"] for row in together] == list(range(8))
+    apart = BatchDecoder(columns, queue=QUEUE, max_batch_bytes=10).decode(whole(data))
+    assert [row for batch in apart for row in batch.to_pylist()] == together
 
 
 def test_batches_are_copies() -> None:
