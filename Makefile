@@ -81,18 +81,24 @@ fuzz: setup  ## Fuzz every parser for SECONDS each (120), and keep what reaches 
 OLDEST := .venv-oldest-spark
 
 .PHONY: smoke
-smoke: setup  ## A few Spark tests with PySpark 4.2, if `make oldest-spark` has fetched it
-	@if test -d $(OLDEST)/pyspark; then \
-	  PYTHONPATH=$(CURDIR)/$(OLDEST) $(PYTEST) tests/spark/test_batch.py tests/spark/test_stream.py tests/spark/test_write.py \
-	    -k "every_column or tags_choose or ends_at_what_was_there or copies_a_topic"; \
-	else \
-	  echo "PySpark 4.2 is not tried: make oldest-spark fetches it (450 MB), make test-matrix runs every test with it"; \
-	fi
+smoke: setup $(OLDEST)/.ready  ## A few Spark tests with PySpark 4.2
+	PYTHONPATH=$(CURDIR)/$(OLDEST) $(PYTEST) tests/spark/test_batch.py tests/spark/test_stream.py tests/spark/test_write.py \
+	  -k "every_column or tags_choose or ends_at_what_was_there or copies_a_topic"
 
-.PHONY: oldest-spark
-oldest-spark: setup  ## Fetch PySpark 4.2 for make smoke; all else is shared with .venv
-	@test -d $(OLDEST)/pyspark || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --no-deps --target $(OLDEST) 'pyspark==4.2.*'
+# PySpark alone (450 MB): all else is shared with .venv.
+$(OLDEST)/.ready: | $(DEV)
+	@echo "fetching PySpark 4.2"
+	@rm -rf $(OLDEST)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(OLDEST) 'pyspark==4.2.*'
+	@touch $@
+
+.PHONY: docs
+docs: setup  ## Build the documentation into site/, every warning an error, and test what its pages say
+	$(PYTEST) tests/docs
+
+.PHONY: dist
+dist: setup  ## Build wheel and sdist into dist/, the same bytes for the same commit
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build
 
 .PHONY: docs-options
 docs-options: setup  ## Write docs/options.md anew, after an option has changed

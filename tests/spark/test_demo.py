@@ -1,16 +1,16 @@
-"""The demonstration as a user runs it, from nothing back to nothing."""
+"""The demonstration as a user runs it, from the installed wheel, from nothing back to nothing."""
 
 from __future__ import annotations
 
 import os
 import secrets
-import subprocess
-import sys
 from pathlib import Path
+
+import pytest
+from tests.support.wheel import ROOT, Installation, build
 
 from pyspark_rocketmq.demo.orders import orders
 
-ROOT = Path(__file__).parents[2]
 MESSAGES = 2_000
 
 
@@ -27,17 +27,23 @@ def processes_with(mark: str) -> list[str]:
     return found
 
 
-def test_the_demo_shows_exact_totals_and_leaves_nothing_behind(tmp_path):
+@pytest.fixture
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    folder = tmp_path_factory.mktemp("installed")
+    (wheel,) = build(ROOT, folder / "dist", "wheel")
+    return Installation(folder / "venv", wheel)
+
+
+def test_the_demo_shows_exact_totals_and_leaves_nothing_behind(installed, tmp_path):
     mark = f"DEMO_RUN={secrets.token_hex(8)}"
     name, value = mark.split("=")
-    done = subprocess.run(
-        [sys.executable, "-m", "pyspark_rocketmq", "demo", "--messages", str(MESSAGES), "--rate", "0"],
-        env={**os.environ, name: value, "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
+    done = installed.run(
+        "pyspark-rocketmq",
+        *("demo", "--messages", str(MESSAGES), "--rate", "0"),
+        cwd=tmp_path,
+        timeout_s=280,
+        TMPDIR=str(tmp_path),
+        **{name: value},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     cents = sum(order.cents for order in orders(MESSAGES, start_ms=0))
