@@ -84,7 +84,7 @@ class ReadOptions:
     selector: MessageSelector = MessageSelector()  # noqa: RUF009 - frozen
     fail_on_data_loss: bool = True
     pull_batch_size: int = 1024
-    pulls_in_flight: int = 16
+    pulls_in_flight: int = 32
     max_bytes_in_flight: int = 32 << 20
     stall_timeout_ms: int = 120_000
     empty_pull_delay_ms: int = 10

@@ -313,9 +313,9 @@ class SourceOptions(Options):
     )
     pulls_in_flight: int = option(
         "pullsInFlight",
-        whole_number(1, example=16, maximum=256),
-        default=16,
-        doc="How many pulls of a task are under way at once.",
+        whole_number(1, example=32, maximum=256),
+        default=32,
+        doc="How many pulls of a task are under way at once; never more than 32 MiB of answers.",
     )
     empty_pull_delay_ms: int = option(
         "emptyPullDelayMs",
