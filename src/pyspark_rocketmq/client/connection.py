@@ -220,9 +220,19 @@ class Connection:
 
     def submit(self, request: RequestHeader, body: bytes = b"", *, deadline: Deadline | None = None) -> int:
         """Send a request and return its opaque number: to be waited for or abandoned, or answers pile up."""
-        opaque = self._next_opaque()
-        self._request({opaque}, self._encode(request, body, opaque, 0), deadline)
-        return opaque
+        return self.submit_all([(request, body)], deadline=deadline)[0]
+
+    def submit_all(
+        self, requests: Sequence[tuple[RequestHeader, bytes]], *, deadline: Deadline | None = None
+    ) -> list[int]:
+        """Send requests and their bodies at once; returns their opaque numbers, as `submit` does."""
+        opaques = [self._next_opaque() for _ in requests]
+        frames = [
+            self._encode(request, body, opaque, 0)
+            for opaque, (request, body) in zip(opaques, requests, strict=True)
+        ]
+        self._request(opaques, b"".join(frames), deadline)
+        return opaques
 
     def submit_many(
         self,

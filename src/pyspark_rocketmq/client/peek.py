@@ -10,12 +10,12 @@ from pyspark_rocketmq.client import broker
 from pyspark_rocketmq.client.connection import Response
 from pyspark_rocketmq.client.pipeline import Call
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, PullStatus
-from pyspark_rocketmq.record.message import decode_messages
+from pyspark_rocketmq.record.times import RecordTimes, first_times
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.core import Client
 
-__all__ = ["MessageTimes", "message_sizes", "message_times"]
+__all__ = ["MessageTimes", "message_sizes", "message_times", "stored_at"]
 
 _ALL: Final = MessageSelector()
 _SAMPLE: Final = 32
@@ -42,9 +42,26 @@ def message_times(
     times: dict[MessageQueue, MessageTimes] = {}
     for _ in range(2):  # the second round goes to where the expired ones begin now
         found = client.ask({queue: _look(queue, offset, group) for queue, offset in todo.items()})
-        times |= {queue: seen for queue, seen in found.items() if isinstance(seen, MessageTimes)}
+        times |= {
+            queue: MessageTimes(seen.born_timestamp, seen.store_timestamp)
+            for queue, seen in found.items()
+            if isinstance(seen, RecordTimes)
+        }
         todo = {q: seen for q, seen in found.items() if isinstance(seen, int) and seen > todo[q]}
     return times
+
+
+def stored_at(client: Client, offsets: Mapping[MessageQueue, int], *, group: str) -> dict[MessageQueue, int]:
+    """Return when the messages at exactly these offsets were stored, in milliseconds since the epoch.
+
+    A queue without a message there (any more) is left out. Raises as `Client.min_offsets`.
+    """
+    found = client.ask({queue: _look(queue, offset, group) for queue, offset in offsets.items()})
+    return {
+        queue: seen.store_timestamp
+        for queue, seen in found.items()
+        if isinstance(seen, RecordTimes) and seen.queue_offset <= offsets[queue]
+    }
 
 
 def message_sizes(
@@ -60,17 +77,17 @@ def message_sizes(
     return {queue: size for queue, size in client.ask(calls).items() if size is not None}
 
 
-def _look(queue: MessageQueue, offset: int, group: str) -> Call[MessageTimes | int]:
-    """Return the call that answers the message's times, or where to look instead."""
+def _look(queue: MessageQueue, offset: int, group: str) -> Call[RecordTimes | int]:
+    """Return the call that answers the times of the first record there, or where to look instead."""
     look = broker.pull(queue, offset, group=group, max_nums=1, selector=_ALL)
 
-    def parse(response: Response) -> MessageTimes | int:
+    def parse(response: Response) -> RecordTimes | int:
         answer = look.parse(response)
-        messages = decode_messages(answer.records, broker_name=queue.broker_name)
-        if answer.status is not PullStatus.FOUND or not messages:
+        if answer.status is not PullStatus.FOUND:
             return answer.header.next_begin_offset
         # The messages of an inner batch share its times: whichever of them comes first will do.
-        return MessageTimes(messages[0].born_timestamp, messages[0].store_timestamp)
+        times = first_times(answer.records)
+        return times._replace(queue_offset=times.queue_offset + (answer.header.offset_delta or 0))
 
     return Call(look.request, parse)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -45,33 +46,36 @@ class Call(Generic[T]):
 
 @dataclass(slots=True)
 class _Lane(Generic[K, T]):
-    """The calls of one connection: those to be sent, and those in flight in the order they were sent."""
+    """The calls of one connection: those to be sent, and those in flight by their numbers."""
 
     connection: Connection
     waiting: deque[tuple[K, Call[T]]] = field(default_factory=deque)
-    in_flight: deque[tuple[int, K, Call[T]]] = field(default_factory=deque)
+    in_flight: dict[int, tuple[K, Call[T]]] = field(default_factory=dict)
 
     def fill(self, deadline: Deadline) -> None:
-        while self.waiting and len(self.in_flight) < MAX_IN_FLIGHT:
-            key, call = self.waiting[0]
-            opaque = self.connection.submit(call.request, call.body, deadline=deadline)
-            self.waiting.popleft()
-            self.in_flight.append((opaque, key, call))
+        """Send what there is room for, many calls at once: for both ends that is little more than one."""
+        room = MAX_IN_FLIGHT - len(self.in_flight)
+        if not self.waiting or room < min(len(self.waiting), MAX_IN_FLIGHT // 2):
+            return
+        calls = list(itertools.islice(self.waiting, room))
+        requests = [(call.request, call.body) for _, call in calls]
+        opaques = self.connection.submit_all(requests, deadline=deadline)
+        for opaque, _ in zip(opaques, calls, strict=True):
+            self.in_flight[opaque] = self.waiting.popleft()
 
     def collect(self, outcomes: dict[K, T | RocketMQError], deadline: Deadline) -> None:
-        """Take the oldest answer."""
-        opaque, key, call = self.in_flight[0]
-        response = self.connection.wait(opaque, deadline)
-        self.in_flight.popleft()
-        try:
-            outcomes[key] = call.parse(response)
-        except RocketMQError as error:
-            outcomes[key] = error
+        """Wait for an answer, and take all that are here."""
+        for opaque, response in self.connection.wait_some(self.in_flight, deadline):
+            key, call = self.in_flight.pop(opaque)
+            try:
+                outcomes[key] = call.parse(response)
+            except RocketMQError as error:
+                outcomes[key] = error
 
     def fail(self, outcomes: dict[K, T | RocketMQError], error: RocketMQError) -> None:
         """Give everything that is left the connection's error."""
-        self.connection.abandon(*(opaque for opaque, _, _ in self.in_flight))
-        for _, key, _ in self.in_flight:
+        self.connection.abandon(*self.in_flight)
+        for key, _ in self.in_flight.values():
             outcomes[key] = error
         for key, _ in self.waiting:
             outcomes[key] = error
@@ -87,9 +91,10 @@ def pipeline(
     Returns
     -------
     dict
-        For each key its value, or the error that this call (or its connection) met.
+        For each key, in the calls' order, its value, or the error that this call (or its connection) met.
     """
     lanes: dict[int, _Lane[K, T]] = {}
+    calls = list(calls)
     for key, connection, call in calls:
         lanes.setdefault(id(connection), _Lane(connection)).waiting.append((key, call))
     outcomes: dict[K, T | RocketMQError] = {}
@@ -107,5 +112,5 @@ def pipeline(
             busy = [lane for lane in busy if lane.waiting or lane.in_flight]
     finally:
         for lane in busy:
-            lane.connection.abandon(*(opaque for opaque, _, _ in lane.in_flight))
-    return outcomes
+            lane.connection.abandon(*lane.in_flight)
+    return {key: outcomes[key] for key, _, _ in calls}

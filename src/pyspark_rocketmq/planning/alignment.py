@@ -9,7 +9,8 @@ Alignment takes three rounds of look-ups, each for all queues at once; the funct
     heads = times of the messages at heads(positions, reach)
     until = admit(positions, reach, limits, head_times_ms=heads)
     tails = times of the messages at tails(until, reach)
-    if tails: offsets = first offsets stored at or after barrier(tails) + 1, of all queues
+    if tails: offsets = ahead(positions, head_times_ms=heads, tail_times_ms=tails)
+              offsets |= first offsets stored at or after barrier(tails) + 1, of all others that are read
     until = align(positions, until, head_times_ms=heads, tail_times_ms=tails, offsets=offsets)
 """
 
@@ -19,7 +20,7 @@ from collections.abc import Mapping
 
 from pyspark_rocketmq.model import MessageQueue
 
-__all__ = ["align", "barrier", "heads", "next_heartbeat", "tails"]
+__all__ = ["ahead", "align", "barrier", "heads", "next_heartbeat", "tails"]
 
 
 def heads(
@@ -45,6 +46,20 @@ def barrier(tail_times_ms: Mapping[MessageQueue, int]) -> int:
     return min(tail_times_ms.values())
 
 
+def ahead(
+    positions: Mapping[MessageQueue, int],
+    *,
+    head_times_ms: Mapping[MessageQueue, int],
+    tail_times_ms: Mapping[MessageQueue, int],
+) -> dict[MessageQueue, int]:
+    """Return the positions of the queues that are past the barrier already: nothing is to be looked up there.
+
+    Parameters are those of `align`; there are tails.
+    """
+    limit_ms = barrier(tail_times_ms)
+    return {queue: positions[queue] for queue, head_ms in head_times_ms.items() if head_ms > limit_ms}
+
+
 def align(
     positions: Mapping[MessageQueue, int],
     until: Mapping[MessageQueue, int],
@@ -68,7 +83,7 @@ def align(
     head_times_ms, tail_times_ms : Mapping
         The times of the messages at `heads` and at `tails`.
     offsets : Mapping
-        By queue, the first offset stored after the barrier; may be empty when there are no tails.
+        By queue, the first offset stored after the barrier, or `ahead`; may be empty when there are no tails.
     """
     if not tail_times_ms:
         return dict(until)

@@ -5,9 +5,10 @@ Three named conditions, and what ``failOnDataLoss=false`` makes of them:
 OFFSETS_EXPIRED
     The queue's min offset has passed the range: the deleted part is skipped and counted.
 OFFSET_WENT_BACK
-    The queue ends before the range: its log was truncated (an unclean crash, a failover to a replica that
-    lagged) or the topic was created anew. The range is skipped and counted; a stream goes on at the queue's
-    end, never before it: what lies there may have been read already.
+    The queue ends before the range, or another message stands where one was read: its log was truncated (an
+    unclean crash, a failover to a replica that lagged) or the topic was created anew. The range is skipped
+    and counted; a stream goes on at the queue's end, or where it was, never before that: what lies there may
+    have been read already.
 QUEUE_LOST
     The topic or the queue was deleted, or the topic's number of read queues lowered: the range is skipped
     and counted.
@@ -27,7 +28,14 @@ from typing import assert_never
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import LostRange, MessageQueue, OffsetRange
 
-__all__ = ["LossDecision", "PullVerdict", "decide_hidden", "decide_loss", "decide_moved_back"]
+__all__ = [
+    "LossDecision",
+    "PullVerdict",
+    "decide_hidden",
+    "decide_loss",
+    "decide_moved_back",
+    "decide_replaced",
+]
 
 
 class PullVerdict(enum.Enum):
@@ -141,6 +149,38 @@ def decide_moved_back(
             max_offset=max_offset,
         )
     return max_offset
+
+
+def decide_replaced(
+    queue: MessageQueue, offset: int, *, stored_at_ms: int, found_ms: int, fail_on_data_loss: bool
+) -> None:
+    """Decide about a queue in which another message stands where one was read: offsets were used again.
+
+    Parameters
+    ----------
+    queue : MessageQueue
+    offset : int
+        Of a message that was read.
+    stored_at_ms, found_ms : int
+        When that message was stored, and the one that is there now.
+    fail_on_data_loss : bool
+
+    Raises
+    ------
+    DataLossError
+        OFFSET_WENT_BACK, if ``fail_on_data_loss`` is set.
+    """
+    if fail_on_data_loss:
+        raise DataLossError(
+            f"the message at {offset} was stored at {found_ms}, but the one that was read there at "
+            f"{stored_at_ms} (ms since the epoch): the topic was created anew, or its log was truncated, and "
+            "offsets are being used again. With failOnDataLoss=false the query goes on where it was, without "
+            "the new messages before that; to read a topic that was created anew from its beginning, start "
+            "with another checkpointLocation",
+            condition="OFFSET_WENT_BACK",
+            queue=str(queue),
+            offset=offset,
+        )
 
 
 def decide_hidden(queue: MessageQueue, position: int, *, max_offset: int, fail_on_data_loss: bool) -> int:

@@ -95,6 +95,10 @@ def _scan_buffer(chunks: Sequence[Chunk], number: int, corrupt: Corrupt) -> tupl
     )
     wanted = np.repeat(of_chunk.T, count, axis=1)
     rows = _locate(data, start, wanted[2], number, corrupt)
+    # Before anything is cut away: a message that is out of its place would be cut without a word.
+    ascends = np.diff(rows.offset, prepend=-1) > 0
+    ascends[(np.cumsum(count) - count)[count > 0]] = True  # answers may overlap
+    corrupt.require(ascends, rows.offset, "the queue offsets within an answer do not ascend")
     return rows, wanted[:2]
 
 

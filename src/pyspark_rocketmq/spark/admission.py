@@ -19,7 +19,7 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import EventTime
-from pyspark_rocketmq.planning.alignment import align, barrier, heads, tails
+from pyspark_rocketmq.planning.alignment import ahead, align, barrier, heads, tails
 from pyspark_rocketmq.planning.limit import FIRST_INTERVAL_MS, Limits, admit, enough
 from pyspark_rocketmq.spark.positions import PlanningClient
 
@@ -155,7 +155,9 @@ class Admission:
             tail_times = self._times(client, tails(until, reach))
             if not tail_times:
                 return until
-            after = client.offsets_at(dict.fromkeys(until, barrier(tail_times) + 1))
+            after = ahead(positions, head_times_ms=head_times, tail_times_ms=tail_times)
+            others = [queue for queue in until if queue not in after and until[queue] > positions[queue]]
+            after |= client.offsets_at(dict.fromkeys(others, barrier(tail_times) + 1))
         except RocketMQError as error:
             if not error.retriable:
                 raise

@@ -20,8 +20,9 @@ Version 1::
 
 ``startedAt`` is the moment of the start in milliseconds since the epoch; the initial offset has
 ``"unresolved": true`` in place of it and of the offsets. ``heartbeatAt``, in the same unit, is there once
-the query has had a heartbeat row (`heartbeat`): a batch has one exactly when it grew. Secrets have no place
-in it.
+the query has had a heartbeat row (`heartbeat`): a batch has one exactly when it grew. ``witness`` holds, as
+``[offset, store time]``, one of the messages that were read last of each topic and broker (`witness`).
+Secrets have no place in it.
 """
 
 from __future__ import annotations
@@ -29,18 +30,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import SourceOptions
 
-__all__ = ["VERSION", "SourceIdentity", "SourceOffset", "offset_of_rocketmq"]
+__all__ = ["VERSION", "SourceIdentity", "SourceOffset", "Witness", "offset_of_rocketmq"]
+
+T = TypeVar("T")
 
 VERSION: Final = 1
 
 _FIELDS: Final = frozenset(
-    {"version", "source", "startedAt", "offsets", "begin", "unresolved", "heartbeatAt"}
+    {"version", "source", "startedAt", "offsets", "begin", "unresolved", "heartbeatAt", "witness"}
 )
 
 
@@ -97,6 +100,14 @@ class SourceIdentity:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A message that was read: its offset, and when its broker stored it (ms since the epoch)."""
+
+    offset: int
+    stored_at_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOffset:
     """A position in every queue: the next offset to read.
@@ -112,6 +123,8 @@ class SourceOffset:
         The moment at which the query's start was resolved; None while it is unresolved.
     heartbeat_at_ms : int
         The time of the last heartbeat row; 0 before the first one.
+    witnesses : Mapping
+        A message of each topic and broker, by its queue.
     """
 
     source: SourceIdentity
@@ -119,6 +132,7 @@ class SourceOffset:
     begin: Mapping[MessageQueue, int] = field(default_factory=dict)
     started_at_ms: int | None = None
     heartbeat_at_ms: int = 0
+    witnesses: Mapping[MessageQueue, Witness] = field(default_factory=dict)
 
     @property
     def resolved(self) -> bool:
@@ -131,10 +145,16 @@ class SourceOffset:
         begin: Mapping[MessageQueue, int],
         *,
         heartbeat_at_ms: int | None = None,
+        witnesses: Mapping[MessageQueue, Witness] | None = None,
     ) -> Self:
         """Return the end of a batch that starts here."""
-        beat = self.heartbeat_at_ms if heartbeat_at_ms is None else heartbeat_at_ms
-        return replace(self, offsets={**self.offsets, **offsets}, begin=begin, heartbeat_at_ms=beat)
+        return replace(
+            self,
+            offsets={**self.offsets, **offsets},
+            begin=begin,
+            heartbeat_at_ms=self.heartbeat_at_ms if heartbeat_at_ms is None else heartbeat_at_ms,
+            witnesses=self.witnesses if witnesses is None else witnesses,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, its keys in a stable order: Spark compares offsets as text."""
@@ -144,6 +164,9 @@ class SourceOffset:
         document |= {"startedAt": self.started_at_ms, "offsets": _nested(self.offsets)}
         if self.heartbeat_at_ms:
             document["heartbeatAt"] = self.heartbeat_at_ms
+        if self.witnesses:
+            seen = {queue: [each.offset, each.stored_at_ms] for queue, each in self.witnesses.items()}
+            document["witness"] = _nested(seen)
         return document | ({"begin": _nested(self.begin)} if self.begin else {})
 
     @classmethod
@@ -173,6 +196,10 @@ class SourceOffset:
                 begin=_flat(document.get("begin", {})),
                 started_at_ms=None if document.get("unresolved") else int(document["startedAt"]),
                 heartbeat_at_ms=int(document.get("heartbeatAt", 0)),
+                witnesses={
+                    queue: Witness(int(offset), int(stored_at_ms))
+                    for queue, (offset, stored_at_ms) in _by_queue(document.get("witness", {})).items()
+                },
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OptionError(f"the checkpoint's offsets are malformed: {document!r}") from error
@@ -195,16 +222,20 @@ def offset_of_rocketmq(text: str | None) -> SourceOffset | None:
     return SourceOffset.from_dict(document)
 
 
-def _nested(offsets: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
-    nested: dict[str, dict[str, dict[str, int]]] = {}
+def _nested(offsets: Mapping[MessageQueue, T]) -> dict[str, dict[str, dict[str, T]]]:
+    nested: dict[str, dict[str, dict[str, T]]] = {}
     for queue, offset in sorted(offsets.items()):
         nested.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
     return nested
 
 
 def _flat(nested: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[MessageQueue, int]:
+    return {queue: int(offset) for queue, offset in _by_queue(nested).items()}
+
+
+def _by_queue(nested: Mapping[str, Mapping[str, Mapping[str, T]]]) -> dict[MessageQueue, T]:
     return {
-        MessageQueue(topic, broker_name, int(queue_id)): int(offset)
+        MessageQueue(topic, broker_name, int(queue_id)): offset
         for topic, brokers in nested.items()
         for broker_name, queues in brokers.items()
         for queue_id, offset in queues.items()

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.core import Client
-from pyspark_rocketmq.client.peek import MessageTimes, message_sizes, message_times
+from pyspark_rocketmq.client.peek import MessageTimes, message_sizes, message_times, stored_at
 from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, StartPolicy
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
@@ -75,6 +75,10 @@ class PlanningClient(Protocol):
         """Return the times of the messages at these offsets."""
         ...
 
+    def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
+        """Return when the messages at exactly these offsets were stored (ms), where there are any."""
+        ...
+
     def message_sizes(
         self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
     ) -> dict[MessageQueue, int]:
@@ -107,6 +111,10 @@ class _Client(Client):
     ) -> dict[MessageQueue, MessageTimes]:
         """Return the times of the messages at these offsets."""
         return message_times(self, offsets, group=group)
+
+    def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
+        """Return when the messages at exactly these offsets were stored (ms), where there are any."""
+        return stored_at(self, offsets, group=group)
 
     def message_sizes(
         self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector

@@ -35,6 +35,7 @@ from pyspark_rocketmq.spark.positions import (
     resolve_offsets,
 )
 from pyspark_rocketmq.spark.schema import to_projection
+from pyspark_rocketmq.spark.witness import check_witnesses, new_witnesses
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,6 +95,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen: Mapping[MessageQueue, int] | None = None
         self._newest: SourceOffset | None = None
         self._hidden: frozenset[MessageQueue] = frozenset()
+        self._witnessed = False
 
     # --- what Spark calls, in its order -------------------------------------------------------
 
@@ -118,7 +120,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         RocketMQError
             No broker has answered for a minute, or the start cannot be resolved.
         DataLossError
-            A queue ends before its position and ``failOnDataLoss`` is set.
+            A queue ends before its position, or holds another message than was read, and ``failOnDataLoss``
+        is set.
         """
         last = self._checked(start)
         self._finished(last)
@@ -127,6 +130,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         origin = last if last.resolved else self._resolved_start()
         ends = self._settled_ends(origin.offsets)
         self._newest = origin.advanced(ends, {})
+        self._check_witnesses(last, ends)
         begins = {} if last.resolved else dict(origin.offsets)
         begins |= self._new_begins(origin, ends)
         positions = {**origin.offsets, **begins}
@@ -142,7 +146,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ):
             self._end_of_run()
             return start
-        return origin.advanced(until, begins, heartbeat_at_ms=beat).to_dict()
+        witnesses = new_witnesses(
+            self._connected(), origin.witnesses, positions, until, group=self._options.group
+        )
+        return origin.advanced(until, begins, heartbeat_at_ms=beat, witnesses=witnesses).to_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the newest max offsets, for Spark's progress reports; None before the first look."""
@@ -243,6 +250,17 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if deadline.expired or not behind(known, ends):
                 return ends
             self._clock.sleep(_PAUSE_S)
+
+    def _check_witnesses(self, checkpoint: SourceOffset, ends: Mapping[MessageQueue, int]) -> None:
+        """Look once in this reader's life, when it goes on from a checkpoint, whether that still fits."""
+        if not self._witnessed:
+            self._witnessed = check_witnesses(
+                self._connected(),
+                checkpoint,
+                ends,
+                group=self._options.group,
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
 
     def _new_begins(self, origin: SourceOffset, ends: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Return where the queues begin that are new, or end before their position."""

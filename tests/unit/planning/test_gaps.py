@@ -10,6 +10,7 @@ from pyspark_rocketmq.planning.gaps import (
     decide_hidden,
     decide_loss,
     decide_moved_back,
+    decide_replaced,
 )
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
@@ -60,6 +61,13 @@ def test_a_queue_that_went_back_fails_by_name() -> None:
         decide_moved_back(QUEUE, 90, min_offset=10, max_offset=60, fail_on_data_loss=True)
     assert caught.value.condition == "OFFSET_WENT_BACK"
     assert not caught.value.retriable
+
+
+def test_a_message_in_the_place_of_another_fails_by_name_or_passes() -> None:
+    decide_replaced(QUEUE, 89, stored_at_ms=1_000, found_ms=2_000, fail_on_data_loss=False)
+    with pytest.raises(DataLossError, match=r"message at 89 was stored at 2000, .* there at 1000") as caught:
+        decide_replaced(QUEUE, 89, stored_at_ms=1_000, found_ms=2_000, fail_on_data_loss=True)
+    assert caught.value.condition == "OFFSET_WENT_BACK"
 
 
 @pytest.mark.parametrize(("position", "unread"), [(7, 3), (10, 0), (12, 0)])

@@ -340,6 +340,13 @@ def test_offsets_must_ascend(offsets: tuple[int, int]) -> None:
         decode(record(offsets[0]) + record(offsets[1]), "body")
 
 
+def test_offsets_must_ascend_also_where_they_are_cut_away() -> None:
+    chunks = whole(b"".join(map(record, (5, 6, 3, 8))), from_offset=5)
+    with pytest.raises(CorruptMessageError, match="within an answer do not ascend") as caught:
+        list(BatchDecoder(["body"], queue=QUEUE).decode(chunks))
+    assert caught.value.facts["queue_offset"] == 3
+
+
 def test_a_body_above_the_limit_raises() -> None:
     data = record(9, b"\0" * 1000, compression=Compression.ZLIB)
     with pytest.raises(CorruptMessageError, match="larger than 999") as caught:

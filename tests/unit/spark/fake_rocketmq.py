@@ -100,6 +100,11 @@ class FakeRocketMQ:
 
         return self._ask("message_times", offsets, times)
 
+    def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
+        assert group
+        there = {q: at for q, at in offsets.items() if self.first.get(q, 0) <= at < len(self.logs[q])}
+        return self._ask("stored_at", there, lambda queue: self.logs[queue][offsets[queue]][0])
+
     def message_sizes(
         self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
     ) -> dict[MessageQueue, int]:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
+from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset, Witness
 
 CHECKPOINTS = Path(__file__).parents[2] / "golden" / "checkpoints"
 
@@ -26,6 +27,10 @@ GOLDEN = {
     "first_batch.json": at({A0: 120, A1: 98, A10: 5, P0: 0}, {A0: 100, A1: 98, A10: 0, P0: 0}),
     "later_batch.json": at({A0: 150, A1: 98, A10: 5, P0: 7}),
     "new_queue.json": at({A0: 150, A1: 98, A10: 5, P0: 7}, {P0: 3}),
+    "witness.json": replace(
+        at({A0: 150, P0: 7}),
+        witnesses={A0: Witness(149, 1_767_225_600_123), P0: Witness(6, 1_767_225_599_000)},
+    ),
 }
 
 

@@ -413,24 +413,24 @@ def test_a_pattern_finds_topics_that_are_created_later():
     }
 
 
-def moved_back() -> tuple[FakeRocketMQ, Checkpoint]:
-    """A queue of the checkpoint now ends before its position."""
+def moved_back() -> tuple[FakeRocketMQ, Checkpoint, list[tuple[int, str]]]:
+    """A queue of the checkpoint now ends before its position; the last of it is what it was."""
     mq, kept = world(), Checkpoint()
     mq.logs = {A0: mq.logs[A0]}
     Query(mq, kept, STARTS["earliest"], lambda _: None).run(1)
-    mq.logs[A0] = mq.logs[A0][:2]
-    return mq, kept
+    whole, mq.logs[A0] = mq.logs[A0], mq.logs[A0][:2]
+    return mq, kept, whole
 
 
 def test_a_queue_that_went_back_ends_the_query():
-    mq, kept = moved_back()
+    mq, kept, _ = moved_back()
     with pytest.raises(DataLossError, match=r"now holds \[0, 2\), but everything up to 4 was read") as raised:
         Query(mq, kept, {}, lambda _: None).run(1)
     assert raised.value.condition == "OFFSET_WENT_BACK"
 
 
 def test_a_queue_that_went_back_is_read_on_from_its_end_when_told_so():
-    mq, kept = moved_back()
+    mq, kept, _ = moved_back()
     options = {"failOnDataLoss": "false"}
     before = len(written(kept)[A0])
     run = Query(mq, kept, options, lambda _: None)
@@ -442,9 +442,8 @@ def test_a_queue_that_went_back_is_read_on_from_its_end_when_told_so():
 
 
 def test_a_broker_that_builds_its_index_anew_is_given_time():
-    mq, kept = moved_back()
-    full = [*mq.logs[A0], *[(0, "again")] * 3]
-    mq.clock.on_sleep = lambda: mq.logs.update({A0: full})
+    mq, kept, whole = moved_back()
+    mq.clock.on_sleep = lambda: mq.logs.update({A0: [*whole, (mq.clock.now_ms(), "again")]})
     Query(mq, kept, {}, lambda _: None).run(1)
     assert written(kept)[A0][-1] == "again"
 

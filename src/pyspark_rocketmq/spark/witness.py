@@ -1,0 +1,119 @@
+"""How a stream notices offsets that are used again, though its queues have grown past its position.
+
+A topic that was deleted and created anew counts from 0 again, a broker that lost its disk too. Once there
+are as many messages as before, offsets alone cannot tell. So the end of each micro-batch names a *witness* a
+topic and broker: the last message of one of its queues, and when it was stored. A run of the query that goes
+on from there looks whether that very message still is where it was. Store times are only compared with
+themselves, so no clock matters; a message that has expired since says nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.planning.gaps import decide_replaced
+from pyspark_rocketmq.spark.offsets import SourceOffset, Witness
+from pyspark_rocketmq.spark.positions import PlanningClient
+
+__all__ = ["check_witnesses", "new_witnesses"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def check_witnesses(
+    client: PlanningClient,
+    checkpoint: SourceOffset,
+    ends: Mapping[MessageQueue, int],
+    *,
+    group: str,
+    fail_on_data_loss: bool,
+) -> bool:
+    """Look whether the messages that the checkpoint names are still there.
+
+    Parameters
+    ----------
+    client : PlanningClient
+    checkpoint : SourceOffset
+        Where a run of the query goes on.
+    ends : Mapping
+        The max offsets of the queues whose brokers answer.
+    group : str
+        The group that messages are looked at with.
+    fail_on_data_loss : bool
+
+    Returns
+    -------
+    bool
+        Whether all of them were looked at, or are gone: call it again if not.
+
+    Raises
+    ------
+    DataLossError
+        OFFSET_WENT_BACK: another one is in the place of one, and ``fail_on_data_loss`` is set.
+    """
+    places = {
+        queue: witness.offset
+        for queue, witness in checkpoint.witnesses.items()
+        if queue in ends and witness.offset < ends[queue]  # else the queue is shorter: `moved_back` tells
+    }
+    found = _stored_at(client, places, group)
+    for queue, found_ms in (found or {}).items():
+        witness = checkpoint.witnesses[queue]
+        if found_ms != witness.stored_at_ms:
+            decide_replaced(
+                queue,
+                witness.offset,
+                stored_at_ms=witness.stored_at_ms,
+                found_ms=found_ms,
+                fail_on_data_loss=fail_on_data_loss,
+            )
+            _LOG.warning("another message is at offset %d of %s than was read", witness.offset, queue)
+    return found is not None and checkpoint.witnesses.keys() <= ends.keys()
+
+
+def new_witnesses(
+    client: PlanningClient,
+    former: Mapping[MessageQueue, Witness],
+    positions: Mapping[MessageQueue, int],
+    until: Mapping[MessageQueue, int],
+    *,
+    group: str,
+) -> dict[MessageQueue, Witness]:
+    """Return the witnesses of a micro-batch's end; what was not read on, or cannot be seen, keeps its former.
+
+    Parameters
+    ----------
+    client : PlanningClient
+    former : Mapping
+        Those of the batch's start.
+    positions, until : Mapping
+        Where the batch begins and ends.
+    group : str
+        The group that messages are looked at with.
+    """
+    longest: dict[tuple[str, str], MessageQueue] = {}
+    for queue in sorted(until):
+        taken = until[queue] - positions[queue]
+        place = (queue.topic, queue.broker_name)
+        if taken > 0 and (place not in longest or taken > until[longest[place]] - positions[longest[place]]):
+            longest[place] = queue
+    last = {queue: until[queue] - 1 for queue in longest.values()}
+    found = _stored_at(client, last, group) or {}
+    renewed = {(queue.topic, queue.broker_name) for queue in found}
+    kept = {queue: each for queue, each in former.items() if (queue.topic, queue.broker_name) not in renewed}
+    return kept | {queue: Witness(last[queue], stored_at_ms) for queue, stored_at_ms in found.items()}
+
+
+def _stored_at(
+    client: PlanningClient, offsets: Mapping[MessageQueue, int], group: str
+) -> dict[MessageQueue, int] | None:
+    """Ask for store times; None if that fails now: the query goes on without an answer."""
+    try:
+        return client.stored_at(offsets, group) if offsets else {}
+    except RocketMQError as error:
+        _LOG.warning("the last messages cannot be looked at now: %s", error)
+        return None
