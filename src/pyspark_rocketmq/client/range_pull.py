@@ -4,6 +4,7 @@
 # - nextBeginOffset is the only way forward; PULL_RETRY_IMMEDIATELY (20) from a slave may repeat the offset.
 # - PULL_OFFSET_MOVED (21): OFFSET_TOO_SMALL = expired, OFFSET_OVERFLOW_BADLY = the log is shorter than
 #   planned, OFFSET_RESET = an operator's reset of the group, told once, whatever offset was asked.
+# - A slave refuses pulls unless slaveReadEnable is set: SYSTEM_BUSY with [REJECTREQUEST].
 # - A new slave answers TOPIC_NOT_EXIST (17) until it has copied its master's topics, for up to a minute.
 # - PULL_NOT_FOUND (19) may jump over a hole of the consume queue; a slave says it where it lags its master.
 
@@ -20,6 +21,7 @@ from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.errors import (
     BrokerError,
     BrokerNotFoundError,
+    FlowControlError,
     NameServerError,
     RequestTimeoutError,
     RocketMQError,
@@ -123,6 +125,7 @@ class RangePull:
         self._broker_id = MASTER_ID
         self._at_master = True
         self._refused_by: set[str] = set()
+        self._slave_is_closed = False
         self._in_flight: dict[int, Ask] = {}
         self._answer_bytes = _FIRST_GUESS_BYTES
         self._failures = 0
@@ -190,6 +193,14 @@ class RangePull:
         stalled_ms = (self._now() - self._progress) * 1000
         error.facts.setdefault("queue", str(self.offsets.queue))
         error.facts.setdefault("offset", self._window.expected)
+        if not self._at_master and isinstance(error, FlowControlError):
+            self._slave_is_closed = "REJECTREQUEST" in (error.remark or "")
+        if error.retriable and stalled_ms >= self._options.stall_timeout_ms and self._slave_is_closed:
+            raise BrokerNotFoundError(
+                "the queue's master is away, and its slave may not be read: slaveReadEnable=true in the "
+                "brokers' settings lets slaves serve meanwhile",
+                **error.facts,
+            ) from error
         if not error.retriable or stalled_ms >= self._options.stall_timeout_ms:
             raise error
         self._failures += 1
@@ -226,6 +237,7 @@ class RangePull:
             self._progress = self._now()
             self._failures = 0
             self._missing_since = None
+            self._slave_is_closed = False
             self._refused_by.clear()
         return taken
 
