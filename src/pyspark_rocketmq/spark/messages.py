@@ -85,6 +85,10 @@ def ordered_by(
     those of several are mixed as the shuffle delivers them. Streaming DataFrames cannot be sorted: a source's
     queue is one input partition unless ``minPartitions`` or ``maxRecordsPerPartition`` split it.
 
+    The order is that of each row's first copy, as long as the number of the topic's writable queues stays the
+    same. Repeats are not part of it: a batch that is written again begins with an earlier row, and a send
+    that was made again for want of an answer may be delivered late, behind rows that came after it.
+
     Parameters
     ----------
     df : DataFrame
