@@ -31,9 +31,9 @@ from pyspark_rocketmq.errors import (
     RequestTimeoutError,
 )
 from pyspark_rocketmq.remoting.acl import Credentials, sign
-from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Command, Serializer
+from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Buffer, Command, Serializer
 from pyspark_rocketmq.remoting.failure import error_for
-from pyspark_rocketmq.remoting.frame import encode_frame
+from pyspark_rocketmq.remoting.frame import encode_frame_head
 from pyspark_rocketmq.remoting.header import RequestHeader
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 from pyspark_rocketmq.remoting.template import RequestTemplate
@@ -41,6 +41,9 @@ from pyspark_rocketmq.remoting.template import RequestTemplate
 __all__ = ["Connection", "ConnectionOptions", "Response", "TlsOptions", "split_address"]
 
 _MAX_OPAQUE: Final = 0x7FFFFFFF
+
+_LARGE_BODY: Final = 64 * 1024
+"""Bodies of so many bytes go to the socket as they are: no copy behind their header first."""
 
 _SILENCE_MS: Final = 250
 """A peer that sends nothing for the whole of a deadline at least this long is taken for half-open: its
@@ -199,7 +202,7 @@ class Connection:
         return len(self._pending)
 
     def call(
-        self, request: RequestHeader, body: bytes = b"", *, deadline: Deadline | None = None
+        self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None
     ) -> Response:
         """Send a request and wait for its answer, whatever its code.
 
@@ -218,20 +221,19 @@ class Connection:
             self.abandon(opaque)
             raise
 
-    def submit(self, request: RequestHeader, body: bytes = b"", *, deadline: Deadline | None = None) -> int:
+    def submit(self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None) -> int:
         """Send a request and return its opaque number: to be waited for or abandoned, or answers pile up."""
         return self.submit_all([(request, body)], deadline=deadline)[0]
 
     def submit_all(
-        self, requests: Sequence[tuple[RequestHeader, bytes]], *, deadline: Deadline | None = None
+        self, requests: Sequence[tuple[RequestHeader, Buffer]], *, deadline: Deadline | None = None
     ) -> list[int]:
         """Send requests and their bodies at once; returns their opaque numbers, as `submit` does."""
         opaques = [self._next_opaque() for _ in requests]
-        frames = [
-            self._encode(request, body, opaque, 0)
-            for opaque, (request, body) in zip(opaques, requests, strict=True)
-        ]
-        self._request(opaques, b"".join(frames), deadline)
+        parts: list[Buffer] = []
+        for opaque, (request, body) in zip(opaques, requests, strict=True):
+            parts += self._encode(request, body, opaque, 0)
+        self._request(opaques, parts, deadline)
         return opaques
 
     def submit_many(
@@ -244,20 +246,22 @@ class Connection:
         """Send a request for each of ``values`` at once, for the price of little more than one."""
         opaques = [self._next_opaque() for _ in values]
         if self._options.credentials is None and self._options.serializer is Serializer.JSON:
-            frames = [template.frame(opaque, *each) for opaque, each in zip(opaques, values, strict=True)]
+            parts: list[Buffer] = [
+                template.frame(opaque, *each) for opaque, each in zip(opaques, values, strict=True)
+            ]
         else:
-            frames = [
-                self._encode(template.request(*each), b"", opaque, 0)
+            parts = [
+                self._encode(template.request(*each), b"", opaque, 0)[0]
                 for opaque, each in zip(opaques, values, strict=True)
             ]
-        self._request(opaques, b"".join(frames), deadline)
+        self._request(opaques, parts, deadline)
         return opaques
 
-    def post(self, request: RequestHeader, body: bytes = b"", *, deadline: Deadline | None = None) -> None:
+    def post(self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None) -> None:
         """Send a one-way request: the server answers nothing, not even an error."""
         self._check()
-        frame = self._encode(request, body, self._next_opaque(), FLAG_ONE_WAY)
-        self._send(frame, deadline or self._deadline())
+        parts = self._encode(request, body, self._next_opaque(), FLAG_ONE_WAY)
+        self._send(parts, deadline or self._deadline())
 
     def wait(self, opaque: int, deadline: Deadline) -> Response:
         """Wait for the answer to one request."""
@@ -328,28 +332,30 @@ class Connection:
     def _next_opaque(self) -> int:
         return next(self._opaques) & _MAX_OPAQUE
 
-    def _encode(self, request: RequestHeader, body: bytes, opaque: int, flag: int) -> bytes:
+    def _encode(self, request: RequestHeader, body: Buffer, opaque: int, flag: int) -> Sequence[Buffer]:
         fields = request.fields(self._options.namespace)
         if self._options.credentials is not None:
             fields = sign(fields, body, self._options.credentials)
         command = Command(code=request.CODE, opaque=opaque, flag=flag, fields=fields)
-        return encode_frame(command, body, serializer=self._options.serializer)
+        head = encode_frame_head(command, len(body), serializer=self._options.serializer)
+        return (b"".join((head, body)),) if len(body) < _LARGE_BODY else (head, body)
 
-    def _request(self, opaques: Collection[int], frames: bytes, deadline: Deadline | None) -> None:
+    def _request(self, opaques: Collection[int], parts: Sequence[Buffer], deadline: Deadline | None) -> None:
         """Expect answers to these requests and send them."""
         with self._turn:
             self._check()
             self._pending.update(opaques)
         try:
-            self._send(frames, deadline or self._deadline())
+            self._send(parts, deadline or self._deadline())
         except RequestTimeoutError:
             self.abandon(*opaques)
             raise
 
-    def _send(self, frames: bytes, deadline: Deadline) -> None:
-        """Queue frames and drive the socket until the queue is empty, reading all the while."""
+    def _send(self, parts: Sequence[Buffer], deadline: Deadline) -> None:
+        """Queue the parts of frames and drive the socket until the queue is empty, reading all the while."""
         with self._io:
-            self._outgoing.append(memoryview(frames))
+            large = any(len(part) >= _LARGE_BODY for part in parts)
+            self._outgoing.extend(map(memoryview, parts if large else (b"".join(parts),)))
             self._flush()
         while self._outgoing:
             self._check()

@@ -86,7 +86,7 @@ class Outgoing:
 
     Parameters
     ----------
-    body : bytes
+    body : bytes-like
         As it travels: compressed, or the batch's encoding.
     properties : str
         The encoded properties of a single message; those of a batch are in its items.
@@ -99,7 +99,7 @@ class Outgoing:
     """
 
     topic: str
-    body: bytes
+    body: bytes | memoryview
     properties: str = ""
     sys_flag: int = 0
     flag: int = 0

@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.connection import Connection, Response
 from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.remoting.command import Buffer
 from pyspark_rocketmq.remoting.header import RequestHeader
 
 __all__ = ["Call", "pipeline"]
@@ -32,12 +33,12 @@ class Call(Generic[T]):
     request : RequestHeader
     parse : Callable
         Turns the answer into a value, or raises the error that its code stands for.
-    body : bytes
+    body : bytes-like
     """
 
     request: RequestHeader
     parse: Callable[[Response], T]
-    body: bytes = b""
+    body: Buffer = b""
 
     def on(self, connection: Connection, *, deadline: Deadline) -> T:
         """Make this one call."""

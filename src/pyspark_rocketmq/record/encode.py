@@ -59,12 +59,13 @@ class BatchLimits:
 class Parcel:
     """What one send request carries: rows ``start`` to ``end`` of those that were encoded.
 
-    ``properties`` is set for a single message only.
+    ``properties`` is set for a single message only. The body of a batch is a view of the rows' encoding: a
+    copy would cost more than the encoding.
     """
 
     start: int
     end: int
-    body: bytes
+    body: bytes | memoryview
     sys_flag: int = 0
     flag: int = 0
     properties: str = ""
@@ -131,7 +132,7 @@ def encode_parcels(
             continue
         sys_flag = limits.compression.value if kinds[start] == ParcelKind.COMPRESSED else 0
         for first, last in _cut(offsets, start, end, limits):
-            yield Parcel(first, last, bytes(data[offsets[first] : offsets[last]]), int(sys_flag))
+            yield Parcel(first, last, data[offsets[first] : offsets[last]], int(sys_flag))
 
 
 def content_ids(rows: OutgoingRows, scope: bytes, seen: dict[bytes, int], *, topic: str) -> list[bytes]:

@@ -21,7 +21,8 @@ from typing import Final
 from pyspark_rocketmq.errors import LocalProtocolError, RemoteProtocolError
 from pyspark_rocketmq.remoting.command import Buffer, Command, Serializer, decode_header, encode_header
 
-__all__ = ["MAX_FRAME_SENT", "MAX_FRAME_TAKEN", "Frame", "decode_frame", "encode_frame", "frame_length"]
+__all__ = ["MAX_FRAME_SENT", "MAX_FRAME_TAKEN", "Frame", "decode_frame", "encode_frame"]
+__all__ += ["encode_frame_head", "frame_length"]
 
 MAX_FRAME_SENT: Final = 16 * 1024 * 1024
 """The largest frame that a server with default settings takes, in bytes with its length word."""
@@ -65,8 +66,20 @@ def encode_frame(
     LocalProtocolError
         The frame is larger than the receiver takes, or the header does not fit its serialization.
     """
+    head = encode_frame_head(command, len(body), serializer=serializer, limit=limit)
+    return b"".join((head, body))
+
+
+def encode_frame_head(
+    command: Command,
+    body_bytes: int,
+    *,
+    serializer: Serializer = Serializer.JSON,
+    limit: int = MAX_FRAME_SENT,
+) -> bytes:
+    """Write what a frame has before its body of so many bytes; see `encode_frame`."""
     header = encode_header(command, serializer)
-    total = 8 + len(header) + len(body)
+    total = 8 + len(header) + body_bytes
     if total > limit or len(header) > _HEADER_MASK:
         raise LocalProtocolError(
             "the frame is larger than its receiver takes: send less at once",
@@ -74,7 +87,7 @@ def encode_frame(
             size=total,
             limit=limit,
         )
-    return b"".join((_PREFIX.pack(total - 4, serializer << 24 | len(header)), header, body))
+    return _PREFIX.pack(total - 4, serializer << 24 | len(header)) + header
 
 
 def frame_length(view: Buffer, start: int, end: int, *, limit: int = MAX_FRAME_TAKEN) -> int | None:
