@@ -6,7 +6,11 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.ready-for-development
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=1
-SPARKS := 4.2 4.3
+
+# What `make test-matrix` tries: every pair of them.
+PYTHONS := 3.11 3.12 3.13
+SPARKS  := 4.2 4.3
+MATRIX  := tests/unit tests/property tests/spark
 
 export PYSPARK_PYTHON        := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(BIN)/python
@@ -105,14 +109,19 @@ docs-options: setup  ## Write docs/options.md anew, after an option has changed
 	PYTHONPATH=src $(BIN)/python -m pyspark_rocketmq.options.reference > docs/options.md
 
 .PHONY: test-matrix
-test-matrix: setup  ## The Spark tests with each supported Spark, in environments of their own
-	@for spark in $(SPARKS); do \
-	  echo "== Spark $$spark"; \
-	  test -x .venv-$$spark/bin/python || $(PYTHON) -m venv .venv-$$spark || exit 1; \
-	  grep -vE '^(pyspark|py4j)==' constraints.txt > .venv-$$spark/constraints.txt; \
-	  .venv-$$spark/bin/python -m pip install --quiet --disable-pip-version-check \
-	    --constraint .venv-$$spark/constraints.txt --editable '.[dev]' "pyspark==$$spark.*" || exit 1; \
-	  PYSPARK_PYTHON=$(CURDIR)/.venv-$$spark/bin/python .venv-$$spark/bin/python -m pytest -q tests/spark || exit 1; \
+test-matrix: setup  ## Unit and Spark tests with every Python found (PYTHONS=) and each Spark (SPARKS=), in environments of their own
+	@for python in $(PYTHONS); do \
+	  if ! python$$python -c '' 2>/dev/null; then echo "== Python $$python is MISSING: not tested"; continue; fi; \
+	  for spark in $(SPARKS); do \
+	    echo "== Python $$python, Spark $$spark"; \
+	    place=.venv-$$python-$$spark; \
+	    test -x $$place/bin/python || python$$python -m venv $$place || exit 1; \
+	    grep -vE '^(pyspark|py4j)==' constraints.txt > $$place/constraints.txt; \
+	    $$place/bin/python -m pip install --quiet --disable-pip-version-check \
+	      --constraint $$place/constraints.txt --editable '.[dev]' "pyspark==$$spark.*" || exit 1; \
+	    PYSPARK_PYTHON=$(CURDIR)/$$place/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$$place/bin/python \
+	      $$place/bin/python -m pytest -q $(MATRIX) || exit 1; \
+	  done; \
 	done
 
 BENCH := $(VENV)/.bench-ready
