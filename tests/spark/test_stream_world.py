@@ -85,6 +85,22 @@ def test_unread_messages_of_a_hidden_queue_are_told(stream, send, client, topic)
     same_messages(batches.all(), expected)
 
 
+def test_a_topic_that_was_created_anew_is_told(stream, send, client, topic):
+    name = topic(queues=1)
+    send(name, 9)
+    finish(stream(name, Batches(), startingOffsets="earliest"))
+    admin = Admin(client)
+    admin.delete_topic(name)
+    admin.create_topic(name, queues=1)
+    client.invalidate(name)
+    send.sent.pop(name)
+    for count in (4, 20):  # shorter than before, then longer: offsets alone tell nothing any more
+        send(name, count)
+        with pytest.raises(StreamingQueryException, match="the topic was created anew") as caught:
+            finish(stream(name, Batches(), startingOffsets="earliest"))
+        assert "OFFSET_WENT_BACK" in str(caught.value)
+
+
 def test_topics_of_a_pattern_are_found_while_running(stream, send, client):
     prefix = fresh_name("pattern")
     admin = Admin(client)
