@@ -53,8 +53,19 @@ lint: setup  ## Style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+.PHONY: browser
+browser:  ## Have Chromium and its driver, which the dashboard's tests use
+	@{ command -v chromium && command -v chromedriver; } >/dev/null || { \
+	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+	  apt-get install -qq -y --no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null; } || { \
+	  echo "Chromium and chromedriver are needed: install them with the system's package manager"; exit 1; }
+
+.PHONY: screenshots
+screenshots: setup browser  ## Make the documentation's pictures of the dashboard anew
+	SCREENSHOTS=1 $(PYTEST) tests/network/test_dashboard.py -k draws
+
 .PHONY: unit
-unit: setup  ## Tests without a broker: unit, property, golden, network, fuzz
+unit: setup browser  ## Tests without a broker: unit, property, golden, network, fuzz
 	$(PYTEST) tests/unit tests/property tests/golden tests/network tests/fuzz
 
 .PHONY: contract

@@ -11,8 +11,10 @@ from rich.markup import escape
 
 from pyspark_rocketmq._version import __version__
 from pyspark_rocketmq.cli import (
+    bench,
     cluster,
     consume,
+    dashboard,
     demo,
     doctor,
     groups,
@@ -45,6 +47,8 @@ app.add_typer(offsets.app, name="offsets")
 app.command(epilog=peek.EXAMPLES)(peek.peek)
 app.command(epilog=produce.EXAMPLES)(produce.produce)
 app.command(epilog=consume.EXAMPLES)(consume.consume)
+app.command(epilog=bench.EXAMPLES)(bench.bench)
+app.command(epilog=dashboard.EXAMPLES)(dashboard.dashboard)
 app.command(epilog=options.EXAMPLES)(options.options)
 app.command(epilog=report.EXAMPLES)(report.report)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -31,11 +32,15 @@ def start(
     version: Annotated[str, typer.Option(help="RocketMQ release: 4.9.x or 5.x.")] = DEFAULT_VERSION,
     workdir: Annotated[Path | None, typer.Option(help="Folder of stores and logs.")] = None,
     config: Annotated[list[str] | None, typer.Option(help="A broker setting, key=value; repeatable.")] = None,
+    json: AsJson = False,
 ) -> None:
     """Start a name server and brokers; they run until `cluster stop`."""
     cluster = start_detached(
         brokers, slaves=slaves, version=version, broker_config=_settings(config or []), workdir=workdir
     )
+    if json:
+        print_json(cluster)
+        return
     typer.echo(f"RocketMQ {cluster.version} is up, its name server is {cluster.name_server}")
     typer.echo(f"  export NAMESRV_ADDR='{cluster.name_server}'")
     typer.echo(f"  stores and logs: {cluster.home}")
@@ -47,10 +52,13 @@ def stop(
     keep_data: Annotated[
         bool, typer.Option("--keep-data", help="Shut down in order and keep the messages.")
     ] = False,
+    json: AsJson = False,
 ) -> None:
     """Stop the cluster that `cluster start` started; nothing else is touched."""
     cluster = stop_detached(keep_data=keep_data)
-    if cluster is None:
+    if json:
+        print_json(None if cluster is None else {"nameServer": cluster.name_server, "keptData": keep_data})
+    elif cluster is None:
         typer.echo("no cluster to stop")
     elif keep_data:
         typer.echo(f"stopped; its data is in {cluster.home}")
@@ -82,11 +90,23 @@ def fetch(
     version: Annotated[
         list[str] | None, typer.Option(help="RocketMQ release; repeatable.", show_default=DEFAULT_VERSION)
     ] = None,
+    json: AsJson = False,
 ) -> None:
     """Download the servers' jars, so that later starts need no network."""
+    fetched = []
     for release in version or [DEFAULT_VERSION]:
+        start_s = time.monotonic()
         jars = resolve(rocketmq_coordinates(release))
-        typer.echo(f"RocketMQ {release}: {len(jars)} jars in {jars[0].parent}")
+        seconds = time.monotonic() - start_s
+        size = sum(jar.stat().st_size for jar in jars)
+        fetched.append({"version": release, "jars": len(jars), "bytes": size, "folder": str(jars[0].parent)})
+        if not json:
+            typer.echo(
+                f"RocketMQ {release}: {len(jars)} jars, {size / 1e6:.0f} MB, in {jars[0].parent} "
+                f"after {seconds:.1f} s"
+            )
+    if json:
+        print_json(fetched)
 
 
 def _show(cluster: DetachedCluster) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Final
 
 import typer
 
+from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.core import Client
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.options import ClientOptions, SourceOptions, parse_options
 from pyspark_rocketmq.options.policies import TIMESTAMP
 
-__all__ = ["Namesrv", "Settings", "client_options", "connect", "pairs", "source_options"]
+__all__ = ["Group", "Namesrv", "Settings", "Topic", "client_options", "complete_groups", "connect", "pairs"]
+__all__ += ["source_options"]
 
 Namesrv = Annotated[
     str | None,
@@ -26,6 +29,21 @@ Settings = Annotated[
 ]  # fmt: skip
 
 _OPERATION_TIMEOUT_MS: Final = 10_000
+_COMPLETION_TIMEOUT_MS: Final = 1_000
+
+
+def complete_topics(incomplete: str) -> list[str]:
+    """Return the topics that begin so, for the shell: of ``$NAMESRV_ADDR``, if it answers soon."""
+    return _complete(incomplete, lambda admin: admin.topics())
+
+
+def complete_groups(incomplete: str) -> list[str]:
+    """Return the consumer groups that begin so, as above."""
+    return _complete(incomplete, lambda admin: tuple(admin.groups()))
+
+
+Topic = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topics)]
+Group = Annotated[str, typer.Argument(help="The consumer group.", autocompletion=complete_groups)]
 
 
 def client_options(namesrv: str | None, settings: Sequence[str] | None) -> ClientOptions:
@@ -76,3 +94,15 @@ def pairs(settings: Sequence[str] | None) -> dict[str, str]:
 
 def _name_server(namesrv: str | None) -> Mapping[str, str]:
     return {} if namesrv is None else {"nameServer": namesrv}
+
+
+def _complete(incomplete: str, names: Callable[[Admin], Sequence[str]]) -> list[str]:
+    if not os.environ.get("NAMESRV_ADDR"):
+        return []
+    timeouts = [f"{name}={_COMPLETION_TIMEOUT_MS}" for name in ("connectTimeoutMs", "requestTimeoutMs")]
+    try:
+        options = client_options(None, timeouts)
+        with Client(options, operation_timeout_ms=_COMPLETION_TIMEOUT_MS) as client:
+            return [name for name in names(Admin(client)) if name.startswith(incomplete)]
+    except RocketMQError:  # an error message would end up among what is being typed
+        return []

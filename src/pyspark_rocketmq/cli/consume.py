@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect, source_options
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, source_options
 from pyspark_rocketmq.cli.messages import message_json, message_text
 from pyspark_rocketmq.cli.printing import AsJson, examples, timestamp
 from pyspark_rocketmq.client.broker import TOOLS_GROUP
@@ -35,7 +35,7 @@ _POLL_S: Final = 0.2
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Topic,
     start: Annotated[
         str,
         typer.Option("--from", help="earliest, latest, last:100, group, a time, a time ago (-10m), or JSON."),

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from pyspark_rocketmq.cli.printing import examples
+from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
 
 __all__ = ["EXAMPLES", "demo"]
 
@@ -28,6 +28,7 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the topic, and the RocketMQ that was started, for you.")
     ] = False,
+    json: AsJson = False,
 ) -> None:
     """Stream orders through RocketMQ and Spark to revenue per product, and check every cent.
 
@@ -36,7 +37,7 @@ def demo(
     went, and removes everything again. Exit code 1 when the totals differ.
     """
     # Spark takes a second to import: only this command waits for it.
-    from pyspark_rocketmq.cli.demo_view import LiveView, result_view, summary  # noqa: PLC0415
+    from pyspark_rocketmq.cli.demo_view import LiveView, result_json, result_view, summary  # noqa: PLC0415
     from pyspark_rocketmq.demo.run import DemoRun, DemoSettings  # noqa: PLC0415
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up then too
@@ -44,7 +45,7 @@ def demo(
     run = DemoRun(DemoSettings(messages=messages, rate=rate, name_server=namesrv, keep=keep))
     try:
         run.fetch()
-        if console.is_terminal:
+        if console.is_terminal and not json:
             view = LiveView(run)
             with Live(get_renderable=view.render, console=console, refresh_per_second=8, transient=True):
                 run.run()
@@ -53,7 +54,10 @@ def demo(
     except KeyboardInterrupt:
         console.print("interrupted; everything that was started is stopped")
         raise typer.Exit(130) from None
-    console.print(result_view(run))
-    console.print(summary(run), soft_wrap=True)  # what is copied must not be broken
+    if json:
+        print_json(result_json(run))
+    else:
+        console.print(result_view(run))
+        console.print(summary(run), soft_wrap=True)  # what is copied must not be broken
     if run.differences:
         raise typer.Exit(1)

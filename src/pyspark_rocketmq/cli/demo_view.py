@@ -17,7 +17,7 @@ from pyspark_rocketmq.demo.orders import PRODUCTS, SPAN_MS, WINDOW_MS, Total, To
 from pyspark_rocketmq.demo.run import DemoRun
 from pyspark_rocketmq.demo.timeline import Phase
 
-__all__ = ["LiveView", "result_view", "summary"]
+__all__ = ["LiveView", "result_json", "result_view", "summary"]
 
 _BAR: Final = 24
 _THOUSANDS_FROM: Final = 10_000
@@ -78,6 +78,23 @@ class LiveView:
 def result_view(run: DemoRun) -> RenderableType:
     """Return the result table of a finished run, and where its time went."""
     return Group(_title(), _revenue(run.totals), _where_time_went(run))
+
+
+def result_json(run: DemoRun) -> dict[str, object]:
+    """Return the result of a finished run as plain values; money in cents."""
+    return {
+        "nameServer": run.name_server,
+        "topic": run.topic,
+        "sent": run.sent,
+        "read": run.read,
+        "cents": sum(total.cents for total in run.totals.values()),
+        "differences": len(run.differences),
+        "seconds": {phase.name: round(_seconds(phase), 3) for phase in run.timeline.phases},
+        "revenue": [
+            {"windowStart": start, "product": product, "orders": total.orders, "cents": total.cents}
+            for (start, product), total in sorted(run.totals.items())
+        ],
+    }
 
 
 def summary(run: DemoRun) -> Text:

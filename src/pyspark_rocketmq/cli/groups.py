@@ -10,7 +10,7 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect
+from pyspark_rocketmq.cli.connect import Group, Namesrv, Settings, connect
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, table
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.core import Client
@@ -18,12 +18,10 @@ from pyspark_rocketmq.client.lag import QueueLag, group_lag, group_topics
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 
-__all__ = ["GROUPS_EXAMPLES", "LAG_EXAMPLES", "Group", "groups", "lag", "topics_of"]
+__all__ = ["GROUPS_EXAMPLES", "LAG_EXAMPLES", "groups", "lag", "topics_of"]
 
 GROUPS_EXAMPLES: Final = examples("groups", "groups --json")
 LAG_EXAMPLES: Final = examples("lag billing", "lag billing --topic orders --watch", "lag billing --json")
-
-Group = Annotated[str, typer.Argument(help="The consumer group.")]
 
 
 def groups(

@@ -9,8 +9,16 @@ from typing import Annotated
 
 import typer
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect, source_options
-from pyspark_rocketmq.cli.groups import Group, topics_of
+from pyspark_rocketmq.cli.connect import (
+    Group,
+    Namesrv,
+    Settings,
+    Topic,
+    complete_groups,
+    connect,
+    source_options,
+)
+from pyspark_rocketmq.cli.groups import topics_of
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, table, timestamp
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.core import Client
@@ -78,7 +86,7 @@ def show(
 )
 def reset(
     group: Group,
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Topic,
     to: Annotated[
         str,
         typer.Option(
@@ -111,7 +119,9 @@ def reset(
     )
 )
 def export(
-    group: Annotated[str | None, typer.Argument(help="The consumer group.")] = None,
+    group: Annotated[
+        str | None, typer.Argument(help="The consumer group.", autocompletion=complete_groups)
+    ] = None,
     topic: Topics = None,
     checkpoint: Checkpoint = None,
     source: Source = None,
@@ -211,9 +221,9 @@ def _check_queues(client: Client, wanted: Mapping[MessageQueue, int]) -> None:
 
 
 def _text(file: str) -> str:
-    if file == "-":
-        return sys.stdin.read()
     try:
-        return Path(file).read_text(encoding="utf-8")
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except OSError as error:
         raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
+    except UnicodeDecodeError as error:
+        raise OptionError(f"the file is not UTF-8: {error.reason}", file=file) from error

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect
 from pyspark_rocketmq.cli.messages import message_json, message_panel
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json
 from pyspark_rocketmq.client.core import Client
@@ -20,7 +20,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Ago, AtTimestamp, Message, MessageQueue
 from pyspark_rocketmq.options.policies import TIMESTAMP
 
-__all__ = ["EXAMPLES", "peek"]
+__all__ = ["EXAMPLES", "moment", "peek"]
 
 EXAMPLES: Final = examples(
     "peek orders",
@@ -33,7 +33,7 @@ EXAMPLES: Final = examples(
 
 
 def peek(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Topic,
     count: Annotated[int, typer.Option("--count", "-c", help="How many at most.", min=1, max=10_000)] = 10,
     at: Annotated[
         str | None, typer.Option(help="The first ones stored at or after a time, or a time ago (-10m).")
@@ -86,7 +86,7 @@ def _find(
     queues = _queues(client, topic, queue)
     if at is None:
         return last_messages(client, queues, count)
-    return messages_at(client, queues, _moment(at, client.clock.now_ms()), count)
+    return messages_at(client, queues, moment("--at", at, client.clock.now_ms()), count)
 
 
 def _queues(client: Client, topic: str, queue: str | None) -> tuple[MessageQueue, ...]:
@@ -100,10 +100,17 @@ def _queues(client: Client, topic: str, queue: str | None) -> tuple[MessageQueue
     return named
 
 
-def _moment(text: str, now_ms: int) -> int:
+def moment(name: str, text: str, now_ms: int) -> int:
+    """Return the time that an option gives, in milliseconds since the epoch.
+
+    Raises
+    ------
+    OptionError
+        It is no time.
+    """
     try:
         position = TIMESTAMP.parse(text)
     except ValueError:
-        raise OptionError(f"--at takes {TIMESTAMP.label}", at=text) from None
+        raise OptionError(f"{name} takes {TIMESTAMP.label}", given=text) from None
     assert isinstance(position, AtTimestamp | Ago)
     return position.timestamp_ms if isinstance(position, AtTimestamp) else now_ms - position.ago_ms

@@ -6,15 +6,15 @@ import contextlib
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect, pairs
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, pairs
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
+from pyspark_rocketmq.cli.progress import progress
 from pyspark_rocketmq.client.clock import Clock
 from pyspark_rocketmq.client.outgoing import encode_one
 from pyspark_rocketmq.client.producer import Producer
@@ -34,7 +34,7 @@ _FIELDS: Final = frozenset({"body", "tags", "keys", "properties", "shardingKey"}
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Topic,
     file: Annotated[str, typer.Option(help="One message a line; - is the standard input.")] = "-",
     jsonl: Annotated[
         bool,
@@ -63,10 +63,10 @@ def produce(
         client.route(topic)  # a topic that does not exist is told before anything is read
         messages = (
             _message(topic, line, number, jsonl=jsonl, tags=tags, keys=keys, properties=properties)
-            for number, line in enumerate(lines, 1)
+            for number, line in enumerate(_shown(lines, file), 1)
             if line.strip()
         )
-        sent = _send(Producer(client), _paced(_shown(messages), rate, client.clock))
+        sent = _send(Producer(client), _paced(messages, rate, client.clock))
     if as_json:
         print_json({"topic": topic, "sent": sent})
     else:
@@ -109,6 +109,7 @@ def _message(
         raise OptionError(
             f"a line is an object with body and any of {', '.join(sorted(_FIELDS))}", line=number
         )
+    _check_parts(given, number)
     body = given["body"]
     return OutgoingMessage(
         topic,
@@ -120,6 +121,17 @@ def _message(
     )
 
 
+def _check_parts(given: Mapping[str, Any], number: int) -> None:
+    """Refuse parts that are no text where a text is needed."""
+    texts = [given.get("tags"), given.get("shardingKey")]
+    keys = given.get("keys")
+    texts += keys if isinstance(keys, list) else [keys]
+    if not all(text is None or isinstance(text, str) for text in texts):
+        raise OptionError("tags, keys and shardingKey are texts, keys may be a list of them", line=number)
+    if not isinstance(given.get("properties", {}), dict):
+        raise OptionError("properties are an object", line=number)
+
+
 @contextlib.contextmanager
 def _lines(file: str) -> Iterator[Iterator[str]]:
     try:
@@ -128,7 +140,17 @@ def _lines(file: str) -> Iterator[Iterator[str]]:
     except OSError as error:
         raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
     with source:
-        yield (line.rstrip("\r\n") for line in source)
+        yield _decoded(source, file)
+
+
+def _decoded(source: Iterable[str], file: str) -> Iterator[str]:
+    try:
+        for line in source:
+            yield line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise OptionError(f"the lines are not UTF-8: {error.reason}", file=file) from error
+    except OSError as error:  # a folder opens, and fails when it is read
+        raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
 
 
 def _paced(messages: Iterable[OutgoingMessage], rate: float, clock: Clock) -> Iterator[OutgoingMessage]:
@@ -139,11 +161,14 @@ def _paced(messages: Iterable[OutgoingMessage], rate: float, clock: Clock) -> It
             clock.sleep(max(0.0, start + (number + 1) / rate - clock.monotonic()))
 
 
-def _shown(messages: Iterable[OutgoingMessage]) -> Iterator[OutgoingMessage]:
-    """Count what goes by, on a terminal that nobody types into."""
-    if sys.stdin.isatty() or not sys.stderr.isatty():
-        yield from messages
+def _shown(lines: Iterable[str], file: str) -> Iterator[str]:
+    """Count what goes by, unless somebody types it; a file's size tells how much is left."""
+    if file == "-" and sys.stdin.isatty():
+        yield from lines
         return
-    columns = (SpinnerColumn(), TextColumn("sent"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield from progress.track(messages, total=None)
+    total = None if file == "-" else Path(file).stat().st_size
+    unit = "messages" if total is None else "bytes"
+    with progress("sending", total=total, unit=unit) as advance:
+        for line in lines:
+            yield line
+            advance(1 if total is None else len(line.encode()) + 1)

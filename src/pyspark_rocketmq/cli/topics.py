@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect, pairs
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, pairs
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, timestamp
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.errors import OptionError
@@ -18,8 +18,6 @@ __all__ = ["LIST_EXAMPLES", "app", "topics"]
 LIST_EXAMPLES: Final = examples("topics", "topics --system --json", "topics -n 10.0.0.1:9876;10.0.0.2:9876")
 
 app = typer.Typer(help="Look at, create and delete a topic.", no_args_is_help=True)
-
-Topic = Annotated[str, typer.Argument(help="The topic.")]
 
 _PERMISSIONS: Final = {"r": Permission.READ, "w": Permission.WRITE, "rw": Permission.READ | Permission.WRITE}
 
@@ -115,6 +113,7 @@ def create(
     ] = None,
     namesrv: Namesrv = None,
     option: Settings = None,
+    json: AsJson = False,
 ) -> None:
     """Create a topic, or change the one that is there."""
     if perm not in _PERMISSIONS:
@@ -124,7 +123,10 @@ def create(
             topic, queues=queues, perm=_PERMISSIONS[perm], cluster=cluster, attributes=pairs(attribute)
         )
         there = len(client.read_queues(topic))
-    console().print(f"{topic} is there, with {there} queues to read")
+    if json:
+        print_json({"topic": topic, "readQueues": there})
+    else:
+        console().print(f"{topic} is there, with {there} queues to read")
 
 
 @app.command(epilog=examples("topic delete orders", "topic delete orders --yes"))
@@ -133,6 +135,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     namesrv: Namesrv = None,
     option: Settings = None,
+    json: AsJson = False,
 ) -> None:
     """Delete a topic with all its messages, at every broker."""
     with connect(namesrv, option) as client:
@@ -143,7 +146,10 @@ def delete(
                 raise OptionError("deleting cannot be undone: confirm with --yes", topic=topic)
             typer.confirm(f"Delete {topic} and its {messages:,} messages?", abort=True)
         Admin(client).delete_topic(topic)
-    console().print(f"{topic} is deleted, with {messages:,} messages")
+    if json:
+        print_json({"topic": topic, "deletedMessages": messages})
+    else:
+        console().print(f"{topic} is deleted, with {messages:,} messages")
 
 
 def _permission(perm: Permission) -> str:

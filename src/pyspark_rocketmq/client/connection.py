@@ -24,6 +24,7 @@ from typing import Final
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.client.receive_buffer import ReceiveBuffer
+from pyspark_rocketmq.client.wire_log import WireLog
 from pyspark_rocketmq.errors import (
     ConnectError,
     ConnectionLostError,
@@ -94,6 +95,7 @@ class ConnectionOptions:
     tls: TlsOptions | None = None
     serializer: Serializer = Serializer.JSON
     namespace: Namespace = NO_NAMESPACE
+    wire_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,7 @@ class Connection:
         self.addr = addr
         self._options = options
         self._clock = clock
+        self._wire_log = WireLog(addr, clock, options.credentials) if options.wire_log else None
         self._sock = _connect(addr, options)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._sock, selectors.EVENT_READ)
@@ -353,6 +356,8 @@ class Connection:
 
     def _send(self, parts: Sequence[Buffer], deadline: Deadline) -> None:
         """Queue the parts of frames and drive the socket until the queue is empty, reading all the while."""
+        if self._wire_log is not None:
+            self._wire_log.sent(b"".join(parts))
         with self._io:
             large = any(len(part) >= _LARGE_BODY for part in parts)
             self._outgoing.extend(map(memoryview, parts if large else (b"".join(parts),)))
@@ -441,6 +446,8 @@ class Connection:
         self._heard_at = self._clock.monotonic()
         self._buffer.received(received)
         for command, data, start, end in self._buffer.frames():
+            if self._wire_log is not None:
+                self._wire_log.received(command, end - start)
             if command.is_response:
                 delivered.append(Response(command, self.addr, data, start, end))
             elif self.on_request is not None:

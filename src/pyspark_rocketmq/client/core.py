@@ -390,6 +390,7 @@ def _connection_options(options: ClientOptions, namespace: Namespace) -> Connect
         credentials=credentials,
         tls=tls,
         namespace=namespace,
+        wire_log=options.wire_log,
     )
 
 

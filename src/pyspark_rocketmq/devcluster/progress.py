@@ -15,6 +15,7 @@ from rich.progress import (
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
 )
 
 __all__ = ["DownloadProgress"]
@@ -64,6 +65,7 @@ class DownloadProgress:
             self._bar = Progress(
                 *columns,
                 TimeElapsedColumn(),
+                TimeRemainingColumn(),
                 console=Console(file=self._stream),
                 transient=True,
             )

@@ -115,6 +115,12 @@ class ClientOptions(Options):
     tls_verify: bool = option(
         "tlsVerify", BOOLEAN, default=True, doc="False trusts any certificate: for tests only."
     )
+    wire_log: bool = option(
+        "wireLog",
+        BOOLEAN,
+        default=False,
+        doc="Print a line for each frame to the standard error, without bodies and secrets: to find faults.",
+    )
 
     def __post_init__(self) -> None:
         # A text would be walked letter by letter.

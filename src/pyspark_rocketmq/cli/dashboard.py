@@ -1,0 +1,74 @@
+"""``pyspark-rocketmq dashboard``: queries and the cluster, live in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, client_options
+from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
+from pyspark_rocketmq.errors import OptionError
+
+__all__ = ["EXAMPLES", "dashboard"]
+
+EXAMPLES: Final = examples(
+    "dashboard --query-log /var/log/queries",
+    "dashboard -n 10.0.0.1:9876 --dead-letters orders-dead",
+    "dashboard --query-log /var/log/queries --host 0.0.0.0 --port 8400",
+)
+
+
+def dashboard(
+    query_log: Annotated[
+        Path | None,
+        typer.Option(help="The folder that a session's `QueryLog` writes.", file_okay=False, exists=True),
+    ] = None,
+    dead_letters: Annotated[str | None, typer.Option(help="Count this topic's messages apart.")] = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen. Beyond this machine a token is needed.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65_535)] = 8400,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            help="Who asks must have it; made up where one is needed.", envvar="ROCKETMQ_DASHBOARD_TOKEN"
+        ),
+    ] = None,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Serve a page that shows running queries and the cluster, until Ctrl-C. It only reads.
+
+    Queries are shown that write their progress: `spark.streams.addListener(QueryLog(folder))`.
+    """
+    try:
+        from pyspark_rocketmq.dashboard.cluster import ClusterView  # noqa: PLC0415 - the web server is an extra
+        from pyspark_rocketmq.dashboard.history import QueryLogReader  # noqa: PLC0415
+        from pyspark_rocketmq.dashboard.server import create_app, is_loopback, listen, serve  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise OptionError(
+            f"{error.name} is not installed: pip install 'pyspark-rocketmq[dashboard]'"
+        ) from error
+    given = namesrv is not None or bool(os.environ.get("NAMESRV_ADDR"))
+    if query_log is None and not given:
+        raise OptionError("there is nothing to show: give --query-log, --namesrv, or both")
+    if token is None and not is_loopback(host):
+        token = secrets.token_urlsafe(24)
+    with contextlib.ExitStack() as resources:
+        cluster = None
+        if given:
+            cluster = ClusterView(client_options(namesrv, option), dead_letters=dead_letters)
+            resources.callback(cluster.close)
+        sock = resources.enter_context(listen(host, port))
+        url = f"http://{host}:{sock.getsockname()[1]}/" + (f"?token={token}" if token else "")
+        if json:
+            print_json({"url": url})
+        else:
+            typer.echo(f"{url}  (Ctrl-C ends it)")
+        serve(create_app(QueryLogReader(query_log) if query_log else None, cluster, token=token), sock)

@@ -1,0 +1,193 @@
+"""From the lines of a query log to what the page draws."""
+
+# Facts (StreamingQueryProgress.json of Spark 4.3): `durationMs` has the parts of a batch beside
+# `triggerExecution`, which is all of it; `eventTime.watermark` is ISO 8601; `stateOperators` has numRowsTotal
+# and memoryUsedBytes; offsets of a source are objects or JSON texts, whatever the source wrote.
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.spark.offsets import SourceOffset, offset_of_rocketmq
+
+__all__ = ["BatchPoint", "QueryHistory", "QueryLogReader"]
+
+_KEPT: Final = 300
+_RUNS: Final = 50
+_WHOLE: Final = "triggerExecution"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPoint:
+    """A finished micro-batch.
+
+    Parameters
+    ----------
+    batch_id, at_ms, rows : int
+    input_rate, processed_rate : float
+        Rows a second, as Spark reports them.
+    duration_ms : Mapping[str, int]
+        By part of the batch.
+    state_rows, state_bytes : int
+        Of all stateful operators.
+    watermark_ms : int, optional
+    lag : Mapping[str, int]
+        Messages stored and not read, by queue of the RocketMQ sources.
+    """
+
+    batch_id: int
+    at_ms: int
+    rows: int
+    input_rate: float
+    processed_rate: float
+    duration_ms: Mapping[str, int]
+    state_rows: int
+    state_bytes: int
+    watermark_ms: int | None
+    lag: Mapping[str, int]
+
+    @classmethod
+    def of(cls, progress: Mapping[str, Any], at_ms: int) -> BatchPoint:
+        """Read Spark's report of a batch."""
+        state = progress.get("stateOperators") or []
+        parts = dict(progress.get("durationMs") or {})
+        whole = parts.pop(_WHOLE, None)
+        if whole is not None:
+            parts["other"] = max(0, whole - sum(parts.values()))
+        return cls(
+            batch_id=progress["batchId"],
+            at_ms=at_ms,
+            rows=progress.get("numInputRows", 0),
+            input_rate=_number(progress.get("inputRowsPerSecond")),
+            processed_rate=_number(progress.get("processedRowsPerSecond")),
+            duration_ms=parts,
+            state_rows=sum(each.get("numRowsTotal", 0) for each in state),
+            state_bytes=sum(each.get("memoryUsedBytes", 0) for each in state),
+            watermark_ms=_moment((progress.get("eventTime") or {}).get("watermark")),
+            lag=_lag(progress.get("sources") or []),
+        )
+
+
+@dataclass(slots=True)
+class QueryHistory:
+    """A run of a query, and its last batches."""
+
+    run_id: str
+    query_id: str = ""
+    name: str | None = None
+    started_ms: int = 0
+    seen_ms: int = 0
+    ended: bool = False
+    reason: str | None = None
+    batches: deque[BatchPoint] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take in a line of the log; what a newer release may write besides is passed over."""
+        self.seen_ms = int(event["at"])
+        match event["event"]:
+            case "started":
+                self.query_id, self.name = event["queryId"], event.get("name")
+                self.started_ms = self.seen_ms
+            case "progress":
+                progress = event["progress"]
+                self.query_id = self.query_id or progress["id"]
+                self.name = self.name or progress.get("name")
+                self.batches.append(BatchPoint.of(progress, self.seen_ms))
+            case "terminated":
+                self.ended, self.reason = True, event.get("reason")
+
+
+class QueryLogReader:
+    """Follows the files that `QueryLog` writes; each look reads what is new.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, tuple[int, int]] = {}
+        self._runs: dict[str, QueryHistory] = {}
+        self._lock = threading.Lock()
+
+    def look(self) -> tuple[QueryHistory, ...]:
+        """Return the runs, those that go on first, then the newest.
+
+        Raises
+        ------
+        OptionError
+            The folder cannot be read.
+        """
+        with self._lock:
+            return self._look()
+
+    def _look(self) -> tuple[QueryHistory, ...]:
+        try:
+            files = [(file, file.stat()) for file in self._folder.glob("*.jsonl")]
+        except OSError as error:
+            raise OptionError(
+                f"the query log cannot be read: {error.strerror}", folder=self._folder
+            ) from error
+        for file, stat in sorted(files, key=lambda each: each[1].st_mtime)[-_RUNS:]:
+            inode, offset = self._read.get(file, (stat.st_ino, 0))
+            if inode != stat.st_ino or stat.st_size < offset:  # it was put aside, and begun anew
+                offset = 0
+            if stat.st_size > offset:
+                self._read[file] = (stat.st_ino, offset + self._take(file, offset))
+        return tuple(sorted(self._runs.values(), key=lambda run: (run.ended, -run.seen_ms)))
+
+    def _take(self, file: Path, offset: int) -> int:
+        """Take in the whole lines from there on; return how many bytes they were."""
+        with file.open("rb") as source:
+            source.seek(offset)
+            data = source.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        for line in whole.splitlines():
+            try:
+                event = json.loads(line)
+                run = self._runs.setdefault(event["runId"], QueryHistory(event["runId"]))
+                run.take(event)
+            except (ValueError, KeyError, TypeError):
+                continue  # a line that a crash cut, or no line of ours
+        return len(whole)
+
+
+def _lag(sources: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    lag: dict[str, int] = {}
+    for source in sources:
+        end, newest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
+        if end is None or newest is None:
+            continue
+        for queue, offset in newest.offsets.items():
+            name = f"{queue.topic} {queue.broker_name}:{queue.queue_id}"
+            lag[name] = max(0, offset - end.offsets.get(queue, offset))
+    return lag
+
+
+def _offset(value: Any) -> SourceOffset | None:
+    text = value if isinstance(value, str) or value is None else json.dumps(value)
+    try:
+        return offset_of_rocketmq(text)
+    except OptionError:
+        return None
+
+
+def _moment(text: str | None) -> int | None:
+    if text is None:
+        return None
+    moment = int(datetime.fromisoformat(text).timestamp() * 1000)
+    return moment or None  # Spark says 1970 where there is no watermark yet
+
+
+def _number(value: Any) -> float:
+    """Return a rate; Spark leaves out what would be infinite."""
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,12 @@
+"""RocketMQ in a notebook: tables of topics, lag and offsets, a table that follows a stream, plots.
+
+Needs the extra ``notebook``. Everything shows itself in a plain terminal too.
+"""
+
+from __future__ import annotations
+
+from pyspark_rocketmq.notebook.live import live
+from pyspark_rocketmq.notebook.plots import plot_lag, plot_rates
+from pyspark_rocketmq.notebook.tables import Shown, lag, offsets, topics
+
+__all__ = ["Shown", "lag", "live", "offsets", "plot_lag", "plot_rates", "topics"]

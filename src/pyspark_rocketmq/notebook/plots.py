@@ -1,0 +1,72 @@
+"""Plots of what a query log holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+from pyspark_rocketmq.dashboard.history import QueryHistory, QueryLogReader
+from pyspark_rocketmq.errors import OptionError
+
+__all__ = ["plot_lag", "plot_rates"]
+
+
+def plot_lag(folder: str | Path, query: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """Plot the messages behind of each queue over time.
+
+    Parameters
+    ----------
+    folder : str or Path
+        What a `QueryLog` writes.
+    query : str, optional
+        A query's name or id; the newest one by default.
+    ax : matplotlib.axes.Axes, optional
+        Where; a figure of its own by default.
+
+    Raises
+    ------
+    OptionError
+        There is no such query.
+    """
+    run, axes = _run(folder, query), _axes(ax)
+    times = [_moment(batch.at_ms) for batch in run.batches]
+    for queue in sorted({queue for batch in run.batches for queue in batch.lag}):
+        axes.plot(times, [batch.lag.get(queue) for batch in run.batches], label=queue)  # type: ignore[arg-type]
+    return _labelled(axes, run, "messages behind")
+
+
+def plot_rates(folder: str | Path, query: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """Plot the rows a second that arrive and are processed. Parameters and errors as of `plot_lag`."""
+    run, axes = _run(folder, query), _axes(ax)
+    times = [_moment(batch.at_ms) for batch in run.batches]
+    axes.plot(times, [batch.input_rate for batch in run.batches], label="in")  # type: ignore[arg-type]
+    axes.plot(times, [batch.processed_rate for batch in run.batches], label="processed")  # type: ignore[arg-type]
+    return _labelled(axes, run, "rows a second")
+
+
+def _run(folder: str | Path, query: str | None) -> QueryHistory:
+    runs = QueryLogReader(Path(folder)).look()
+    for run in runs:
+        if query is None or query in (run.name, run.query_id):
+            return run
+    there = ", ".join(sorted({run.name or run.query_id for run in runs})) or "none"
+    raise OptionError(f"the log has no such query; it has {there}", query=query, folder=folder)
+
+
+def _axes(ax: Axes | None) -> Axes:
+    return ax if ax is not None else plt.subplots(figsize=(8, 3))[1]
+
+
+def _labelled(axes: Axes, run: QueryHistory, what: str) -> Axes:
+    axes.set_title(f"{run.name or run.query_id}: {what}")
+    axes.set_ylim(bottom=0)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(fontsize="small")
+    return axes
+
+
+def _moment(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -1,0 +1,150 @@
+"""Tables that a notebook draws and a terminal prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from pyspark_rocketmq.client.admin import Admin
+from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.lag import group_lag, group_topics
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.options import ClientOptions, parse_options
+
+__all__ = ["Shown", "lag", "offsets", "topics"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A table: HTML in a notebook, text elsewhere, values by ``.columns`` and ``.rows``.
+
+    Parameters
+    ----------
+    title : str
+    columns : sequence of str
+    rows : sequence of sequences
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
+        return (
+            f"<table><caption>{escape(self.title)}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>"
+        )
+
+    def __repr__(self) -> str:
+        texts = [list(self.columns), *([_text(value) for value in row] for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in texts)
+        return "\n".join([self.title, *lines])
+
+
+def topics(name_server: str, **options: Any) -> Shown:
+    """Return the topics with their queues and messages.
+
+    Parameters
+    ----------
+    name_server : str
+    **options
+        Client options, such as ``tls`` and ``accessKey``.
+
+    Raises
+    ------
+    OptionError, NameServerError, TransportError, BrokerError
+    """
+    with _client(name_server, options) as client:
+        names = Admin(client).topics()
+        routes = client.routes.find_many(names, deadline=client.deadline())
+        queues = [queue for route in routes.values() if route is not None for queue in route.read_queues()]
+        mins, maxs = client.min_offsets(queues), client.max_offsets(queues)
+    rows = []
+    for name in names:
+        own = [queue for queue in queues if queue.topic == name]
+        brokers = sorted({queue.broker_name for queue in own})
+        rows.append((name, ", ".join(brokers), len(own), sum(maxs[queue] - mins[queue] for queue in own)))
+    return Shown(f"{len(rows)} topics", ("topic", "brokers", "queues", "messages"), rows)
+
+
+def lag(name_server: str, group: str, *names: str, **options: Any) -> Shown:
+    """Return how far a group is behind, by queue.
+
+    Parameters
+    ----------
+    name_server, group : str
+    *names : str
+        The topics; those that the group has committed offsets of, when there is none.
+
+    Raises
+    ------
+    RocketMQError
+        The group has committed nothing and no topic is named; or as `topics`.
+    """
+    with _client(name_server, options) as client:
+        found = group_lag(client, group, _topics(client, group, names))
+    behind = sum(row.lag for row in found)
+    rows = [
+        (
+            row.queue.topic,
+            f"{row.queue.broker_name}:{row.queue.queue_id}",
+            row.committed,
+            row.max_offset,
+            row.lag,
+        )
+        for row in found
+    ]
+    columns = ("topic", "queue", "committed", "max", "lag")
+    return Shown(f"{group} is {behind:,} messages behind", columns, rows)
+
+
+def offsets(name_server: str, group: str, *names: str, **options: Any) -> Shown:
+    """Return what a group has committed and what there is, by queue. Parameters and errors as of `lag`."""
+    with _client(name_server, options) as client:
+        found = group_lag(client, group, _topics(client, group, names))
+    rows = [
+        (
+            row.queue.topic,
+            f"{row.queue.broker_name}:{row.queue.queue_id}",
+            row.min_offset,
+            row.committed,
+            row.max_offset,
+        )
+        for row in found
+    ]
+    return Shown(f"offsets of {group}", ("topic", "queue", "min", "committed", "max"), rows)
+
+
+def _client(name_server: str, options: dict[str, Any]) -> Client:
+    return Client(parse_options(ClientOptions, {**options, "nameServer": name_server}))
+
+
+def _topics(client: Client, group: str, names: Sequence[str]) -> Sequence[str]:
+    found = names or group_topics(client, group)
+    if not found:
+        raise RocketMQError("the group has committed no offset of any topic: name one", group=group)
+    return found
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value)
+        case int():
+            return f"{value:,}"
+        case bytes() | bytearray():
+            return bytes(value).decode(errors="backslashreplace")
+        case _:
+            return str(value)
+
+
+def _cell(value: Any) -> str:
+    right = ' style="text-align: right"' if isinstance(value, int | float) else ""
+    return f"<td{right}>{escape(_text(value))}</td>"

@@ -1,0 +1,80 @@
+"""The progress of a session's queries as files: what the dashboard shows, also of another machine."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+__all__ = ["QueryLog"]
+
+_LOG: Final = logging.getLogger(__name__)
+_MAX_BYTES: Final = 16 << 20
+
+
+class QueryLog(StreamingQueryListener):
+    """Writes what Spark reports of every streaming query to a folder, a file a run, a line an event.
+
+    ``pyspark-rocketmq dashboard --query-log FOLDER`` follows it. Lines are JSON: ``event`` (started,
+    progress, terminated), ``at`` in milliseconds, ``runId``, and Spark's own report. A file of 16 MiB is put
+    aside as ``.old``, in place of an older one. It never fails a query: a full disk is a warning in the log.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Made if it is not there; on the driver's machine.
+    clock : Clock
+
+    Examples
+    --------
+    >>> spark.streams.addListener(QueryLog("/var/log/queries"))  # doctest: +SKIP
+    """
+
+    def __init__(self, folder: str | Path, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Write that a query began."""
+        self._write("started", str(event.runId), queryId=str(event.id), name=event.name)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Write the report of a batch."""
+        progress = event.progress
+        self._write("progress", str(progress.runId), progress=json.loads(progress.json))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Do nothing: nothing has changed."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Write that a query ended, and the first line of why."""
+        reason = (event.exception or "").split("\n", 1)[0]
+        self._write("terminated", str(event.runId), queryId=str(event.id), reason=reason or None)
+
+    def _write(self, event: str, run_id: str, **facts: Any) -> None:
+        line = json.dumps({"event": event, "at": self._clock.now_ms(), "runId": run_id, **facts})
+        file = self._folder / f"{run_id}.jsonl"
+        try:
+            with self._lock:
+                if file.exists() and file.stat().st_size > _MAX_BYTES:
+                    file.replace(file.with_suffix(".jsonl.old"))
+                with file.open("a", encoding="utf-8") as out:
+                    out.write(line + "\n")
+        except OSError as error:
+            _LOG.warning("a query's progress is not written to %s: %s", file, error.strerror)

@@ -1,0 +1,247 @@
+"""The command line against the mock broker: what users type wrongly, completion, the wire log, bench."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from tests.support.cli import CommandLine, every_command
+
+from pyspark_rocketmq.cli import app, connect, main
+from pyspark_rocketmq.client import OutgoingMessage
+from pyspark_rocketmq.remoting.acl import Credentials
+from pyspark_rocketmq.testing import MockBroker
+
+COMMANDS = dict(every_command(typer.main.get_command(app)))
+
+REACHES_A_SERVER = {
+    "bench": "bench",
+    "consume": "consume orders",
+    "groups": "groups",
+    "lag": "lag billing",
+    "offsets export": "offsets export billing",
+    "offsets import": "offsets import billing --file {offsets}",
+    "offsets reset": "offsets reset billing orders --to latest",
+    "offsets show": "offsets show billing",
+    "peek": "peek orders",
+    "produce": "produce orders",
+    "topic create": "topic create orders",
+    "topic delete": "topic delete orders --yes",
+    "topic show": "topic show orders",
+    "topics": "topics",
+}
+ON_THIS_MACHINE = {"cluster fetch", "cluster start", "cluster status", "cluster stop", "demo", "options"}
+ALWAYS_ANSWERS = {"doctor", "report"}
+"""Their answer is what is wrong."""
+
+ALWAYS_JSON = {"offsets export"}
+OTHERS = {"dashboard", "replay", "sql", "streams run", "tables describe", "tables list"}
+"""They start Spark or a server, and have tests of their own."""
+
+
+@pytest.fixture
+def cli(capsys, monkeypatch) -> CommandLine:
+    return CommandLine(capsys, monkeypatch, None)
+
+
+@pytest.fixture
+def mq() -> Iterator[MockBroker]:
+    with MockBroker({"orders": 2, "order-items": 1}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def closed_port() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.fixture
+def offsets(tmp_path: Path) -> Path:
+    file = tmp_path / "offsets.json"
+    file.write_text('{"orders": {"broker-a": {"0": 1}}}')
+    return file
+
+
+def test_there_is_no_command_that_these_tests_do_not_know():
+    known = REACHES_A_SERVER.keys() | ON_THIS_MACHINE | ALWAYS_ANSWERS | OTHERS
+    assert {" ".join(path) for path in COMMANDS} <= known
+
+
+@pytest.mark.parametrize("path", sorted(" ".join(path) for path in COMMANDS))
+def test_every_command_speaks_json(path):
+    if path in ALWAYS_JSON | OTHERS:
+        return
+    spellings = [spelling for param in COMMANDS[tuple(path.split())].params for spelling in param.opts]
+    assert "--json" in spellings
+
+
+@pytest.mark.parametrize("path", sorted(REACHES_A_SERVER))
+def test_a_server_that_is_not_there_is_a_sentence(cli, path, closed_port, offsets, monkeypatch):
+    monkeypatch.setattr(connect, "_OPERATION_TIMEOUT_MS", 200)
+    done = cli(*REACHES_A_SERVER[path].format(offsets=offsets).split(), "-n", closed_port, given="x\n")
+    assert done.code == 1, done
+    assert done.err.startswith("error: ")
+    assert closed_port in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    "path", sorted(set(REACHES_A_SERVER) - {"groups", "topics", "bench", "topic create"})
+)
+def test_what_does_not_exist_is_a_sentence(cli, path, mq, tmp_path):
+    (tmp_path / "o.json").write_text('{"no-such": {"broker-a": {"0": 1}}}')
+    words = REACHES_A_SERVER[path].format(offsets=tmp_path / "o.json").replace("orders", "no-such").split()
+    done = cli(*words, "-n", mq.name_server, given="x\n")
+    assert done.code == 1, done
+    assert done.err.startswith("error: ")
+
+
+@pytest.mark.parametrize("path", sorted(" ".join(path) for path in COMMANDS))
+def test_an_option_that_is_not_there_is_told_with_the_way_to_help(cli, path):
+    done = cli(*path.split(), "--no-such-option")
+    assert done.code == 2
+    assert "No such option" in done.err
+    assert "--help" in done.err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\xff\xfe", "UTF-8"),
+        (b"not json", "offsets are JSON"),
+        (b'{"orders": {"broker-a": {"0": -5}}}', "no offset"),
+        (b"[1]", "offsets are JSON"),
+    ],
+)
+def test_a_file_of_offsets_that_is_none(cli, mq, tmp_path, content, said):
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    done = cli("offsets", "import", "billing", "--file", str(file), "-n", mq.name_server)
+    assert (done.code, done.err.startswith("error: ")) == (2, True), done
+    assert said in done.err
+
+
+@pytest.mark.parametrize("batch", [None, "", "v1\n{}\nno json", "v1\n{}\n{}"])
+def test_a_checkpoint_that_is_none(cli, mq, tmp_path, batch):
+    if batch is not None:
+        for folder, text in (("offsets", batch), ("commits", "v1\n{}")):
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "0").write_text(text)
+    done = cli("offsets", "import", "billing", "--checkpoint", str(tmp_path), "-n", mq.name_server)
+    assert (done.code, done.err.startswith("error: ")) == (2, True), done
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["no json", "[]", "{}", '{"body": "x", "tags": 5}', '{"body": "x", "keys": [1]}', '{"body": ""}',
+     '{"body": "x", "properties": []}', '{"body": "x", "shardingKey": {}}', '{"body": "x", "other": 1}'],
+)  # fmt: skip
+def test_a_line_that_is_no_message(cli, mq, line):
+    done = cli("produce", "orders", "--jsonl", "-n", mq.name_server, given=line + "\n")
+    assert (done.code, done.err.startswith("error: ")) == (2, True), done
+    assert "Traceback" not in done.err
+
+
+def test_a_file_of_lines_that_is_none(cli, mq, tmp_path):
+    (tmp_path / "lines").write_bytes(b"fine\n\xff\n")
+    for file, said in ((tmp_path / "lines", "UTF-8"), (tmp_path, "cannot be read")):
+        done = cli("produce", "orders", "--file", str(file), "-n", mq.name_server)
+        assert done.code == 2, done
+        assert said in done.err
+
+
+# --- completion ---
+
+
+def complete(monkeypatch, capsys, words: str) -> list[str]:
+    monkeypatch.setenv("_PYSPARK_ROCKETMQ_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"pyspark-rocketmq {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
+    with pytest.raises(SystemExit):
+        main([])
+    return capsys.readouterr().out.split()
+
+
+def test_commands_options_topics_and_groups_are_completed(monkeypatch, capsys, mq):
+    monkeypatch.setenv("NAMESRV_ADDR", mq.name_server)
+    assert complete(monkeypatch, capsys, "top") == ["topics", "topic"]
+    assert complete(monkeypatch, capsys, "offsets re") == ["reset"]
+    assert complete(monkeypatch, capsys, "peek order-") == ["order-items"]
+    assert set(complete(monkeypatch, capsys, "peek orders --a")) == {"--at"}
+
+
+def test_without_a_server_nothing_is_completed_and_nothing_said(monkeypatch, capfd, closed_port):
+    monkeypatch.setenv("NAMESRV_ADDR", closed_port)
+    assert complete(monkeypatch, capfd, "peek o") == []
+    assert capfd.readouterr().err == ""
+
+
+# --- the wire log ---
+
+
+def test_the_wire_log_tells_of_frames_without_bodies_and_secrets(cli, monkeypatch):
+    monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", "somebody")
+    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "hush-hush")
+    with MockBroker({"orders": 1}, credentials=Credentials("somebody", "hush-hush")) as mq:
+        words = ("-n", mq.name_server, "-o", "wireLog=true")
+        sent = cli("produce", "orders", "-p", "iban=DE07", *words, given="a confidential body\n")
+        assert (sent.code, sent.out) == (0, "1 messages sent to orders\n")
+        lines = sent.err.splitlines()
+        assert any("→" in line and "GET_ROUTEINFO_BY_TOPIC topic=orders" in line for line in lines), lines
+        assert any("→" in line and "SEND_MESSAGE_V2" in line for line in lines)
+        assert any("←" in line and "SUCCESS to SEND_MESSAGE_V2 after" in line for line in lines)
+        monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "wrong-one")
+        refused = cli("consume", "orders", *words)
+        told = sent.err + refused.err.split("error: ")[0]
+        for secret in ("somebody", "hush-hush", "wrong-one", "confidential", "DE07", "Signature"):
+            assert secret not in told
+    assert cli("topics", "-n", mq.name_server).err.count("→") == 0
+
+
+# --- bench ---
+
+
+def test_bench_measures_with_a_topic_of_its_own_and_removes_it(cli, mq):
+    done = cli("bench", "--messages", "250", "--body-bytes", "10", "-n", mq.name_server, "--json")
+    assert done.code == 0, done.err
+    assert [(row["what"], row["messages"], row["body_bytes"] >= 2_500) for row in done.json()] == [
+        ("write", 250, True),
+        ("read", 250, True),
+    ]
+    names = {row["topic"] for row in cli("topics", "-n", mq.name_server, "--json").json()}
+    assert names == {"orders", "order-items"}
+
+
+def test_bench_only_reads_a_topic_that_is_named(cli, mq):
+    for number in range(30):
+        mq.send(OutgoingMessage("orders", str(number).encode()))
+    done = cli("bench", "--topic", "orders", "--messages", "20", "-n", mq.name_server)
+    assert done.code == 0, done.err
+    assert "read" in done.out
+    assert "write" not in done.out
+    (row,) = cli("bench", "--topic", "orders", "--messages", "20", "-n", mq.name_server, "--json").json()
+    assert row["messages"] == 20
+
+
+def test_examples_of_helps_are_commands_that_exist():
+    for path, command in COMMANDS.items():
+        for line in (command.epilog or "").splitlines():
+            if line.startswith("pyspark-rocketmq "):
+                words = tuple(line.split()[1:3])
+                assert words in COMMANDS or words[:1] in COMMANDS, f"{path}: {line}"
+
+
+def test_json_is_what_json_says(cli, mq):
+    created = cli("topic", "create", "new", "--queues", "2", "-n", mq.name_server, "--json")
+    assert created.json() == {"topic": "new", "readQueues": 2}
+    deleted = cli("topic", "delete", "new", "--yes", "-n", mq.name_server, "--json")
+    assert deleted.json() == {"topic": "new", "deletedMessages": 0}
+    assert json.loads(cli("options", "--json").out)
+    assert "NAMESRV_ADDR" not in os.environ

@@ -1,0 +1,264 @@
+"""The dashboard's server, and its page in a real browser."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import uvicorn
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from tests.support.cli import CommandLine
+from tests.support.fakes import ManualClock
+from tests.support.query_logs import QUERY, LogFile, progress
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage
+from pyspark_rocketmq.dashboard.cluster import ClusterView
+from pyspark_rocketmq.dashboard.history import QueryLogReader
+from pyspark_rocketmq.dashboard.server import create_app, is_loopback, listen
+from pyspark_rocketmq.testing import MockBroker
+
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+UPLOT_SHA256 = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
+"""Of uPlot 1.6.32 as its package has it: what is shipped is what its authors released."""
+
+
+START_MS = 1_769_846_400_000
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update"),
+    *("--force-device-scale-factor=1", "--window-size=1280,1040"),
+)
+DRAWN = """
+return [...document.querySelectorAll("#queries canvas")].every((canvas) =>
+  canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value))
+"""
+
+
+class Served:
+    """An application on a loopback port, in a thread."""
+
+    def __init__(self, app: object) -> None:
+        self._sock = listen("127.0.0.1", 0)
+        config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._sock]})
+        self.url = f"http://127.0.0.1:{self._sock.getsockname()[1]}"
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        eventually(lambda: self._server.started, what="the server")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._sock.close()
+
+    def get(self, path: str, **headers: str) -> tuple[int, str]:
+        return self.ask("GET", path, **headers)
+
+    def ask(self, method: str, path: str, **headers: str) -> tuple[int, str]:
+        request = urllib.request.Request(self.url + path, method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+
+@pytest.fixture
+def mq() -> Iterator[MockBroker]:
+    with MockBroker({"orders": 4, "payments": 2, "orders-dead": 1}) as broker:
+        for number in range(40):
+            broker.send(OutgoingMessage("orders", str(number).encode()), broker.queue("orders", number % 4))
+        broker.send(OutgoingMessage("orders-dead", b"bad"))
+        with Client(broker.name_server) as client:
+            queues = client.read_queues("orders")
+            client.commit_offsets("revenue", dict.fromkeys(queues, 2))
+        yield broker
+
+
+@pytest.fixture
+def view(mq: MockBroker) -> Iterator[ClusterView]:
+    view = ClusterView(ClientOptions(name_servers=(mq.name_server,)), dead_letters="orders-dead")
+    yield view
+    view.close()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> LogFile:
+    log = LogFile(tmp_path)
+    log.write("started", START_MS, queryId=QUERY, name="revenue")
+    for batch in range(40):
+        report = progress(batch, read=100 * batch, newest=100 * batch + 60 * (batch % 7))
+        log.write("progress", START_MS + 1_000 * batch, progress=report)
+    return log
+
+
+@pytest.fixture
+def served(log: LogFile, view: ClusterView) -> Iterator[Served]:
+    clock = ManualClock()
+    clock.now_s = START_MS / 1000 + 41
+    with Served(create_app(QueryLogReader(log.path.parent), view, clock=clock)) as served:
+        yield served
+
+
+def test_the_state_has_queries_and_the_cluster(served):
+    code, text = served.get("/state")
+    state = json.loads(text)
+    assert code == 200
+    (query,) = state["queries"]
+    assert (query["name"], len(query["batches"]), query["ended"]) == ("revenue", 40, False)
+    cluster = state["cluster"]
+    assert cluster["error"] is None
+    assert {row["topic"]: row["messages"] for row in cluster["topics"]} == {
+        "orders": 40, "payments": 0, "orders-dead": 1,
+    }  # fmt: skip
+    assert cluster["groups"] == [{"group": "revenue", "topics": "orders", "lag": 32}]
+    assert cluster["deadLetters"] == {"topic": "orders-dead", "messages": 1}
+    assert [row["broker"] for row in cluster["brokers"]] == ["broker-a"]
+
+
+def test_a_cluster_that_is_away_is_told_and_the_queries_are_still_there(log):
+    view = ClusterView(ClientOptions(name_servers=("127.0.0.1:1",)))
+    with Served(create_app(QueryLogReader(log.path.parent), view)) as served:
+        state = json.loads(served.get("/state")[1])
+    view.close()
+    assert "127.0.0.1:1" in state["cluster"]["error"]
+    assert len(state["queries"]) == 1
+
+
+def test_it_only_reads_and_answers_this_machine_s_names_only(served):
+    assert served.ask("POST", "/state")[0] == 405
+    assert served.ask("DELETE", "/")[0] == 405
+    assert served.get("/state", Host="evil.example")[0] == 403
+    assert served.get("/state", Host="localhost:80")[0] == 200
+    assert served.get("/assets/..%2f..%2f__init__.py")[0] == 404
+    assert served.get("/assets/uplot.LICENSE")[0] == 404
+
+
+def test_with_a_token_nobody_else_gets_anything(log):
+    with Served(create_app(QueryLogReader(log.path.parent), None, token="secret-token")) as served:
+        for path in ("/", "/state", "/assets/dashboard.js", "/state?token=wrong"):
+            assert served.get(path)[0] == 401, path
+        assert served.get("/state?token=secret-token", Host="any.example")[0] == 200
+        assert served.get("/state", Authorization="Bearer secret-token")[0] == 200
+        assert served.get("/state", Cookie="pyspark-rocketmq-dashboard=secret-token")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("example.org", False)],
+)
+def test_what_is_loopback(host, loopback):
+    assert is_loopback(host) is loopback
+
+
+def test_the_chart_library_is_the_released_one():
+    page = files("pyspark_rocketmq.dashboard") / "page"
+    assert hashlib.sha256((page / "uplot.min.js").read_bytes()).hexdigest() == UPLOT_SHA256
+    assert "MIT" in (page / "uplot.LICENSE").read_text()
+
+
+def test_the_command_says_what_is_wrong(capsys, monkeypatch, tmp_path):
+    cli = CommandLine(capsys, monkeypatch, None)
+    assert "nothing to show" in cli("dashboard").err
+    assert cli("dashboard", "--query-log", str(tmp_path / "missing")).code == 2
+    with listen("127.0.0.1", 0) as taken:
+        port = str(taken.getsockname()[1])
+        done = cli("dashboard", "--query-log", str(tmp_path), "--port", port)
+    assert (done.code, "cannot listen" in done.err) == (2, True), done
+
+
+# --- in a browser ---
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    assert all((chromium, driver)), "Chromium and chromedriver are needed: make browser installs them"
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    profile = tmp_path_factory.mktemp("profile")
+    for argument in (*FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    with webdriver.Chrome(options, webdriver.ChromeService(driver)) as chrome:
+        yield chrome
+
+
+def prefer(browser: webdriver.Chrome, scheme: str) -> None:
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+
+def text_of(browser: webdriver.Chrome, selector: str) -> str:
+    """Return what an element shows now; the page replaces its elements while it is looked at."""
+    script = "return document.querySelector(arguments[0])?.innerText ?? ''"
+    return str(browser.execute_script(script, selector))
+
+
+def requested(browser: webdriver.Chrome) -> set[str]:
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [event for event in events if event["method"] == "Network.requestWillBeSent"]
+    return {event["params"]["request"]["url"] for event in sent}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "background"), [("light", "rgb(245, 246, 250)"), ("dark", "rgb(18, 21, 28)")]
+)
+def test_the_page_draws_queries_and_cluster(browser, served, scheme, background, tmp_path):
+    prefer(browser, scheme)
+    browser.get(served.url)
+    eventually(lambda: len(browser.find_elements(By.CSS_SELECTOR, "#queries canvas")) == 3, what="the charts")
+    eventually(lambda: "Brokers" in text_of(browser, "#cluster"), what="the cluster")
+    assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == background
+    card = text_of(browser, "#queries article")
+    for text in (
+        "revenue",
+        "running",
+        "messages behind",
+        "1,239 rows",
+        "Where a batch's time goes",
+        "41 s behind",
+    ):
+        assert text in card, card
+    legend = text_of(browser, "#queries .lag .u-legend")
+    assert [f"orders broker-a:{number}" for number in range(4)] == re.findall(r"orders broker-a:\d", legend)
+    cluster = text_of(browser, "#cluster")
+    assert re.search(r"revenue\s+orders\s+32", cluster), cluster
+    assert "dead letters in orders-dead" in cluster
+    assert browser.execute_script(DRAWN), "a chart is blank"
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    addresses = {url for url in requested(browser) if not url.startswith(("data:", "chrome"))}
+    assert addresses
+    assert all(url.startswith(served.url + "/") for url in addresses), addresses
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+    picture = (PICTURES if os.environ.get("SCREENSHOTS") else tmp_path) / f"dashboard-{scheme}.png"
+    assert browser.save_screenshot(str(picture))
+    assert picture.stat().st_size > 20_000
+
+
+def test_the_page_follows_what_happens(browser, served, log, view):
+    prefer(browser, "light")
+    browser.get(served.url)
+    head = "#queries article .head"
+    eventually(lambda: "running" in text_of(browser, head), what="the query")
+    log.write("terminated", START_MS + 60_000, queryId=QUERY, reason="<b>it broke</b>")
+    eventually(lambda: "failed" in text_of(browser, head), what="the end")
+    assert "<b>it broke</b>" in text_of(browser, "#queries")
+    browser.find_element(By.ID, "theme").click()
+    assert browser.execute_script("return document.documentElement.dataset.theme") == "dark"

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.support.query_logs import QUERY, RUN, LogFile, progress
+
+from pyspark_rocketmq.dashboard.history import BatchPoint, QueryLogReader
+
+
+@pytest.fixture
+def log(tmp_path) -> LogFile:
+    return LogFile(tmp_path)
+
+
+def test_a_run_is_followed_from_its_start_to_its_end(log, tmp_path):
+    reader = QueryLogReader(tmp_path)
+    assert reader.look() == ()
+    log.write("started", 1_000, queryId=QUERY, name="revenue")
+    (run,) = reader.look()
+    assert (run.name, run.query_id, run.started_ms, run.ended, list(run.batches)) == (
+        "revenue", QUERY, 1_000, False, [],
+    )  # fmt: skip
+    for batch in range(3):
+        log.write("progress", 2_000 + batch, progress=progress(batch, read=10, newest=20))
+    assert [batch.batch_id for batch in reader.look()[0].batches] == [0, 1, 2]
+    log.write("terminated", 9_000, queryId=QUERY, reason="it broke")
+    (run,) = reader.look()
+    assert (run.ended, run.reason, run.seen_ms, len(run.batches)) == (True, "it broke", 9_000, 3)
+
+
+def test_a_batch_is_what_spark_said_of_it():
+    batch = BatchPoint.of(progress(7, read=10, newest=15, queues=2), 5)
+    assert (batch.batch_id, batch.rows, batch.input_rate) == (7, 1_000, 980.0)
+    assert batch.lag == {"orders broker-a:0": 5, "orders broker-a:1": 30}
+    assert batch.duration_ms["other"] == 50
+    assert "triggerExecution" not in batch.duration_ms
+    assert batch.state_rows == 1_207
+    assert batch.watermark_ms == 1_769_846_400_000
+
+
+def test_offsets_as_text_no_watermark_and_rates_that_are_not_numbers():
+    told = progress(0, read=1, newest=1, eventTime={"watermark": "1970-01-01T00:00:00.000Z"})
+    told["inputRowsPerSecond"] = "Infinity"
+    (source,) = told["sources"]
+    told["sources"] = [{name: json.dumps(offset) for name, offset in source.items()}, {"endOffset": "12"}]
+    batch = BatchPoint.of(told, 5)
+    assert batch.lag == {"orders broker-a:0": 0, **{f"orders broker-a:{n}": 25 * n for n in (1, 2, 3)}}
+    assert (batch.watermark_ms, batch.input_rate) == (None, 0.0)
+
+
+def test_a_line_that_is_not_whole_yet_is_read_when_it_is_and_a_broken_one_is_passed_over(log, tmp_path):
+    reader = QueryLogReader(tmp_path)
+    log.write("started", 1_000, queryId=QUERY)
+    with log.path.open("a") as file:
+        file.write("no json\n{}\n[]\n" + '{"event": "terminated", "at": 2000')
+    assert reader.look()[0].ended is False
+    with log.path.open("a") as file:
+        file.write(f', "runId": "{RUN}"}}\n')
+    assert reader.look()[0].ended is True
+
+
+def test_a_file_that_was_put_aside_is_read_anew(log, tmp_path):
+    reader = QueryLogReader(tmp_path)
+    for batch in range(3):
+        log.write("progress", batch, progress=progress(batch, read=1, newest=1))
+    reader.look()
+    log.path.replace(log.path.with_suffix(".jsonl.old"))
+    log.write("progress", 9, progress=progress(9, read=1, newest=1))
+    assert [batch.batch_id for batch in reader.look()[0].batches] == [0, 1, 2, 9]
+
+
+def test_running_queries_come_first(tmp_path):
+    for number in range(3):
+        log = LogFile(tmp_path, f"run-{number}")
+        log.write("started", 1_000 + number, queryId="q")
+        if number == 2:
+            log.write("terminated", 5_000, queryId="q")
+    assert [run.run_id for run in QueryLogReader(tmp_path).look()] == ["run-1", "run-0", "run-2"]
