@@ -21,6 +21,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import CompatibilityWarning, SinkOptions, SourceOptions, parse_options
 from pyspark_rocketmq.record.arrow import COLUMNS, BatchDecoder, Chunk
 from pyspark_rocketmq.record.message import decode_batch, decode_messages
+from pyspark_rocketmq.record.objects import MessageDecoder
 from pyspark_rocketmq.remoting import body as bodies
 from pyspark_rocketmq.remoting import header as headers
 from pyspark_rocketmq.remoting.command import Command, Serializer, decode_header, encode_header
@@ -129,7 +130,7 @@ def body(data: bytes) -> None:
 
 
 def record(data: bytes) -> None:
-    """Stored messages: the batch decoder gives the rows of the reference codec, or both refuse."""
+    """Stored messages: batches and objects are those of the reference codec, or all refuse."""
     if not data:
         return
     crc, records = bool(data[0] & 1), data[1:]
@@ -142,6 +143,7 @@ def record(data: bytes) -> None:
     for batch in batches:
         batch.validate(full=True)
     messages = decode_messages(records, topic="orders", broker_name="broker-a", queue_id=3, check_crc=crc)
+    assert list(MessageDecoder(_QUEUE, check_crc=crc).messages([chunk])) == messages
     for name, expected in (
         ("queueOffset", [message.queue_offset for message in messages]),
         ("body", [message.body for message in messages]),

@@ -1,4 +1,4 @@
-"""The batch decoder gives what the reference codec gives, or raises."""
+"""The decoders of many messages at once give what the reference codec gives, or raise."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.record.arrow import COLUMNS, BatchDecoder, Chunk, Column
 from pyspark_rocketmq.record.message import decode_messages
+from pyspark_rocketmq.record.objects import MessageDecoder
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 FOREVER = 2**63 - 1
@@ -123,6 +124,13 @@ def test_all_columns_equal_the_reference(drawn: tuple[list[Chunk], list[Message]
     )
 
 
+@settings(deadline=None, max_examples=120)
+@given(answers(), st.booleans())
+def test_objects_equal_the_reference(drawn: tuple[list[Chunk], list[Message]], crc: bool) -> None:
+    chunks, expected = drawn
+    assert list(MessageDecoder(QUEUE, check_crc=crc).messages(chunks)) == expected
+
+
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
     """Draw records with some bytes changed, or anything."""
@@ -144,3 +152,14 @@ def test_any_bytes_give_the_right_rows_or_raise(data: bytes) -> None:
     for name in COLUMNS:
         actual = [value for batch in batches for value in values(batch, name, name)]
         assert actual == [OF_MESSAGE[name](message) for message in expected]
+
+
+@settings(deadline=None, max_examples=150)
+@given(damaged())
+def test_any_bytes_give_the_right_objects_or_raise(data: bytes) -> None:
+    chunk = Chunk(memoryview(data), 0, len(data), 0, FOREVER)
+    try:
+        messages = list(MessageDecoder(QUEUE).messages([chunk]))
+    except CorruptMessageError:
+        return
+    assert messages == reference(data, chunk)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,7 @@ from pyspark_rocketmq.client.range_pull import RangePull, ReadOptions
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Message, OffsetRange, RangeReport
 from pyspark_rocketmq.record.arrow import BatchDecoder, Chunk, Column
-from pyspark_rocketmq.record.message import decode_messages
+from pyspark_rocketmq.record.objects import MessageDecoder
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.core import Client
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["DecodeOptions", "read_batches", "read_chunks", "read_messages"]
 
 ReportHandler = Callable[[RangeReport], None]
+
+_OBJECTS_AT_ONCE: Final = 512
+_BYTES_AT_ONCE: Final = 1 << 20
+"""How much is decoded to objects together; more is hardly cheaper, and pulls wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +159,7 @@ def read_batches(
         planned += sum(chunk.until_offset - chunk.from_offset for chunk in chunks)
         size += sum(chunk.end - chunk.start for chunk in chunks)
         if pending and (not chunks or planned >= decode.max_batch_rows or size >= decode.max_batch_bytes):
-            for batch in decoder.decode(pending):
+            for batch in decoder.batches(pending):
                 kept = batch if tags is None else _matching(batch, tags)
                 rows += kept.num_rows
                 if kept.num_rows:
@@ -172,22 +176,25 @@ def read_batches(
 def read_messages(
     client: Client, ranges: Sequence[OffsetRange], options: ReadOptions, *, check_crc: bool = False
 ) -> Iterator[Message]:
-    """Read ranges as one `Message` object each: convenient, and many times slower than `read_batches`."""
+    """Read ranges as one `Message` object each: convenient, and many times slower than `read_batches`.
+
+    Raises
+    ------
+    CorruptMessageError, DataLossError, RocketMQError
+        As `read_batches`; what was read before and not yet returned is not.
+    """
     tags = options.selector.tags
+    pending: list[Chunk] = []
+    planned = size = 0
     for pull, chunks in read_chunks(client, ranges, options):
-        queue = pull.offsets.queue
-        for chunk in chunks:
-            for message in decode_messages(
-                memoryview(chunk.buffer)[chunk.start : chunk.end],
-                topic=queue.topic,
-                broker_name=queue.broker_name,
-                queue_id=queue.queue_id,
-                offset_delta=chunk.offset_delta,
-                from_offset=chunk.from_offset,
-                check_crc=check_crc,
-            ):
-                if message.queue_offset < chunk.until_offset and (tags is None or message.tags in tags):
-                    yield message
+        pending += chunks
+        planned += sum(chunk.until_offset - chunk.from_offset for chunk in chunks)
+        size += sum(chunk.end - chunk.start for chunk in chunks)
+        if pending and (not chunks or planned >= _OBJECTS_AT_ONCE or size >= _BYTES_AT_ONCE):
+            decoder = MessageDecoder(pull.offsets.queue, check_crc=check_crc)
+            found, pending = decoder.messages(pending), []
+            planned = size = 0
+            yield from found if tags is None else (message for message in found if message.tags in tags)
 
 
 _TAGS_FOR_CHECK = "__tags__"
