@@ -229,6 +229,70 @@ def test_queues_that_come_while_the_stream_runs_are_read_from_their_begin(direct
     assert {row[1] for row in seen.rows} == {0, 1, 2}
 
 
+def test_where_a_stream_starts(direct, send, topic, client, group):
+    """The group's offset first, unless specific offsets are forced; what is not listed at its min offset."""
+    name = topic(queues=4)
+    send(name, 40)
+    zero, one, two, three = client.read_queues(name)
+    client.commit_offsets(group, {zero: 7, one: 8})
+    specific = {one: 3, two: ConsumerStrategy.LATEST, three: ConsumerStrategy.EARLIEST}
+
+    def starts(strategy, *, force=False):
+        ssc, stream = direct(name, strategy, forceSpecial=force, autoCommit=False)
+        seen = Seen()
+        stream.foreachRDD(seen.take)
+        ssc.start()
+        eventually(lambda: seen.ranges, 30, what="the first batch")
+        ssc.stop(stopSparkContext=False)
+        (first, *_) = min(seen.ranges.items())[1]
+        return {found.queue: found.from_offset for found in first}
+
+    assert starts(ConsumerStrategy.earliest) == {zero: 7, one: 8, two: 0, three: 0}
+    assert starts(ConsumerStrategy.latest(), force=True) == {zero: 7, one: 8, two: 10, three: 10}
+    assert starts(ConsumerStrategy.specificOffset(specific)) == {zero: 7, one: 8, two: 10, three: 0}
+    forced = starts(ConsumerStrategy.specificOffset(specific), force=True)
+    assert forced == {zero: 0, one: 3, two: 10, three: 0}
+    default = ConsumerStrategy.specificOffset({one: 3}, ConsumerStrategy.LATEST)
+    assert starts(default, force=True) == {zero: 10, one: 3, two: 10, three: 10}
+
+
+def test_steps_in_python_pass_messages_on_as_they_are(direct, send, topic):
+    """Between the reader and what a stream does first nothing is pickled: not even what cannot be."""
+    name = topic(queues=2)
+    send(name, 20)
+    ssc, stream = direct(name, messageHandler=lambda message: (threading.Lock(), message.queue_offset))
+    sums: list[int] = []
+    stream.map(lambda pair: pair[1]).reduce(lambda a, b: a + b).foreachRDD(
+        lambda rdd: sums.extend(rdd.collect())
+    )
+    counts: list[int] = []
+    stream.foreachRDD(lambda rdd: counts.append(rdd.filter(lambda pair: pair[1] > 4).count()))
+    ssc.start()
+    eventually(lambda: sums and counts, 60, what="a batch")
+    assert sums[0] == 2 * sum(range(10))
+    assert counts[0] == 2 * 5
+
+
+def test_a_persisted_stream_is_read_once_for_all_its_outputs(direct, send, topic, spark):
+    name = topic(queues=2)
+    send(name, 20)
+    read = spark.sparkContext.accumulator(0)
+
+    def offset(message):
+        read.add(1)
+        return message.queue_offset
+
+    ssc, stream = direct(name, messageHandler=offset)
+    stream.cache()
+    found: list[list[int]] = []
+    for _ in range(3):
+        stream.foreachRDD(lambda rdd: found.append(sorted(rdd.map(lambda offset: offset).collect())))
+    ssc.start()
+    eventually(lambda: len(found) >= 3, 60, what="three outputs")
+    assert found[:3] == [sorted([*range(10)] * 2)] * 3
+    assert read.value == 20
+
+
 # --- recovery: what a checkpoint holds is unpickled, so these stand at the module's level ---
 
 RECOVERED = Seen()

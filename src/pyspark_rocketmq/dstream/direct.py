@@ -228,4 +228,9 @@ def _of_batches(func: Callable[..., Any]) -> Callable[[datetime, RDD[Any]], Any]
 
 
 def _made(rdd: RDD[Any]) -> RDD[Any]:
-    return _LIVE.get(rdd.id(), rdd)
+    made = _LIVE.get(rdd.id(), rdd)
+    level = rdd.getStorageLevel()
+    # PySpark runs a chain of Python steps as one, from its beginning, unless the RDD before them is cached:
+    # of a stream that is persisted Spark has told the JVM's RDD only.
+    made.is_cached = made.is_cached or level.useMemory or level.useDisk
+    return made
