@@ -55,6 +55,7 @@ FULL = (
     ),
     read("--cold", contenders="client,spark,java-pull", rounds=2),
     Step("write", ("--time-limit", "600")),
+    Step("dstream"),
     Step("microbatch"),
     Step("latency"),
     Step("planning"),

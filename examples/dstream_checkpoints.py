@@ -20,11 +20,15 @@ from pyspark.streaming import StreamingContext
 
 from pyspark_rocketmq import ConsumerStrategy, RocketMQUtils
 
+MASTER = "local[2,8]"
+
 
 def main(name_server: str, topic: str, database: str, checkpoint: str) -> None:
     """Stream until the process ends."""
     warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Spark takes the master of a recovered job from how it is submitted now, not from the checkpoint.
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master {MASTER} pyspark-shell"
 
     def set_up() -> StreamingContext:
         """Build the stream: called only when there is no checkpoint."""
@@ -48,7 +52,7 @@ def main(name_server: str, topic: str, database: str, checkpoint: str) -> None:
 def conf() -> SparkConf:
     """Return the settings of a small Spark on this machine."""
     settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
-    return SparkConf().setMaster("local[2,8]").setAppName("checkpoints").setAll(list(settings.items()))
+    return SparkConf().setMaster(MASTER).setAppName("checkpoints").setAll(list(settings.items()))
 
 
 def save_to(database: str) -> Callable[..., None]:

@@ -6,6 +6,8 @@ import argparse
 import itertools
 import tempfile
 
+from pyspark.sql import functions as sf
+
 from benchmarks.workers.rounds import Done, serve
 from benchmarks.workers.spark import session
 
@@ -34,7 +36,7 @@ def main() -> None:
                 .load()
                 .selectExpr("length(body) AS size")
                 .groupBy()
-                .agg({"*": "count", "size": "sum"})
+                .agg(sf.count("*"), sf.sum("size"))
             )
             with tempfile.TemporaryDirectory(prefix="bench-checkpoint-") as checkpoint:
                 query = (

@@ -1,0 +1,111 @@
+"""How fast RDDs and direct streams read, beside our structured source on the same topic.
+
+``python -m benchmarks.dstream`` starts a broker, fills a topic, and times all contenders in turn. Each makes
+a whole pass over the topic and sums the lengths of all bodies, in ``local[2]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.contender import Contender, python_command
+from benchmarks.harness import Plan, run
+from benchmarks.processes import machine_facts
+from benchmarks.read import RESULTS
+from benchmarks.report import Report
+from benchmarks.topics import Bench, Case, bench
+
+BASELINE = "spark-stream"
+
+
+def contenders(mq: Bench, case: Case) -> dict[str, Contender]:
+    """Return everything that can read the case's topic, by name."""
+    place = (mq.name_server, case.topic)
+
+    def rdds(name: str, what: str, elements: str, about: str) -> Contender:
+        return Contender(name, [python_command("spark_rdd", *place, what, elements)], about, warm_ups=2)
+
+    every = [
+        Contender(
+            BASELINE,
+            [python_command("spark_stream", *place)],
+            "our structured stream under AvailableNow, body only, a checkpoint of its own",
+            warm_ups=2,
+        ),
+        Contender(
+            "spark", [python_command("spark", *place)], "our structured batch read, body only", warm_ups=2
+        ),
+        rdds("direct-batches", "direct", "batches", "direct stream, recordBatches(['body'])"),
+        rdds("direct-messages", "direct", "messages", "direct stream, rdd.map(lambda message: ...)"),
+        rdds("rdd-batches", "rdd", "batches", "createRDD(...).recordBatches(['body'])"),
+        rdds("rdd-messages", "rdd", "messages", "createRDD(...).map(lambda message: ...)"),
+        rdds("rdd-handler", "rdd", "handler", "createRDD(..., messageHandler=...)"),
+    ]
+    return {each.name: each for each in every}
+
+
+def main() -> None:
+    """Parse the arguments and run one case."""
+    args = _arguments()
+    console = Console(width=150)
+    begin = time.monotonic()
+    case = Case(messages=args.messages, body_bytes=args.body_bytes, queues=args.queues)
+    with ExitStack() as stack:
+        mq = stack.enter_context(bench())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        console.print(f"filling {case.topic}")
+        mq.fill(case)
+        every = contenders(mq, case)
+        chosen = (
+            [every[name] for name in args.contenders.split(",")] if args.contenders else [*every.values()]
+        )
+        results = run(
+            chosen,
+            Plan(
+                rounds=args.rounds,
+                time_limit_s=args.time_limit - (time.monotonic() - begin),
+                noise_limit=args.noise_limit,
+                spare_rounds=args.spare_rounds,
+            ),
+            broker_pids=mq.broker_pids,
+            expected=case.messages,
+            log_dir=folder,
+            say=lambda line: console.print(f"{time.monotonic() - begin:5.0f} s  {line}", highlight=False),
+        )
+        facts = {**machine_facts(), **asdict(case), "broker": f"{mq.cluster.version} default limits"}
+    report = Report(
+        f"dstream-{case.messages}x{case.body_bytes}-q{case.queues}",
+        f"Reading {case.messages:,} messages of {case.body_bytes} bytes in {case.queues} queues as RDDs",
+        contenders=chosen,
+        results=results,
+        facts=facts,
+        baseline=BASELINE,
+    )
+    report.print(console)
+    for file in report.write(args.results):
+        console.print(f"wrote {file}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--body-bytes", type=int, default=1024)
+    parser.add_argument("--queues", type=int, default=4)
+    parser.add_argument("--contenders", default="", help="comma list; all by default")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--noise-limit", type=float, default=0.1, help="share of the CPU for other processes")
+    parser.add_argument("--spare-rounds", type=int, default=5, help="noisy rounds that may be repeated")
+    parser.add_argument("--time-limit", type=float, default=900, help="seconds for everything")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

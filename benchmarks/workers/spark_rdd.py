@@ -1,0 +1,129 @@
+"""Our RDD and direct stream: a whole pass over a topic that sums the lengths of all bodies."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.streaming import StreamingContext
+
+from benchmarks.workers.rounds import Done, serve
+from benchmarks.workers.spark import session
+from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.dstream import RocketMQDStream, RocketMQRDD, RocketMQUtils
+from pyspark_rocketmq.model import Message, OffsetRange
+
+_TIMEOUT_S = 300
+_INTERVAL_S = 0.1
+_GROUP = "bench"
+
+Add = Callable[[RocketMQRDD], tuple[int, int]]
+"""Counts messages and the bytes of their bodies."""
+
+
+def main() -> None:
+    """Do a pass once a round."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name_server")
+    parser.add_argument("topic")
+    parser.add_argument("what", choices=["rdd", "direct"])
+    parser.add_argument("elements", choices=["messages", "handler", "batches"])
+    args = parser.parse_args()
+    handler = _length if args.elements == "handler" else None
+    add = {"messages": _of_messages, "handler": _of_lengths, "batches": _of_batches}[args.elements]
+    options = {"nameServer": args.name_server}
+    spark = session()
+    try:
+
+        def rdd() -> Done:
+            made = RocketMQUtils.createRDD(
+                spark.sparkContext,
+                _GROUP,
+                _ranges(args.name_server, args.topic),
+                options,
+                messageHandler=handler,
+            )
+            return Done(*add(made))
+
+        def direct() -> Done:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
+                ssc = StreamingContext(spark.sparkContext, _INTERVAL_S)
+            stream = RocketMQUtils.createMQPullStream(
+                ssc, _GROUP, args.topic, autoCommit=False, options=options, messageHandler=handler
+            )
+            return _first_batch(ssc, stream, add)
+
+        serve(rdd if args.what == "rdd" else direct)
+    finally:
+        spark.stop()
+
+
+def _first_batch(
+    ssc: StreamingContext, stream: RocketMQDStream, add: Callable[[RocketMQRDD], tuple[int, int]]
+) -> Done:
+    """Run a stream until its first batch, which holds everything, is done."""
+    sums: list[tuple[int, int]] = []
+    done = threading.Event()
+
+    def output(rdd: RocketMQRDD) -> None:
+        if not sums and rdd.offsetRanges.planned:
+            sums.append(add(rdd))
+            done.set()
+
+    stream.foreachRDD(output)
+    ssc.start()
+    try:
+        if not done.wait(_TIMEOUT_S):
+            raise TimeoutError(f"no batch within {_TIMEOUT_S} s")
+    finally:
+        ssc.stop(stopSparkContext=False)
+    return Done(*sums[0])
+
+
+def _ranges(name_server: str, topic: str) -> list[OffsetRange]:
+    with Client(name_server) as client:
+        ends = client.max_offsets(client.read_queues(topic))
+    return [OffsetRange(queue, 0, end) for queue, end in ends.items()]
+
+
+def _length(message: Message) -> int:
+    return len(message.body)
+
+
+def _of_messages(rdd: RocketMQRDD) -> tuple[int, int]:
+    return _summed(rdd.map(_length).mapPartitions(_sum))
+
+
+def _of_lengths(rdd: RocketMQRDD) -> tuple[int, int]:
+    return _summed(rdd.mapPartitions(_sum))
+
+
+def _of_batches(rdd: RocketMQRDD) -> tuple[int, int]:
+    return _summed(rdd.recordBatches(["body"]).mapPartitions(_sum_batches))
+
+
+def _sum(lengths: Iterable[int]) -> Iterator[tuple[int, int]]:
+    count = size = 0
+    for length in lengths:
+        count += 1
+        size += length
+    yield count, size
+
+
+def _sum_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int]]:
+    for batch in batches:
+        yield batch.num_rows, pc.sum(pc.binary_length(batch.column("body"))).as_py()
+
+
+def _summed(parts: object) -> tuple[int, int]:
+    messages, size = (sum(part) for part in zip(*parts.collect(), strict=True))
+    return messages, size
+
+
+if __name__ == "__main__":
+    main()
