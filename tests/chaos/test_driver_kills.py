@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.conftest import Row, Sender
+from tests.support.scratch import scratch_env
 from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
 
@@ -51,7 +52,7 @@ class Driver:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "PYTHONPATH": str(root / "src")},
+                env={**os.environ, **scratch_env(self.log_file.parent), "PYTHONPATH": str(root / "src")},
                 start_new_session=True,
             )
         try:

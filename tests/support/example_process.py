@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
+from tests.support.scratch import scratch_env
 
 _ROOT = Path(__file__).parents[2]
 
@@ -30,7 +31,11 @@ class ExampleProcess:
                 self._command,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                env={
+                    **os.environ,
+                    **scratch_env(self._log_file.parent),
+                    "PYTHONPATH": os.pathsep.join(paths),
+                },
                 start_new_session=True,
             )
 
@@ -50,16 +55,24 @@ class ExampleProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(timeout=10)
 
-    def kill_worker(self, chance: random.Random) -> bool:
-        """Kill one of the processes that run tasks, if there is one."""
+    def kill_worker(self) -> bool:
+        """Kill one of the processes that run tasks while it runs one; False if none does within a second."""
         assert self._process is not None
-        daemons = [p for p in psutil.Process(self._process.pid).children(recursive=True) if _is_daemon(p)]
-        workers = [worker for daemon in daemons for worker in daemon.children()]
-        if not workers:
-            return False
-        with contextlib.suppress(psutil.NoSuchProcess):
-            chance.choice(workers).kill()
-        return True
+        tree = psutil.Process(self._process.pid).children(recursive=True)
+        workers = [worker for daemon in tree if _is_daemon(daemon) for worker in daemon.children()]
+        end = time.monotonic() + 1.0
+        try:
+            # A worker without a task sleeps: only one that has a task is switched to.
+            before = {worker: worker.num_ctx_switches() for worker in workers}
+            while time.monotonic() < end:
+                for worker, switches in before.items():
+                    if worker.num_ctx_switches() != switches:
+                        worker.kill()
+                        return True
+                time.sleep(0.001)
+        except psutil.NoSuchProcess:
+            pass  # it ended by itself: the caller looks again
+        return False
 
 
 def _is_daemon(process: psutil.Process) -> bool:

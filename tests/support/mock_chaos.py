@@ -9,6 +9,7 @@ from functools import partial
 
 from tests.support.workload import Figures, Workload
 
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import (
     Cut,
@@ -58,6 +59,25 @@ ANSWERS: dict[str, tuple[Fault, object, int]] = {
 }
 
 
+class SteppingClock:
+    """The machine's clock, whose wall time jumps as an operator's ``date`` or a first NTP answer makes it."""
+
+    def __init__(self) -> None:
+        self._off_ms = 0
+
+    def step(self, by_ms: int) -> None:
+        self._off_ms += by_ms
+
+    def now_ms(self) -> int:
+        return SYSTEM_CLOCK.now_ms() + self._off_ms
+
+    def monotonic(self) -> float:
+        return SYSTEM_CLOCK.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        SYSTEM_CLOCK.sleep(seconds)
+
+
 class _Disturber:
     """Applies one fault after the other; each ends before the next begins."""
 
@@ -65,6 +85,7 @@ class _Disturber:
         self._mq = mq
         self._random = random.Random(seed)
         self.done = threading.Event()
+        self.clock = SteppingClock()
 
     def kinds(self) -> dict[str, Callable[[], None]]:
         answers: dict[str, Callable[[], None]] = {
@@ -79,6 +100,8 @@ class _Disturber:
             "server: broker leaves the route": self._flap,
             "server: limits of an answer change": self._limits,
             "server: group reset by an operator": self._reset,
+            "clock: an hour forward": partial(self.clock.step, 3_600_000),
+            "clock: an hour back": partial(self.clock.step, -3_600_000),
         }
 
     def _broker(self) -> str:
@@ -116,8 +139,14 @@ class _Disturber:
 def disturb(messages: int, *, seed: int = 1, pause_s: float = 0.05) -> Figures:
     """Run a workload of at least so many messages on a mock cluster, with every kind of fault."""
     with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as mq:
-        work = Workload(mq.name_server, "orders", request_timeout_ms=500, read_stall_ms=20_000)
         disturber = _Disturber(mq, seed)
+        work = Workload(
+            mq.name_server,
+            "orders",
+            request_timeout_ms=500,
+            read_stall_ms=20_000,
+            clock=disturber.clock,
+        )
         kinds = disturber.kinds()
         order = random.Random(seed)
         with work.running():

@@ -26,6 +26,7 @@ from pyspark_rocketmq.client import (
     encode_many,
     read_batches,
 )
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.spark.positions import available_ends
 
@@ -96,6 +97,8 @@ class Workload:
     read_stall_ms : int
         How long one read may be stuck before the batch is planned anew.
     request_timeout_ms : int
+    clock : Clock
+        The client's.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class Workload:
         pace_s: float = 0.0,
         read_stall_ms: int = 30_000,
         request_timeout_ms: int = 2_000,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._options = ClientOptions(
             name_servers=tuple(name_server.split(";")),
@@ -113,6 +117,7 @@ class Workload:
             connect_timeout_ms=2_000,
         )
         self._topic = topic
+        self._clock = clock
         self._pace_s = pace_s
         self._read_stall_ms = read_stall_ms
         self._send_timeout_ms = request_timeout_ms
@@ -134,7 +139,7 @@ class Workload:
     def running(self) -> Iterator[Workload]:
         """Run writers and reader beside the block; check everything at its end."""
         started = time.monotonic()
-        with Client(self._options, operation_timeout_ms=10_000) as client:
+        with Client(self._options, clock=self._clock, operation_timeout_ms=10_000) as client:
             writers = [
                 self._thread(lambda: self._write(client, ordered=False)),
                 self._thread(lambda: self._write(client, ordered=True)),
