@@ -33,6 +33,7 @@ MESSAGES = 200_000 if KILLS >= 20 else 6_000
 BATCH_ROWS = MESSAGES // (100 if KILLS >= 20 else 20)
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
 UP_TIMEOUT_S = 180
+END_TIMEOUT_S = 120 + 10 * MESSAGES // BATCH_ROWS  # batches of seconds, on a busy machine
 
 
 @dataclass
@@ -73,7 +74,7 @@ class Driver:
         return self.log_file.read_text(errors="replace")[-4_000:]
 
 
-@pytest.mark.timeout(300 + KILLS * 120)
+@pytest.mark.timeout(END_TIMEOUT_S + KILLS * 120)
 def test_every_message_once_through_kills_at_random_moments(mq: DevCluster, tmp_path: Path) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
@@ -100,7 +101,7 @@ def test_every_message_once_through_kills_at_random_moments(mq: DevCluster, tmp_
             in_flight += planned(checkpoint) > finished(checkpoint)
         send_some(send, topic, MESSAGES - sum(map(len, send.sent.values())))
         with driver.running("at-the-end") as process:
-            assert process.wait(timeout=300) == 0, driver.log()
+            assert process.wait(timeout=END_TIMEOUT_S) == 0, driver.log()
         expected = send.sent[topic]
     found = rows(table)
     print(
