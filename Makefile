@@ -44,7 +44,7 @@ demo: $(READY)  ## Start a real RocketMQ, stream orders through Spark, show and 
 	@$(BIN)/pyspark-rocketmq demo
 
 .PHONY: test
-test: lint unit contract spark smoke chaos-bounded  ## Everything that CI runs
+test: lint unit docs contract spark smoke chaos-bounded  ## Everything that CI runs
 
 .PHONY: lint
 lint: setup  ## Style, types and layers

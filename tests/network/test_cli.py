@@ -40,7 +40,17 @@ ALWAYS_ANSWERS = {"doctor", "report"}
 """Their answer is what is wrong."""
 
 ALWAYS_JSON = {"offsets export"}
-OTHERS = {"dashboard", "replay", "sql", "streams run", "tables describe", "tables list"}
+OTHERS = {
+    "dashboard",
+    "replay",
+    "sql",
+    "streams explain",
+    "streams list",
+    "streams run",
+    "streams stop",
+    "tables describe",
+    "tables list",
+}
 """They start Spark or a server, and have tests of their own."""
 
 

@@ -7,6 +7,9 @@ import json
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -181,6 +184,27 @@ def test_the_command_says_what_is_wrong(capsys, monkeypatch, tmp_path):
         port = str(taken.getsockname()[1])
         done = cli("dashboard", "--query-log", str(tmp_path), "--port", port)
     assert (done.code, "cannot listen" in done.err) == (2, True), done
+
+
+def test_ctrl_c_ends_the_command_cleanly(log):
+    command = [sys.executable, "-m", "pyspark_rocketmq", "dashboard", "--query-log", str(log.path.parent)]
+    environ = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
+    with subprocess.Popen(
+        [*command, "--port", "0", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environ,
+    ) as process:
+        try:
+            url = json.loads("".join(process.stdout.readline() for _ in range(3)))["url"]
+            with urllib.request.urlopen(url + "state", timeout=30) as answer:
+                assert len(json.load(answer)["queries"]) == 1
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
 
 
 # --- in a browser ---

@@ -25,12 +25,13 @@ def live(
     df: DataFrame,
     *,
     seconds: float | None = None,
+    batches: int | None = None,
     every: float = 1.0,
     rows: int = 20,
     mode: str = "append",
     clock: Clock = SYSTEM_CLOCK,
 ) -> Shown:
-    """Show a DataFrame in a table that is drawn anew until the time is over or the cell is interrupted.
+    """Show a DataFrame in a table that is drawn anew until enough was seen or the cell is interrupted.
 
     A stream runs meanwhile as a query of its own with a sink in memory: it starts where its options say, and
     leaves no checkpoint behind. Show aggregations, or limit what comes: the memory is the driver's. A batch
@@ -39,8 +40,8 @@ def live(
     Parameters
     ----------
     df : DataFrame
-    seconds : float, optional
-        Without it, until the cell is interrupted.
+    seconds, batches : optional
+        For how long, or how many finished batches of a stream; without both, until the cell is interrupted.
     every : float
         Seconds between two looks.
     rows : int
@@ -64,33 +65,35 @@ def live(
         raise OptionError("every and rows must be above 0", every=every, rows=rows)
     deadline = None if seconds is None else Deadline(clock, seconds * 1000)
     with _looking(df, rows, mode) as look:
-        shown = look()
+        shown, finished = look()
         handle: _Display | None = display(shown, display_id=True)  # type: ignore[no-untyped-call]
         with contextlib.suppress(KeyboardInterrupt):
-            while deadline is None or not deadline.expired:
+            while (deadline is None or not deadline.expired) and (batches is None or finished < batches):
                 clock.sleep(every if deadline is None else min(every, deadline.remaining_s))
-                shown = look()
+                shown, finished = look()
                 if handle is not None:
                     handle.update(shown)
     return shown
 
 
 @contextlib.contextmanager
-def _looking(df: DataFrame, rows: int, mode: str) -> Iterator[Callable[[], Shown]]:
+def _looking(df: DataFrame, rows: int, mode: str) -> Iterator[Callable[[], tuple[Shown, int]]]:
+    """Yield what returns the table of now, and how many batches of a stream it is made of."""
     if not df.isStreaming:
-        yield lambda: _shown(df.limit(rows), f"the first {rows} rows")
+        yield lambda: (_shown(df.limit(rows), f"the first {rows} rows"), 0)
         return
     name = f"live_{secrets.token_hex(4)}"
     query = df.writeStream.format("memory").queryName(name).outputMode(mode).start()
 
-    def look() -> Shown:
+    def look() -> tuple[Shown, int]:
         failure = query.exception()
         if failure is not None:
             raise failure
         progress = query.lastProgress
-        batch = "no batch yet" if progress is None else f"batch {progress.batchId}"
+        finished = 0 if progress is None else progress.batchId + 1
+        batch = f"batch {finished - 1}" if finished else "no batch yet"
         table = df.sparkSession.table(name)
-        return _shown(table, f"{batch}, the last {rows} rows", last=rows)
+        return _shown(table, f"{batch}, the last {rows} rows", last=rows), finished
 
     try:
         yield look

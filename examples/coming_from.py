@@ -1,0 +1,167 @@
+"""What other connectors' introductions show, written with this package; a test runs each function.
+
+Beside rocketmq-spark, rocketmq-flink and RocketMQ Streams the documentation shows these pieces.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.streaming import StreamingContext
+
+from pyspark_rocketmq import ConsumerStrategy, OffsetRange, RocketMQUtils, TopicQueueId
+
+
+# --8<-- [start:pull-stream]
+def print_bodies(ssc: StreamingContext, name_server: str, topic: str) -> None:
+    stream = RocketMQUtils.createMQPullStream(
+        ssc,
+        "group",
+        topic,
+        ConsumerStrategy.earliest,
+        autoCommit=True,
+        forceSpecial=False,
+        failOnDataLoss=False,
+        options={"nameServer": name_server},
+    )
+    stream.map(lambda message: message.body).pprint()
+
+
+# --8<-- [end:pull-stream]
+
+
+# --8<-- [start:rdd]
+def two_queues(sc: SparkContext, name_server: str, topic: str, until: int) -> list[bytes]:
+    ranges = {
+        TopicQueueId(topic, 0): [OffsetRange.create(topic, 0, "broker-a", 0, until)],
+        TopicQueueId(topic, 1): [OffsetRange.create(topic, 1, "broker-a", 0, until)],
+    }
+    rdd = RocketMQUtils.createRDD(sc, "group", ranges, {"nameServer": name_server})
+    return rdd.map(lambda message: message.body).collect()
+
+
+# --8<-- [end:rdd]
+
+
+# --8<-- [start:commit]
+def commit_after_output(ssc: StreamingContext, name_server: str, topic: str, group: str, save: Any) -> None:
+    stream = RocketMQUtils.createMQPullStream(
+        ssc, group, topic, ConsumerStrategy.earliest, autoCommit=False, options={"nameServer": name_server}
+    )
+
+    def output(rdd: Any) -> None:
+        save(rdd.map(lambda message: message.body).collect())
+        stream.commitAsync(rdd.offsetRanges)  # after the output has been stored
+
+    stream.foreachRDD(output)
+
+
+# --8<-- [end:commit]
+
+
+# --8<-- [start:windows]
+def sums_by_window(spark: SparkSession, name_server: str, topic: str) -> DataFrame:
+    return (
+        spark.readStream.format("rocketmq")
+        .options(nameServer=name_server, topic=topic, consumerGroup="groupName", startingOffsets="earliest")
+        .load()
+        .selectExpr("storeTimestamp", "from_json(string(body), 'key STRING, value DOUBLE') AS m")
+        .withWatermark("storeTimestamp", "5 seconds")
+        .selectExpr("window(storeTimestamp, '10 seconds') AS window", "m.*")
+        .groupBy("window", "key")
+        .agg({"value": "sum", "*": "count"})
+        .withColumnsRenamed({"sum(value)": "sum", "count(1)": "total"})
+    )
+
+
+# --8<-- [end:windows]
+
+
+# --8<-- [start:etl]
+def provinces(
+    spark: SparkSession, name_server: str, source: str, target: str, checkpoint: str
+) -> StreamingQuery:
+    return (
+        spark.readStream.format("rocketmq")
+        .options(nameServer=name_server, topic=source, consumerGroup="c002")
+        .options(startingOffsets="group", groupOffsetReset="earliest")
+        .load()
+        .selectExpr("keys AS id", "element_at(split(string(body), ' +'), -1) AS province")
+        .selectExpr("id AS keys", "to_json(struct(id, province)) AS body")
+        .writeStream.format("rocketmq")
+        .options(nameServer=name_server, topic=target, checkpointLocation=checkpoint)
+        .start()
+    )
+
+
+# --8<-- [end:etl]
+
+
+# --8<-- [start:structured]
+def source_to_sink(
+    spark: SparkSession, name_server: str, source: str, target: str, checkpoint: str
+) -> StreamingQuery:
+    orders = (
+        spark.readStream.format("org.apache.rocketmq.spark")
+        .option("namesrvAddr", name_server)
+        .option("consumerGroup", "test_group")
+        .option("topics", source)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    return (
+        orders.select("keys", "body")
+        .writeStream.format("org.apache.rocketmq.spark")
+        .option("namesrvAddr", name_server)
+        .option("producerGroup", "result_group")
+        .option("topic", target)
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+
+
+# --8<-- [end:structured]
+
+
+# --8<-- [start:tables]
+def tables(spark: SparkSession, name_server: str, source: str) -> DataFrame:
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW rocketmq_source USING rocketmq "
+        f"OPTIONS (nameServer '{name_server}', topic '{source}')"
+    )
+    return spark.sql(
+        "SELECT m.*, topic FROM (SELECT topic, from_json(string(body), "
+        "'user_id BIGINT, item_id BIGINT, behavior STRING') AS m FROM rocketmq_source)"
+    )
+
+
+# --8<-- [end:tables]
+
+
+# --8<-- [start:kafka]
+def from_kafka(
+    spark: SparkSession, name_server: str, source: str, target: str, checkpoint: str
+) -> StreamingQuery:
+    values = (
+        spark.readStream.format("rocketmq")  # was "kafka"
+        .option("nameServer", name_server)  # was kafka.bootstrap.servers
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 100_000)
+        .load()
+        .selectExpr("CAST(keys AS STRING) AS key", "CAST(body AS STRING) AS value")  # was key, value
+    )
+    return (
+        values.selectExpr("key", "upper(value) AS body")  # was value
+        .writeStream.format("rocketmq")
+        .option("nameServer", name_server)
+        .option("topic", target)
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+
+
+# --8<-- [end:kafka]

@@ -1,0 +1,32 @@
+"""A job whose package travels with it, as a zip by ``--py-files``: it registers the source itself.
+
+spark-submit --py-files pyspark_rocketmq.zip examples/deployment.py 127.0.0.1:9876 orders
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession
+
+
+# --8<-- [start:register]
+def register(spark: SparkSession) -> None:
+    """Let Spark send the package to its workers with the source."""
+    from pyspark_rocketmq.spark.source import RocketMQDataSource  # noqa: PLC0415 - Spark first, then its files
+
+    spark.dataSource.register(RocketMQDataSource)
+
+
+# --8<-- [end:register]
+
+
+def main(name_server: str, topic: str) -> None:
+    """Count a topic's messages."""
+    spark = SparkSession.builder.getOrCreate()
+    register(spark)
+    print(spark.read.format("rocketmq").options(nameServer=name_server, topic=topic).load().count())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,37 @@
+"""Looking at queries and groups while they run; the documentation shows pieces of this file."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+# --8<-- [start:log]
+from pyspark_rocketmq.spark.query_log import QueryLog
+
+
+def write_log(spark: SparkSession, folder: str) -> QueryLog:
+    """Write the progress of every query of the session to a folder."""
+    log = QueryLog(folder)
+    spark.streams.addListener(log)
+    return log
+
+
+# --8<-- [end:log]
+
+
+# --8<-- [start:notebook]
+def look(
+    name_server: str, group: str, topic: str, stream: DataFrame, folder: str, *, seconds: float = 10
+) -> list[object]:
+    """Look at topics, lag and offsets, follow a stream for some seconds, and plot what was logged."""
+    from pyspark_rocketmq import notebook  # noqa: PLC0415 - an extra
+
+    return [
+        notebook.topics(name_server),
+        notebook.lag(name_server, group, topic),
+        notebook.offsets(name_server, group, topic),
+        notebook.live(stream.groupBy("tags").count(), seconds=seconds, mode="complete"),
+        notebook.plot_lag(folder),
+    ]
+
+
+# --8<-- [end:notebook]

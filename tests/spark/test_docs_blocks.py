@@ -1,0 +1,61 @@
+"""The code of docs/source.md and docs/rdd-and-dstream.md, as it stands there."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+from pyspark.streaming import StreamingContext
+from tests.support.wait import eventually
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def here(block: str, mq, topic: str) -> str:
+    return block.replace("127.0.0.1:9876", mq.name_server).replace('"orders"', f'"{topic}"')
+
+
+def test_what_source_md_shows(spark, mq, send, topic, tmp_path, capsys):
+    name = topic(queues=2)
+    heartbeat, watching = blocks("source.md")
+    send(name, 4)
+    reader = spark.readStream.format("rocketmq").option("nameServer", mq.name_server)
+    df = reader.options(topic=name, startingOffsets="earliest", consumerGroup="report").load()
+    result = eval(heartbeat, {"df": df})
+    writer = result.writeStream.format("noop").queryName("report")
+    query = writer.option("checkpointLocation", str(tmp_path)).start()
+    names: dict[str, object] = {"spark": spark}
+    try:
+        query.processAllAvailable()
+        exec(here(watching, mq, name), names)
+        assert sum(progress.numInputRows for progress in query.recentProgress) == 4
+    finally:
+        query.stop()
+        spark.streams.removeListener(names["listener"])
+        names["listener"].close()
+
+
+def test_what_rdd_and_dstream_md_shows(spark, mq, send, topic, capfd):
+    name = topic(queues=2)
+    send(name, 200)
+    rdd, stream = blocks("rdd-and-dstream.md")
+    names: dict[str, object] = {"sc": spark.sparkContext}
+    exec(here(rdd, mq, name), names)
+    assert sorted(names["rdd"].map(lambda m: m.body.decode()).collect()) == sorted(
+        f"{name} {n}" for n in range(200)
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
+        ssc = StreamingContext(spark.sparkContext, 0.3)
+    try:
+        exec("from pyspark_rocketmq import ConsumerStrategy", names)
+        exec(here(stream, mq, name), names | {"ssc": ssc})
+        ssc.start()
+        eventually(lambda: " 200\n" in capfd.readouterr().out, what="the counted batch")
+    finally:
+        ssc.stop(stopSparkContext=False)
