@@ -1,8 +1,8 @@
 """A RocketMQ client in pure Python, usable without Spark.
 
 ``Client`` knows name servers, routes and offsets; ``Producer`` and ``SendPipeline`` send; ``PullConsumer``
-reads at offsets; ``Admin`` creates and describes. Names are resolved on first use: who needs only a clock
-does not wait for Arrow.
+reads at offsets, ``PushConsumer`` as a member of a group; ``Admin`` creates and describes. Names are resolved
+on first use: who needs only a clock does not wait for Arrow.
 
 Examples
 --------
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.client.core import Client, shared_client
     from pyspark_rocketmq.client.outgoing import Outgoing, encode_many, encode_one
     from pyspark_rocketmq.client.producer import Producer, ProducerOptions
+    from pyspark_rocketmq.client.push_consumer import PushConsumer
+    from pyspark_rocketmq.client.push_options import ConsumeFromWhere, ConsumeResult, PushOptions
     from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches, read_messages
     from pyspark_rocketmq.client.range_pull import ReadOptions
     from pyspark_rocketmq.client.send_pipeline import SendOutcome, SendPipeline
@@ -50,6 +52,8 @@ __all__ = [
     "ClientOptions",
     "ClusterInfo",
     "Compression",
+    "ConsumeFromWhere",
+    "ConsumeResult",
     "DecodeOptions",
     "GroupConfig",
     "Message",
@@ -63,6 +67,8 @@ __all__ = [
     "PullConsumer",
     "PullResult",
     "PullStatus",
+    "PushConsumer",
+    "PushOptions",
     "ReadOptions",
     "SendOutcome",
     "SendPipeline",
@@ -82,6 +88,8 @@ _HOMES: Final = {
     "pyspark_rocketmq.client.core": ("Client", "shared_client"),
     "pyspark_rocketmq.client.outgoing": ("Outgoing", "encode_many", "encode_one"),
     "pyspark_rocketmq.client.producer": ("Producer", "ProducerOptions"),
+    "pyspark_rocketmq.client.push_consumer": ("PushConsumer",),
+    "pyspark_rocketmq.client.push_options": ("ConsumeFromWhere", "ConsumeResult", "PushOptions"),
     "pyspark_rocketmq.client.queue_reader": ("DecodeOptions", "read_batches", "read_messages"),
     "pyspark_rocketmq.client.range_pull": ("ReadOptions",),
     "pyspark_rocketmq.client.send_pipeline": ("SendOutcome", "SendPipeline"),

@@ -1,0 +1,156 @@
+"""Handing a push consumer's messages to its listener, and what becomes of those that it puts off."""
+
+# Facts (ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService, DefaultMQPushConsumerImpl; 5.4.0)
+# - What a listener puts off is sent back to the broker, which stores it in %RETRY%group with a delay, and
+#   after maxReconsumeTimes in %DLQ%group. It then shows the topic that its property RETRY_TOPIC names.
+# - Broadcasting members send nothing back.
+# - Consumed in order, messages that are put off come again after a second, for ever by default.
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.push_options import ConsumeResult, PushOptions
+from pyspark_rocketmq.client.push_worker import QueueWorker
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
+
+__all__ = ["Delivery", "Listener"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_SEND_BACK_AGAIN_S: Final = 5.0
+_DEFAULT_RECONSUME_TIMES: Final = 16
+_RETRY_TOPIC: Final = "RETRY_TOPIC"
+_LOOK_AGAIN_S: Final = 0.02
+
+Listener: TypeAlias = Callable[[Sequence[Message]], ConsumeResult | None]
+"""Is handed up to ``batch_size`` messages of a queue, in order; None is ``SUCCESS``, an error ``LATER``."""
+
+
+class Delivery:
+    """Calls the listener: from a pool of threads, or, in order, from the thread of each queue.
+
+    Parameters
+    ----------
+    client : Client
+    group : str
+    options : PushOptions
+    listener : Callable
+    """
+
+    def __init__(self, client: Client, group: str, options: PushOptions, listener: Listener) -> None:
+        self._client = client
+        self._group = group
+        self._options = options
+        self._listener = listener
+        self._pool = None if options.ordered else ThreadPoolExecutor(options.threads, f"consume-{group}")
+        self._calls: set[Future[None]] = set()
+
+    def __call__(self, worker: QueueWorker, messages: Sequence[Message]) -> None:
+        """Take the messages of one pull; returns before they are done, unless they are consumed in order."""
+        for some in _batches(messages, self._options.batch_size):
+            if self._pool is None:
+                if not self._in_order(worker, some):
+                    return
+                continue
+            try:
+                call = self._pool.submit(self._consume, worker, some)
+            except RuntimeError:  # the pool was shut down: the consumer is being closed
+                return
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+
+    def close(self, workers: Sequence[QueueWorker], timeout_s: float) -> None:
+        """Wait for the calls under way; the workers are stopped already."""
+        deadline = self._client.deadline(timeout_s * 1000)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            wait(list(self._calls), deadline.remaining_s)
+            return
+        while not all(worker.idle for worker in workers) and not deadline.expired:
+            self._client.clock.sleep(min(_LOOK_AGAIN_S, deadline.remaining_s))
+
+    def _consume(self, worker: QueueWorker, messages: Sequence[Message]) -> None:
+        if worker.stopped:
+            return
+        if self._call(messages) is ConsumeResult.SUCCESS:
+            worker.finish(messages)
+        elif self._options.broadcasting:
+            _LOG.warning("%d messages of %s were put off and are lost", len(messages), worker.queue)
+            worker.finish(messages)
+        else:
+            for message in messages:
+                while not self._send_back(message, worker.queue):
+                    worker.pause(_SEND_BACK_AGAIN_S)
+                    if worker.stopped:
+                        return
+                worker.finish([message])
+
+    def _in_order(self, worker: QueueWorker, messages: Sequence[Message]) -> bool:
+        """Call until the messages are done with; return whether they are: not if the queue goes before."""
+        results: list[ConsumeResult] = []
+
+        def call() -> None:
+            results.append(self._call(messages))
+            if results[-1] is ConsumeResult.SUCCESS or self._given_up(worker, messages, len(results)):
+                results[-1] = ConsumeResult.SUCCESS
+                worker.finish(messages)
+
+        worker.in_order(call)
+        while not worker.stopped and results[-1] is ConsumeResult.LATER:
+            worker.pause(self._options.order_pause_ms / 1000)
+            worker.in_order(call)
+        return bool(results) and results[-1] is ConsumeResult.SUCCESS
+
+    def _given_up(self, worker: QueueWorker, messages: Sequence[Message], tries: int) -> bool:
+        """Send messages away that were tried too often in order; return whether they are gone."""
+        most = self._options.max_reconsume_times
+        if most < 0 or tries <= most or self._options.broadcasting:
+            return False
+        return all(self._send_back(message, worker.queue) for message in messages)
+
+    def _call(self, messages: Sequence[Message]) -> ConsumeResult:
+        try:
+            return self._listener([_shown(message) for message in messages]) or ConsumeResult.SUCCESS
+        except Exception:  # noqa: BLE001 - the user's code; as in Java an exception puts messages off
+            _LOG.exception("the listener of group %s failed: the messages come again", self._group)
+            return ConsumeResult.LATER
+
+    def _send_back(self, message: Message, queue: MessageQueue) -> bool:
+        """Have the broker deliver a message again later; return whether it took it."""
+        most = self._options.max_reconsume_times
+        request = ConsumerSendMsgBackRequest(
+            offset=message.commit_log_offset,
+            group=self._group,
+            delay_level=self._options.retry_delay_level,
+            origin_msg_id=message.msg_id,
+            origin_topic=_shown(message).topic,
+            max_reconsume_times=_DEFAULT_RECONSUME_TIMES if most < 0 else most,
+            broker_name=queue.broker_name,
+        )
+        client = self._client
+        try:
+            addr = client.broker_address(queue.broker_name, topic=queue.topic)
+            deadline = client.deadline(client.request_timeout_ms)
+            client.connection(addr).call(request, deadline=deadline).require(queue=queue)
+        except RocketMQError as error:
+            _LOG.warning("a message of %s could not be sent back yet: %s", queue, error)
+            return False
+        return True
+
+
+def _batches(messages: Sequence[Message], size: int) -> Iterator[Sequence[Message]]:
+    return (messages[start : start + size] for start in range(0, len(messages), size))
+
+
+def _shown(message: Message) -> Message:
+    """Return a message that came through ``%RETRY%group`` as one of the topic that it was sent to."""
+    topic = message.properties.get(_RETRY_TOPIC)
+    return message if topic is None else replace(message, topic=topic)

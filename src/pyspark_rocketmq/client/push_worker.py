@@ -1,0 +1,216 @@
+"""One queue of a push consumer: a thread that pulls it, and what of it is under way."""
+
+# Facts (DefaultMQPushConsumerImpl.pullMessage, ProcessQueue, ConsumeMessageOrderlyService; 5.4.0)
+# - A queue is not pulled while too much of it waits: 1,000 messages, 100 MiB, or a span of 2,000 offsets.
+# - After OFFSET_ILLEGAL Java goes on where the broker says.
+# - Messages of a queue that was taken away are not consumed any more, and their ends are not committed.
+# - Consumed in order, a queue's lock counts for 30 s after the broker gave or renewed it.
+# - A suspended pull's time is looked at every 5 s only: its answer may come 5 s late.
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pyspark_rocketmq.client import broker
+from pyspark_rocketmq.client.broker import PullAnswer
+from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.push_options import PushOptions
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, PullStatus
+from pyspark_rocketmq.planning.in_flight import InFlight
+from pyspark_rocketmq.record.objects import MessageDecoder
+from pyspark_rocketmq.record.rows import Chunk
+
+__all__ = ["Deliver", "QueueWorker"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_PAUSE_AFTER_ERROR_S: Final = 1.0
+_LOOK_AGAIN_S: Final = 0.05
+_LOCK_LIVES_S: Final = 30.0
+_SUSPEND_LAG_MS: Final = 5_000
+_FOREVER: Final = (1 << 63) - 1
+
+Deliver = Callable[["QueueWorker", Sequence[Message]], None]
+"""Takes the messages of one pull, in order; may return before they are finished."""
+
+
+class QueueWorker:
+    """Pulls a queue, in a thread of its own, for as long as the member has it.
+
+    Parameters
+    ----------
+    client : Client
+    group : str
+    queue : MessageQueue
+    position : int
+        Where to begin.
+    selector : MessageSelector
+    options : PushOptions
+    deliver : Callable
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        queue: MessageQueue,
+        position: int,
+        *,
+        selector: MessageSelector,
+        options: PushOptions,
+        deliver: Deliver,
+    ) -> None:
+        self.queue = queue
+        self._client = client
+        self._group = group
+        self._selector = selector
+        self._options = options
+        self._deliver = deliver
+        self._decoder = MessageDecoder(queue)
+        self._next = position
+        self._in_flight = InFlight(position)
+        self._state = threading.Condition()
+        self._stopped = threading.Event()
+        self._dropped = False
+        self._locked_until = 0.0
+        self._calling = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=f"push-{queue}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to pull."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Pull no more, and begin no further call of the listener; what is under way still counts."""
+        self._stopped.set()
+        with self._state:
+            self._state.notify_all()
+
+    def drop(self) -> None:
+        """Stop because the queue is another member's now: what is under way does not count any more."""
+        with self._state:
+            self._dropped = True
+        self.stop()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread."""
+        self._thread.join(timeout_s)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no further message may go to the listener."""
+        return self._stopped.is_set()
+
+    @property
+    def broken(self) -> bool:
+        """Whether the thread ended though nobody stopped it."""
+        return not self.stopped and not self._thread.is_alive()
+
+    @property
+    def position(self) -> int:
+        """The next offset to commit."""
+        with self._state:
+            return self._in_flight.position
+
+    def finish(self, messages: Sequence[Message]) -> None:
+        """Take note that messages are done with."""
+        with self._state:
+            if not self._dropped:
+                self._in_flight.finish(message.queue_offset for message in messages)
+                self._state.notify_all()
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but not longer than until the worker is stopped."""
+        self._stopped.wait(seconds)
+
+    # --- consumed in order ---
+
+    @property
+    def idle(self) -> bool:
+        """Whether no listener works on the queue in order: it may be unlocked for the next owner."""
+        return not self._calling.locked()
+
+    def note_lock(self, *, held: bool) -> None:
+        """Take note of what the broker said to a lock."""
+        self._locked_until = self._client.clock.monotonic() + _LOCK_LIVES_S if held else 0.0
+
+    def in_order(self, call: Callable[[], None]) -> None:
+        """Call while nobody else may have the queue, unless the worker is stopped first."""
+        with self._calling:
+            while not self.stopped:
+                if self._options.broadcasting or self._client.clock.monotonic() < self._locked_until:
+                    call()
+                    return
+                self.pause(_LOOK_AGAIN_S)
+
+    # --- pulling ---
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._wait_for_room()
+                if not self._stopped.is_set():
+                    self._pull()
+            except RocketMQError as error:
+                if self._stopped.is_set():  # the consumer closes the connections under its workers
+                    return
+                _LOG.warning("a pull of %s failed and is repeated: %s", self.queue, error)
+                if error.stale_route:
+                    self._client.invalidate(self.queue.topic)
+                self.pause(_PAUSE_AFTER_ERROR_S)
+            except Exception:  # noqa: BLE001 - the thread's outermost frame; the consumer starts another one
+                _LOG.exception("pulling %s ended", self.queue)
+                return
+
+    def _wait_for_room(self) -> None:
+        limits, waiting = self._options, self._in_flight
+        with self._state:
+            while not self.stopped and (
+                len(waiting) >= limits.max_queued
+                or waiting.bytes >= limits.max_queued_bytes
+                or (not limits.ordered and waiting.span >= limits.max_span)
+            ):
+                self._state.wait(1.0)
+
+    def _pull(self) -> None:
+        client, options = self._client, self._options
+        addr = client.broker_address(self.queue.broker_name, topic=self.queue.topic, master_only=False)
+        call = broker.pull(
+            self.queue,
+            self._next,
+            group=self._group,
+            max_nums=options.pull_batch_size,
+            selector=self._selector,
+            suspend_ms=options.suspend_ms,
+        )
+        patience_ms = options.suspend_ms + _SUSPEND_LAG_MS + client.request_timeout_ms
+        answer = call.on(client.connection(addr), deadline=client.deadline(patience_ms))
+        messages = self._messages(answer)
+        next_offset = answer.header.next_begin_offset
+        if answer.status is PullStatus.OFFSET_ILLEGAL:
+            _LOG.warning("%s has no offset %d: going on at %d", self.queue, self._next, next_offset)
+        elif answer.status is PullStatus.NO_MATCHED_MSG and next_offset == self._next:
+            self.pause(_PAUSE_AFTER_ERROR_S)  # a slave that lags answers without progress
+        with self._state:
+            if self.stopped:
+                return
+            self._next = next_offset
+            self._in_flight.add(
+                [(message.queue_offset, len(message.body)) for message in messages], next_offset=next_offset
+            )
+        if messages:
+            self._deliver(self, messages)
+
+    def _messages(self, answer: PullAnswer) -> list[Message]:
+        """Return what the pull found; brokers compare hashes of tags, so these are looked at again."""
+        if answer.status is not PullStatus.FOUND:
+            return []
+        size = len(answer.records)
+        chunk = Chunk(answer.records, 0, size, self._next, _FOREVER, answer.header.offset_delta)
+        tags = self._selector.tags
+        found = self._decoder.messages([chunk])
+        return [message for message in found if tags is None or message.tags in tags]
