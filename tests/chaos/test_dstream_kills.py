@@ -1,7 +1,7 @@
 """kill -9 of the driver and of workers, at random moments, for each way to keep a stream's offsets.
 
-``CHAOS_KILLS`` says how many kills each way gets: one of the driver by default, from 2 on of workers too, and
-the store of one's own is tried in SQLite too.
+``CHAOS_KILLS`` says how many kills of each of the two each way gets: one by default; from 2 on the store of
+one's own is tried in SQLite too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
 KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
 QUEUES = 3
-pytestmark = pytest.mark.timeout(180 + 120 * KILLS)
+pytestmark = pytest.mark.timeout(180 + 180 * KILLS)
 STORES = ("postgresql", "sqlite") if KILLS > 1 else ("postgresql",)
 
 
@@ -95,11 +95,10 @@ def results() -> Iterator[Callable[[str], Results]]:
 
 
 def attack(process: ExampleProcess, found: Results, send: Callable[[int], None]) -> int:
-    """Kill in turns, each time after progress and at a random moment; return how much was sent."""
+    """Kill driver and worker in turns, after progress and at random moments; return how much was sent."""
     print(f"seed {SEED}")
     chance, sent = random.Random(SEED), 0
-    done: Counter[str] = Counter()
-    for number in range(KILLS):
+    for kind in ("worker", "driver") * KILLS:
         send(600)
         sent += 600
         before = sum(found.bodies().values())
@@ -110,16 +109,23 @@ def attack(process: ExampleProcess, found: Results, send: Callable[[int], None])
 
         eventually(progress, 120, what="progress")
         time.sleep(chance.uniform(0, 1.0))  # the random moment, not a synchronisation
-        if number % 2 and process.kill_worker(chance):
-            done["worker"] += 1
-        else:
+        if kind == "driver":
             process.kill_driver()
             process.start()
-            done["driver"] += 1
+            continue
+        killed = False
+        for _ in range(60):
+            send(30)  # or there would be no task
+            sent += 30
+            killed = process.kill_worker()
+            if killed:
+                break
+        assert killed, "no worker had a task"
     send(100)
     sent += 100
     eventually(lambda: process.check() or len(found.bodies()) == sent, 180, what=f"all {sent} messages")
-    print(f"kills: {dict(done)}, {sent} messages, {sum(found.bodies().values())} rows")
+    rows, lost = sum(found.bodies().values()), process.printed().count("Lost task")
+    print(f"{KILLS} kills of the driver and of workers ({lost} tasks lost): {sent} messages, {rows} rows")
     return sent
 
 

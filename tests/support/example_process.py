@@ -58,10 +58,10 @@ class ExampleProcess:
     def kill_worker(self) -> bool:
         """Kill one of the processes that run tasks while it runs one; False if none does within a second."""
         assert self._process is not None
-        tree = psutil.Process(self._process.pid).children(recursive=True)
-        workers = [worker for daemon in tree if _is_daemon(daemon) for worker in daemon.children()]
         end = time.monotonic() + 1.0
         try:
+            tree = psutil.Process(self._process.pid).children(recursive=True)
+            workers = [worker for daemon in tree if _is_daemon(daemon) for worker in daemon.children()]
             # A worker without a task sleeps: only one that has a task is switched to.
             before = {worker: worker.num_ctx_switches() for worker in workers}
             while time.monotonic() < end:
