@@ -44,6 +44,7 @@ __all__ = [
     "SendError",
     "SendRefusedError",
     "ServiceNotAvailableError",
+    "SqlError",
     "TopicNotFoundError",
     "TransportError",
     "UnsupportedRequestError",
@@ -97,6 +98,25 @@ class NoOffsetRangesError(RocketMQError, AttributeError):
 
 class PlanError(RocketMQError):
     """A pipeline cannot be compiled; names the step."""
+
+
+class SqlError(RocketMQError):
+    """A statement is wrong; says where in the text.
+
+    Parameters
+    ----------
+    line, column : int
+        Where, both counted from 1.
+    """
+
+    def __init__(self, message: str, *, line: int, column: int, **facts: Any) -> None:
+        super().__init__(message, line=line, column=column, **facts)
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        others = ", ".join(f"{n}={value}" for n, value in self.facts.items() if n not in {"line", "column"})
+        return f"line {self.line}, column {self.column}: {self.message}" + (f" [{others}]" if others else "")
 
 
 class DevClusterError(RocketMQError):

@@ -10,12 +10,15 @@ import pytest
 from pyspark_rocketmq.options import (
     ClientOptions,
     DirectOptions,
+    JobOptions,
     SinkOptions,
     SourceOptions,
+    TableOptions,
     option_reference,
 )
 from pyspark_rocketmq.options.reference import markdown_reference
 
+ALL = [ClientOptions, SourceOptions, SinkOptions, DirectOptions, TableOptions, JobOptions]
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -25,7 +28,7 @@ def test_the_document_is_up_to_date():
     )
 
 
-@pytest.mark.parametrize("cls", [ClientOptions, SourceOptions, SinkOptions, DirectOptions])
+@pytest.mark.parametrize("cls", ALL)
 def test_every_option_is_in_it_once(cls):
     lines = markdown_reference().splitlines()
     for row in option_reference(cls):
@@ -76,7 +79,7 @@ def used_names() -> set[str]:
     return used
 
 
-@pytest.mark.parametrize("cls", [ClientOptions, SourceOptions, SinkOptions, DirectOptions])
+@pytest.mark.parametrize("cls", ALL)
 def test_no_option_does_nothing(cls):
     used = used_names()
     assert "no_such_option" not in used

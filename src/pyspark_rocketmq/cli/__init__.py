@@ -22,10 +22,13 @@ from pyspark_rocketmq.cli import (
     options,
     peek,
     produce,
+    replay,
     report,
+    sql,
+    tables,
     topics,
 )
-from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.errors import OptionError, RocketMQError, SqlError
 
 __all__ = ["app", "main"]
 
@@ -50,7 +53,10 @@ app.command(epilog=consume.EXAMPLES)(consume.consume)
 app.command(epilog=bench.EXAMPLES)(bench.bench)
 app.command(epilog=dashboard.EXAMPLES)(dashboard.dashboard)
 app.command(epilog=options.EXAMPLES)(options.options)
+app.command(epilog=replay.EXAMPLES)(replay.replay)
 app.command(epilog=report.EXAMPLES)(report.report)
+app.command(epilog=sql.EXAMPLES)(sql.sql)
+app.add_typer(tables.app, name="tables")
 
 
 def _print_version(wanted: bool) -> None:
@@ -82,6 +88,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(arguments, prog_name="pyspark-rocketmq")
     except RocketMQError as error:
         Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
-        sys.exit(2 if isinstance(error, OptionError) else 1)
+        sys.exit(2 if isinstance(error, OptionError | SqlError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -17,21 +17,35 @@ from pyspark_rocketmq.options.declare import (
 from pyspark_rocketmq.options.dstream import DirectOptions, parse_direct_options
 from pyspark_rocketmq.options.sink import Compressor, Guarantee, SinkOptions
 from pyspark_rocketmq.options.source import SourceOptions
+from pyspark_rocketmq.options.sql import (
+    BadRecords,
+    BodyFormat,
+    JobOptions,
+    OutputMode,
+    RuntimeMode,
+    TableOptions,
+)
 
 __all__ = [
+    "BadRecords",
     "BodyAs",
+    "BodyFormat",
     "ClientOptions",
     "CompatibilityWarning",
     "Compressor",
     "DirectOptions",
     "EventTime",
     "Guarantee",
+    "JobOptions",
     "Kind",
     "Option",
     "OptionRow",
     "Options",
+    "OutputMode",
+    "RuntimeMode",
     "SinkOptions",
     "SourceOptions",
+    "TableOptions",
     "TimestampStrategy",
     "Where",
     "group",

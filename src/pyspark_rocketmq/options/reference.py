@@ -11,6 +11,7 @@ from pyspark_rocketmq.options.declare import OptionRow, Options, option_referenc
 from pyspark_rocketmq.options.dstream import DirectOptions
 from pyspark_rocketmq.options.sink import SinkOptions
 from pyspark_rocketmq.options.source import SourceOptions
+from pyspark_rocketmq.options.sql import JobOptions, TableOptions
 
 __all__ = ["markdown_reference"]
 
@@ -29,6 +30,8 @@ _SECTIONS: Final[tuple[tuple[str, type[Options], str], ...]] = (
         DirectOptions,
         "`RocketMQUtils` and its strategies, beside those of reading that they take.",
     ),
+    ("SQL tables", TableOptions, "`CREATE TABLE … WITH (…)`, beside those of reading and of writing."),
+    ("SQL jobs", JobOptions, "`SET`, beside Spark's own settings (`spark.…`)."),
 )
 _TABLE: Final = "| option | default | meaning | also |\n|---|---|---|---|"
 _COMPATIBILITY: Final = (

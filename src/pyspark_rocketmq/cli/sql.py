@@ -1,0 +1,104 @@
+"""``pyspark-rocketmq sql``: run a job file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pyspark_rocketmq.cli.connect import pairs
+from pyspark_rocketmq.cli.printing import console, examples, print_table
+from pyspark_rocketmq.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["EXAMPLES", "sql"]
+
+EXAMPLES: Final = examples(
+    "sql job.sql --checkpoint /var/lib/job",
+    "sql job.sql --set trigger=availableNow --checkpoint /tmp/job",
+    "sql report.sql --set runtimeMode=batch",
+    "sql job.sql --check",
+)
+
+_SHOWN_ROWS: Final = 100
+
+
+def sql(
+    file: Annotated[str, typer.Argument(help="Statements between semicolons; - is the standard input.")],
+    checkpoint: Annotated[
+        str | None, typer.Option(help="The folder or URI for the checkpoints of the queries.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting, name=value, as of SET; repeatable.")
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="Spark's master. [spark-submit's, else local[*]]")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", help="Of Spark, name=value; repeatable.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Parse the file, run nothing.")] = False,
+) -> None:
+    """Run a job: tables of RocketMQ, views, inserts that are streaming queries.
+
+    Goes on until every query has ended, which those without `trigger=availableNow` do when they fail or this
+    is interrupted. Started again with the same checkpoint it goes on where it was. What is wrong with the
+    file is said with line and column, and exit code 2.
+    """
+    text = _read(file)
+    # Spark and the parser take a second to import: only this command waits for them.
+    from pyspark_rocketmq.sql.job import execute  # noqa: PLC0415
+    from pyspark_rocketmq.sql.parse import parse_statements  # noqa: PLC0415
+
+    if check:
+        console().print(f"{len(parse_statements(text))} statements")
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop the queries then too
+    spark = _session(master, pairs(conf))
+    try:
+        with execute(spark, text, checkpoint_location=checkpoint, settings=pairs(settings)) as job:
+            for rows in job.results:
+                _show(rows)
+            for query in job.queries:
+                console().print(f"started {query.name}")
+            job.await_termination()
+    finally:
+        spark.stop()
+
+
+def _read(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"the job cannot be read: {error.strerror}", file=file) from error
+
+
+def _session(master: str | None, conf: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    # The workers, among them the one that looks for data sources, must be this interpreter.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("pyspark-rocketmq sql")
+    if master is not None:
+        builder = builder.master(master)
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _show(rows: DataFrame) -> None:
+    """Print a batch's rows; a stream has none to print."""
+    if rows.isStreaming:
+        raise OptionError(
+            "a query without INSERT INTO shows rows that are there: SET 'runtimeMode' = 'batch' before it"
+        )
+    found = rows.limit(_SHOWN_ROWS + 1).collect()
+    print_table(rows.columns, [tuple(row) for row in found[:_SHOWN_ROWS]])
+    if len(found) > _SHOWN_ROWS:
+        console().print(f"the first {_SHOWN_ROWS} rows; LIMIT asks for fewer")

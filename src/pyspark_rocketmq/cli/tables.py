@@ -1,0 +1,51 @@
+"""``pyspark-rocketmq tables``: topics as tables of SQL."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table
+from pyspark_rocketmq.sql.catalog import describe_table, list_tables
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Topics as tables of SQL.", no_args_is_help=True)
+
+
+@app.command("list", epilog=examples("tables list", "tables list --json"))
+def list_(namesrv: Namesrv = None, option: Settings = None, json: AsJson = False) -> None:
+    """List the topics that a job may read and write."""
+    with connect(namesrv, option) as client:
+        found = list_tables(client)
+    if json:
+        print_json(found)
+        return
+    print_table(("Table",), [(name,) for name in found])
+
+
+@app.command(epilog=examples("tables describe orders", "tables describe orders --ddl >> job.sql"))
+def describe(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    sample: Annotated[int, typer.Option(help="How many of the last messages to look at.", min=1)] = 1_000,
+    ddl: Annotated[bool, typer.Option("--ddl", help="Print the CREATE TABLE of it.")] = False,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Show the columns of a topic's JSON bodies, inferred from its last messages; nothing is consumed."""
+    with connect(namesrv, option) as client:
+        table = describe_table(client, topic, sample=sample)
+    inferred = table.inferred
+    if json:
+        print_json(
+            {"topic": topic, "columns": inferred.columns, "seen": inferred.seen, "unfit": inferred.unfit}
+        )
+    elif ddl:
+        typer.echo(table.ddl(namesrv))
+    else:
+        rows = [(name, kind, name in inferred.always) for name, kind in inferred.columns.items()]
+        print_table(("Column", "Type", "Always there"), rows, title=topic)
+        console().print(f"from {inferred.seen:,} messages, of which {inferred.unfit:,} are no JSON objects")

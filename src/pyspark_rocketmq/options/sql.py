@@ -1,0 +1,267 @@
+"""The options of SQL: what a table says of its body beside reading and writing, and what ``SET`` sets."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options.declare import Kind, Options, option
+from pyspark_rocketmq.options.kinds import (
+    BOOLEAN,
+    FILE,
+    TEXT,
+    TOPIC,
+    choice,
+    names,
+    parse_duration_ms,
+    whole_number,
+)
+
+__all__ = ["BadRecords", "BodyFormat", "JobOptions", "OutputMode", "RuntimeMode", "TableOptions"]
+
+
+class BodyFormat(enum.Enum):
+    """What the bodies of a table's messages are."""
+
+    JSON = "json"
+    CSV = "csv"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+    RAW = "raw"
+    DELIMITED = "delimited"
+    KEY_VALUE = "key-value"
+
+
+class BadRecords(enum.Enum):
+    """What becomes of a body that is not what the table says."""
+
+    FAIL = "fail"
+    NULL = "null"
+    DROP = "drop"
+    DEAD_LETTER = "dead-letter"
+
+
+class RuntimeMode(enum.Enum):
+    """What a table is read as."""
+
+    STREAMING = "streaming"
+    BATCH = "batch"
+
+
+class OutputMode(enum.Enum):
+    """Which rows of a result a micro-batch writes."""
+
+    APPEND = "append"
+    UPDATE = "update"
+    COMPLETE = "complete"
+
+
+_ESCAPES: Final = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\u0001": "\u0001", "\\001": "\u0001"}
+
+
+def _delimiter(text: str) -> str:
+    found = _ESCAPES.get(text.lower(), text)
+    if not found:
+        raise ValueError("it is empty")
+    return found
+
+
+def _trigger(text: str) -> int | None:
+    if text.lower() == "availablenow":
+        return None
+    return parse_duration_ms(text)
+
+
+_DELIMITER: Final = Kind("one or more characters; \\t, \\n, \\u0001 are understood", "|", _delimiter)
+_TRIGGER: Final = Kind("availableNow, or the time between two micro-batches", "10 seconds", _trigger)
+_COLUMN_NAMES: Final = names("column names between commas", "user_id,item_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions(Options):
+    """What a table says of its messages.
+
+    Raises
+    ------
+    OptionError
+        Options contradict one another, or the format lacks its schema.
+    """
+
+    COMPATIBILITY: ClassVar[Mapping[str, str]] = {
+        "useNewApi": "there is one source",
+        "rocketmq.source.api.new.enable": "there is one source",
+        "columnErrorDebug": "bad records say where they are: see badRecords",
+        "rocketmq.source.column.error.debug": "bad records say where they are: see badRecords",
+        "sleepTimeMs": "the pause between two tries grows by itself",
+    }
+
+    body_format: BodyFormat | None = option(
+        "format",
+        choice(BodyFormat),
+        default=None,
+        default_text="the job's defaultFormat",
+        aliases=("value.format", "rocketmq.sink.serialize.format"),
+        doc="What the bodies are. `json.…`, `csv.…`, `avro.…`, `protobuf.…` go to Spark's function for it.",
+    )
+    bad_records: BadRecords = option(
+        "badRecords",
+        choice(BadRecords),
+        default=BadRecords.FAIL,
+        default_text="fail",
+        doc="What becomes of a body that does not fit: fail the query, a row of nulls, no row, or a message "
+        "in badRecordsTopic instead of a row. All but fail are counted.",
+    )
+    bad_records_topic: str | None = option(
+        "badRecordsTopic", TOPIC, default=None, doc="Where badRecords=dead-letter sends them, with the cause."
+    )
+    field_delimiter: str = option(
+        "fieldDelimiter",
+        _DELIMITER,
+        default="\u0001",
+        default_text="\\u0001",
+        doc="What stands between the fields of format=delimited.",
+    )
+    line_delimiter: str = option(
+        "lineDelimiter",
+        _DELIMITER,
+        default="\n",
+        default_text="\\n",
+        doc="What stands between the rows of one body of format=delimited.",
+    )
+    key_columns: tuple[str, ...] = option(
+        "keyColumns", _COLUMN_NAMES, default=(), doc="The columns that become a written message's keys."
+    )
+    write_keys_to_body: bool = option(
+        "writeKeysToBody",
+        BOOLEAN,
+        default=True,
+        doc="Whether the key columns are part of the body too (rocketmq-flink's default is false).",
+    )
+    is_dynamic_tag: bool | None = option(
+        "isDynamicTag",
+        BOOLEAN,
+        default=None,
+        default_text="true with a dynamicTagColumn",
+        doc="Whether dynamicTagColumn counts.",
+    )
+    dynamic_tag_column: str | None = option(
+        "dynamicTagColumn", TEXT, default=None, doc="The column that becomes a written message's tag."
+    )
+    write_tag_to_body: bool = option(
+        "dynamicTagColumnWriteIncluded",
+        BOOLEAN,
+        default=True,
+        doc="Whether the tag's column is part of the body too.",
+    )
+    avro_schema: str | None = option(
+        "avroSchema", TEXT, default=None, doc="The schema of format=avro, as JSON."
+    )
+    avro_schema_file: str | None = option(
+        "avroSchemaFile", FILE, default=None, doc="The file with the schema of format=avro."
+    )
+    protobuf_descriptor_file: str | None = option(
+        "protobufDescriptorFile",
+        FILE,
+        default=None,
+        doc="The descriptor set of format=protobuf (`protoc --include_imports --descriptor_set_out`).",
+    )
+    protobuf_message: str | None = option(
+        "protobufMessage", TEXT, default=None, doc="The message of format=protobuf, with its package."
+    )
+    infer_schema: bool = option(
+        "inferSchema",
+        BOOLEAN,
+        default=False,
+        doc="Take the columns of a table without columns from a sample of its messages (json).",
+    )
+    infer_sample: int = option(
+        "inferSample",
+        whole_number(1, example=1_000, maximum=100_000),
+        default=1_000,
+        doc="How many messages, the last ones, inferSchema looks at.",
+    )
+
+    def __post_init__(self) -> None:
+        if (self.bad_records is BadRecords.DEAD_LETTER) != (self.bad_records_topic is not None):
+            raise OptionError(
+                "badRecords=dead-letter and badRecordsTopic belong together", option="badRecordsTopic"
+            )
+        if self.is_dynamic_tag and self.dynamic_tag_column is None:
+            raise OptionError("isDynamicTag=true needs dynamicTagColumn", option="isDynamicTag")
+        if self.body_format is BodyFormat.AVRO and (self.avro_schema is None) == (
+            self.avro_schema_file is None
+        ):
+            raise OptionError("format=avro needs one of avroSchema and avroSchemaFile", option="format")
+        if self.body_format is BodyFormat.PROTOBUF and not (
+            self.protobuf_descriptor_file and self.protobuf_message
+        ):
+            raise OptionError(
+                "format=protobuf needs protobufDescriptorFile and protobufMessage", option="format"
+            )
+
+    @property
+    def tag_column(self) -> str | None:
+        """The column that becomes the tag."""
+        return None if self.is_dynamic_tag is False else self.dynamic_tag_column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions(Options):
+    """What ``SET`` sets, besides Spark's own settings."""
+
+    COMPATIBILITY: ClassVar[Mapping[str, str]] = {
+        "execution.checkpointing.mode": "a checkpoint is written for every micro-batch, each row is in one",
+        "state.backend": "see spark.sql.streaming.stateStore.providerClass",
+        "state.backend.type": "see spark.sql.streaming.stateStore.providerClass",
+        "pipeline.object-reuse": "Spark decides that by itself",
+        "sql-client.execution.result-mode": "it is a matter of Flink's shell",
+    }
+
+    mode: RuntimeMode = option(
+        "runtimeMode",
+        choice(RuntimeMode),
+        default=RuntimeMode.STREAMING,
+        default_text="streaming",
+        aliases=("execution.runtime-mode",),
+        doc="What the tables are read as from here on.",
+    )
+    checkpoint_location: str | None = option(
+        "checkpointLocation",
+        FILE,
+        default=None,
+        aliases=("state.checkpoints.dir", "execution.checkpointing.dir"),
+        doc="The folder or URI that holds the checkpoint of each query, by its name.",
+    )
+    trigger_ms: int | None = option(
+        "trigger",
+        _TRIGGER,
+        default=0,
+        default_text="as soon as there is something",
+        aliases=("execution.checkpointing.interval",),
+        doc="When a query makes its micro-batches; availableNow ends at what is there now.",
+    )
+    output_mode: OutputMode = option(
+        "outputMode",
+        choice(OutputMode),
+        default=OutputMode.APPEND,
+        default_text="append",
+        doc="Which rows of an aggregation are written: finished ones, changed ones, all.",
+    )
+    query_name: str | None = option(
+        "queryName",
+        TEXT,
+        default=None,
+        default_text="the sink's name",
+        aliases=("pipeline.name",),
+        doc="The name of the next INSERT: its checkpoint is found by it again.",
+    )
+    default_format: BodyFormat = option(
+        "defaultFormat",
+        choice(BodyFormat),
+        default=BodyFormat.JSON,
+        default_text="json",
+        doc="The format of tables that name none.",
+    )

@@ -1,0 +1,307 @@
+"""A dialect of sqlglot: Spark's SQL with Flink's table definitions.
+
+What is ours (tables, inserts, settings) is parsed here. Queries and expressions are cut out and left to
+Spark: its SQL has no second reading then. Every error says line and column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Final, NoReturn, TypeVar
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.spark import SparkParser
+
+from pyspark_rocketmq.sql.statements import (
+    Column,
+    ComputedColumn,
+    CreateTable,
+    MetadataColumn,
+    Name,
+    PhysicalColumn,
+    Position,
+    Query,
+    TableOption,
+    Watermark,
+)
+
+__all__ = ["FORMATS", "JobDialect", "TableParser"]
+
+T = TypeVar("T")
+
+FORMATS: Final = frozenset({"rocketmq", "org.apache.rocketmq.spark"})
+"""What ``USING`` and ``'connector'`` name."""
+
+_OPENS: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
+_CLOSES: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
+_TEXTS: Final = frozenset({exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR})
+_BINARIES: Final = frozenset({exp.DType.VARBINARY, exp.DType.BINARY})
+_UNKNOWN_TYPES: Final = frozenset({exp.DType.TIME, exp.DType.TIMETZ, exp.DType.USERDEFINED})
+_LITERALS: Final = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.RAW_STRING})
+
+
+class TableParser(SparkParser):
+    """The definitions of tables, on sqlglot's parser; statements are its subclass's."""
+
+    # --- tokens -----------------------------------------------------------------------------
+
+    def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
+        """Raise our error, which says where.
+
+        Raises
+        ------
+        SqlError
+        """
+        if token is None and not self._curr:
+            self.fail_at_end(message)
+        at = token or self._curr
+        self.position(at).fail(f"{message}, found {at.text!r}")
+
+    def fail_at_end(self, message: str) -> NoReturn:
+        """Raise an error behind the last token."""
+        Position.of(self.sql, self._prev.end + 1).fail(f"{message}, found the end of the statement")
+
+    def position(self, token: Token) -> Position:
+        """Return where a token begins."""
+        return Position.of(self.sql, token.start)
+
+    def here(self) -> Position:
+        """Return where the next token begins."""
+        return self.position(self._curr or self._prev)
+
+    def expect(self, *words: str) -> None:
+        """Take these words."""
+        if not self._match_text_seq(*words):
+            self.raise_error(f"expected {' '.join(words)}")
+
+    def next_is(self, *words: str) -> bool:
+        """Say whether these words come next, and leave them."""
+        return bool(self._match_text_seq(*words, advance=False))
+
+    def name(self, what: str) -> Name:
+        """Take a name, quoted or not."""
+        if not self._curr or self._curr.token_type in _LITERALS or self._curr.token_type in _OPENS | _CLOSES:
+            self.raise_error(f"expected {what}")
+        self._advance()
+        return Name(self._prev.text, self.position(self._prev))
+
+    def string(self, what: str) -> str:
+        """Take a text between quotes, or a number."""
+        if not self._curr or self._curr.token_type not in _LITERALS:
+            self.raise_error(f"expected {what} between quotes")
+        self._advance()
+        return self._prev.text
+
+    def between_commas(self, parse: Callable[[], T]) -> list[T]:
+        """Take ``(item, …)``."""
+        self.expect("(")
+        found = [parse()]
+        while self._match(TokenType.COMMA):
+            found.append(parse())
+        self.expect(")")
+        return found
+
+    def cut(self, first: Token, last: Token, names: frozenset[str]) -> Query:
+        """Cut the text from one token to another out of the job."""
+        before = "".join("\n" if character == "\n" else " " for character in self.sql[: first.start])
+        return Query(before + self.sql[first.start : last.end + 1], names, self.position(first))
+
+    def rest(self, what: str) -> Query:
+        """Take everything up to the statement's end."""
+        return self._cut_while(what, lambda _kind, _depth: True)
+
+    def _expression(self) -> Query:
+        """Take an expression: everything up to a comma, a closing bracket or a COMMENT of the same level."""
+        ends = _CLOSES | {TokenType.COMMA, TokenType.COMMENT}
+        return self._cut_while("an expression", lambda kind, depth: depth > 0 or kind not in ends)
+
+    def _cut_while(self, what: str, goes_on: Callable[[TokenType, int], bool]) -> Query:
+        """Take tokens while it goes on, which is told their kind and how many brackets are open."""
+        if not self._curr or not goes_on(self._curr.token_type, 0):
+            self.raise_error(f"expected {what}")
+        first, depth = self._curr, 0
+        names: set[str] = set()
+        while self._curr and goes_on(self._curr.token_type, depth):
+            depth += (self._curr.token_type in _OPENS) - (self._curr.token_type in _CLOSES)
+            names.add(self._curr.text.lower())
+            self._advance()
+        return self.cut(first, self._prev, frozenset(names))
+
+    # --- tables -----------------------------------------------------------------------------
+
+    def table(self, start: Token, *, replace: bool, if_not_exists: bool) -> CreateTable:
+        """Take a table of ours, from its name on."""
+        name = self.name("the table's name")
+        if self.next_is("."):
+            name.position.fail("a table of RocketMQ lives in the job, in no database: give one name")
+        columns: list[Column] = []
+        watermarks: list[Watermark] = []
+        if self.next_is("("):
+            for item in self.between_commas(self._item):
+                match item:
+                    case None:
+                        pass
+                    case Watermark():
+                        watermarks.append(item)
+                    case _:
+                        columns.append(item)
+        _refuse_twice([column.name for column in columns], "column")
+        if len(watermarks) > 1:
+            watermarks[1].column.position.fail("a table has one watermark")
+        options = self._clauses(name)
+        return CreateTable(
+            name,
+            tuple(columns),
+            _checked(watermarks[0], columns) if watermarks else None,
+            options,
+            replace,
+            if_not_exists,
+            self.position(start),
+        )
+
+    def _clauses(self, table: Name) -> tuple[TableOption, ...]:
+        options: list[TableOption] = []
+        while self._curr:
+            if self._match_text_seq("USING"):
+                self.name("a format")
+            elif self._match_text_seq("COMMENT"):
+                self.string("a comment")
+            elif self._match_text_seq("WITH") or self._match_text_seq("OPTIONS"):
+                options += self.between_commas(self._option)
+            elif self._match(TokenType.PARTITION_BY) or self._match_text_seq("PARTITIONED", "BY"):
+                self.position(self._prev).fail("a topic has queues, no partitions by columns")
+            else:
+                self.raise_error("expected WITH (…) or OPTIONS (…)")
+        given: dict[str, TableOption] = {}
+        for option in options:
+            other = given.setdefault(option.name.lower(), option)
+            if other is not option:
+                option.position.fail(f"option {option.name!r} of {table.text} stands there twice")
+        return tuple(options)
+
+    def _option(self) -> TableOption:
+        at = self.here()
+        name: list[str] = []
+        if self._curr and self._curr.token_type in _LITERALS:
+            name.append(self.string("an option's name"))
+        else:
+            name.append(self.name("an option's name").text)
+            while self._match(TokenType.DOT):
+                name.append(self.name("the rest of the option's name").text)
+        self._match(TokenType.EQ)
+        sign = "-" if self._match(TokenType.DASH) else ""
+        if self._match_texts(("TRUE", "FALSE")):
+            return TableOption(".".join(name), self._prev.text.lower(), at)
+        return TableOption(".".join(name), sign + self.string("the option's value"), at)
+
+    def _item(self) -> Column | Watermark | None:
+        if self.next_is("WATERMARK", "FOR"):
+            return self._watermark()
+        if self._match(TokenType.PRIMARY_KEY, advance=False) or self.next_is("CONSTRAINT"):
+            self._primary_key()
+            return None
+        return self._column()
+
+    def _primary_key(self) -> None:
+        """Take ``[CONSTRAINT name] PRIMARY KEY (…) NOT ENFORCED``: a promise of the user, nothing to do."""
+        if self._match_text_seq("CONSTRAINT"):
+            self.name("the constraint's name")
+        if not self._match(TokenType.PRIMARY_KEY):
+            self.raise_error("expected PRIMARY KEY")
+        self.between_commas(lambda: self.name("a column"))
+        if not self._match_text_seq("NOT", "ENFORCED"):
+            self.raise_error("a topic enforces no key: expected NOT ENFORCED")
+
+    def _watermark(self) -> Watermark:
+        self.expect("WATERMARK", "FOR")
+        column = self.name("the column of time")
+        self.expect("AS")
+        if self.name("the column of time").key != column.key:
+            self.position(self._prev).fail(f"a watermark is {column.text}, or {column.text} - INTERVAL …")
+        if not self._match(TokenType.DASH):
+            return Watermark(column, "0 seconds")
+        self.expect("INTERVAL")
+        amount = self.string("a number")
+        unit = self.name("a unit such as SECOND").text
+        return Watermark(column, f"{amount} {unit}")
+
+    def _column(self) -> Column:
+        name = self.name("a column")
+        if self._match(TokenType.ALIAS):
+            column: Column = ComputedColumn(name, self._expression())
+            self._comment()
+            return column
+        type_ = self._type(name)
+        nullable, virtual = True, False
+        metadata: str | None = None
+        while self._curr and self._curr.token_type not in {TokenType.COMMA, TokenType.R_PAREN}:
+            if self._match_text_seq("NOT", "NULL"):
+                nullable = False
+            elif self._match_text_seq("NULL"):
+                nullable = True
+            elif self._match_text_seq("METADATA"):
+                metadata = self.string("the metadata's name") if self._match_text_seq("FROM") else name.text
+                virtual = bool(self._match_text_seq("VIRTUAL"))
+            elif self._match(TokenType.PRIMARY_KEY):
+                self.expect("NOT", "ENFORCED")
+            elif not self._comment():
+                self.raise_error("expected NOT NULL, METADATA, COMMENT or the next column")
+        if metadata is not None:
+            return MetadataColumn(name, type_, metadata, virtual)
+        return PhysicalColumn(name, type_, nullable)
+
+    def _comment(self) -> bool:
+        if not self._match_text_seq("COMMENT"):
+            return False
+        self.string("a comment")
+        return True
+
+    def _type(self, column: Name) -> str:
+        """Take a type of Spark or Flink, and return it as Spark writes it."""
+        at = self.here()
+        found = self._parse_types(schema=True)
+        if not isinstance(found, exp.DataType):
+            self.raise_error(f"expected the type of {column.text}")
+        for part in found.find_all(exp.DataType):
+            if part.this in _UNKNOWN_TYPES:
+                at.fail(f"column {column.text}: there is no such type here as {part.this.value}")
+            if part.this in _TEXTS:
+                part.replace(exp.DataType.build("STRING", dialect="spark"))
+            elif part.this in _BINARIES:
+                part.set("expressions", [])
+        if found.this in _TEXTS:
+            return "STRING"
+        return found.sql(dialect="spark")
+
+
+class JobDialect(Spark):
+    """Spark's words, Flink's types."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Statements such as SHOW are left whole: they are cut out here, not swallowed by the tokenizer."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']  # a doubled quote is one
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            **Spark.Tokenizer.KEYWORDS,
+            "ROW": TokenType.STRUCT,
+            "BYTES": TokenType.VARBINARY,
+            "TIMESTAMP_LTZ": TokenType.TIMESTAMP,
+        }
+
+    Parser = TableParser
+
+
+def _refuse_twice(names: list[Name], what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.key in seen:
+            name.position.fail(f"{what} {name.text!r} stands there twice")
+        seen.add(name.key)
+
+
+def _checked(watermark: Watermark, columns: list[Column]) -> Watermark:
+    if watermark.column.key not in {column.name.key for column in columns}:
+        watermark.column.position.fail(f"the table has no column {watermark.column.text!r}")
+    return watermark

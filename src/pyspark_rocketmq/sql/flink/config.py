@@ -1,0 +1,47 @@
+"""The names of rocketmq-flink's properties, and what they are here."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["OffsetResetStrategy", "RocketMQConfig", "to_options"]
+
+
+class OffsetResetStrategy(enum.Enum):
+    """Where a queue starts for which the group has committed nothing."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class RocketMQConfig:
+    """The constants of ``org.apache.rocketmq.flink.legacy.RocketMQConfig``."""
+
+    NAME_SERVER_ADDR: Final = "nameserver.address"
+    NAME_SERVER_POLL_INTERVAL: Final = "nameserver.poll.interval"
+    BROKER_HEART_BEAT_INTERVAL: Final = "brokerserver.heartbeat.interval"
+    ACCESS_KEY: Final = "access.key"
+    SECRET_KEY: Final = "secret.key"  # noqa: S105 - a property's name
+
+    PRODUCER_GROUP: Final = "producer.group"
+    PRODUCER_RETRY_TIMES: Final = "producer.retry.times"
+    PRODUCER_TIMEOUT: Final = "producer.timeout"
+
+    CONSUMER_GROUP: Final = "consumer.group"
+    CONSUMER_TOPIC: Final = "consumer.topic"
+    CONSUMER_TAG: Final = "consumer.tag"
+    CONSUMER_OFFSET_PERSIST_INTERVAL: Final = "consumer.offset.persist.interval"
+    CONSUMER_PULL_POOL_SIZE: Final = "consumer.pull.thread.pool.size"
+    CONSUMER_BATCH_SIZE: Final = "consumer.batch.size"
+    CONSUMER_DELAY_WHEN_MESSAGE_NOT_FOUND: Final = "consumer.delay.when.message.not.found"
+
+
+_OURS: Final = {RocketMQConfig.ACCESS_KEY: "accessKey", RocketMQConfig.SECRET_KEY: "secretKey"}
+"""Properties whose names are no aliases of options."""
+
+
+def to_options(props: Mapping[str, object]) -> dict[str, str]:
+    """Return properties as options of the data source, which knows the other names by itself."""
+    return {_OURS.get(name, name): str(value) for name, value in props.items()}

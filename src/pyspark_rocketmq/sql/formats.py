@@ -1,0 +1,243 @@
+"""Bodies to columns and back, by Spark's own functions: nothing here runs in Python for a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, assert_never
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import BodyFormat, TableOptions
+from pyspark_rocketmq.sql.statements import PhysicalColumn
+
+__all__ = ["BODY", "KEYS", "Decoded", "Format"]
+
+BODY: Final = "__body"
+KEYS: Final = "__keys"
+"""The names that a message's parts have while its columns are made."""
+
+_CORRUPT: Final = "__corrupt"
+_LINE: Final = "__line"
+_FIELDS: Final = "__fields"
+
+_FLINK_FORMAT_OPTIONS: Final[Mapping[str, str]] = {
+    "field-delimiter": "sep",
+    "quote-character": "quote",
+    "escape-character": "escape",
+    "null-literal": "nullValue",
+    "timestamp-format": "timestampFormat",
+}
+"""Options of Flink's formats, without their prefix, and those of Spark's functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The columns of messages.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        What was given, or more rows if a body holds several.
+    columns : tuple of Column
+        A value for each physical column.
+    bad : Column, optional
+        Whether the body does not fit; None if every body fits.
+    """
+
+    rows: DataFrame
+    columns: tuple[Column, ...]
+    bad: Column | None
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A table's way of writing columns into a body.
+
+    Parameters
+    ----------
+    kind : BodyFormat
+    columns : tuple of PhysicalColumn
+        Those in the body (and, of key-value, in the keys), in order.
+    options : TableOptions
+    settings : mapping of str to str
+        For Spark's function of the format.
+    """
+
+    kind: BodyFormat
+    columns: tuple[PhysicalColumn, ...]
+    options: TableOptions
+    settings: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        count = len(self.columns)
+        if self.kind is BodyFormat.RAW and count != 1:
+            raise OptionError(f"format=raw is for one column that is the body, not {count}", option="format")
+        if self.kind is BodyFormat.KEY_VALUE and count != 2:
+            raise OptionError(
+                f"format=key-value is for two columns, the keys and the body, not {count}", option="format"
+            )
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether columns come from the keys."""
+        return self.kind is BodyFormat.KEY_VALUE
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def decode(self, rows: DataFrame) -> Decoded:
+        """Return the columns of rows that have ``BODY`` (and ``KEYS``)."""
+        match self.kind:
+            case BodyFormat.JSON | BodyFormat.CSV:
+                return self._decoded_text(rows)
+            case BodyFormat.AVRO | BodyFormat.PROTOBUF:
+                return self._decoded_binary(rows)
+            case BodyFormat.RAW:
+                return self._cast(rows, [F.col(BODY)])
+            case BodyFormat.KEY_VALUE:
+                return self._cast(rows, [F.col(KEYS), F.col(BODY)])
+            case BodyFormat.DELIMITED:
+                return self._decoded_lines(rows)
+        assert_never(self.kind)
+
+    def _decoded_text(self, rows: DataFrame) -> Decoded:
+        schema = ", ".join(f"{_quoted(column.name.text)} {column.type}" for column in self.columns)
+        settings = self._settings() | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        parse = F.from_json if self.kind is BodyFormat.JSON else F.from_csv
+        row = parse(F.col(BODY).cast("string"), f"{schema}, {_CORRUPT} STRING", settings)
+        return self._of_struct(rows, row, lambda parsed: parsed.isNull() | parsed[_CORRUPT].isNotNull())
+
+    def _decoded_binary(self, rows: DataFrame) -> Decoded:
+        settings = self._settings() | {"mode": "PERMISSIVE"}
+        if self.kind is BodyFormat.AVRO:
+            from pyspark.sql.avro.functions import from_avro  # noqa: PLC0415 - needs Spark's module for it
+
+            row = from_avro(F.col(BODY), self._avro_schema(), settings)
+        else:
+            from pyspark.sql.protobuf.functions import from_protobuf  # noqa: PLC0415
+
+            descriptor = self.options.protobuf_descriptor_file
+            row = from_protobuf(F.col(BODY), self._message(), descriptor, settings)
+        return self._of_struct(rows, row, lambda parsed: parsed.isNull())
+
+    def _of_struct(self, rows: DataFrame, row: Column, is_bad: Callable[[Column], Column]) -> Decoded:
+        # Conditions on the columns would be moved below a plain projection, and each body be parsed twice.
+        parsed = rows.withColumn(_FIELDS, F.explode(F.array(row)))
+        fields = F.col(_FIELDS)
+        cast = self.kind in {BodyFormat.AVRO, BodyFormat.PROTOBUF}
+        columns = [fields.getField(column.name.text) for column in self.columns]
+        if cast:
+            columns = [field.cast(column.type) for field, column in zip(columns, self.columns, strict=True)]
+        return Decoded(parsed, tuple(columns), self._bad(columns, F.col(BODY).isNotNull() & is_bad(fields)))
+
+    def _decoded_lines(self, rows: DataFrame) -> Decoded:
+        body = F.col(BODY).cast("string")
+        lines = F.split(body, _pattern(self.options.line_delimiter))
+        parsed = rows.withColumn(_LINE, F.explode_outer(lines)).withColumn(
+            _FIELDS, F.split(F.col(_LINE), _pattern(self.options.field_delimiter), -1)
+        )
+        # The line delimiter behind the last line begins no line, but an empty body is one.
+        parsed = parsed.where((F.col(_LINE) != "") | F.col(_LINE).isNull() | (F.length(F.col(BODY)) == 0))
+        fields = F.col(_FIELDS)
+        texts = [F.nullif(F.get(fields, F.lit(at)), F.lit("")) for at in range(len(self.columns))]
+        found = self._cast(parsed, texts)
+        wrong_count = F.size(fields) != len(self.columns)
+        assert found.bad is not None
+        return Decoded(parsed, found.columns, (F.col(_LINE).isNotNull() & wrong_count) | found.bad)
+
+    def _cast(self, rows: DataFrame, texts: Sequence[Column]) -> Decoded:
+        """Turn one text or some bytes into each column."""
+        columns: list[Column] = []
+        bad = F.lit(False)
+        for text, column in zip(texts, self.columns, strict=True):
+            value = text if column.type == "BINARY" else text.cast("string").try_cast(column.type)
+            columns.append(value)
+            bad = bad | (text.isNotNull() & value.isNull())
+        return Decoded(rows, tuple(columns), self._bad(columns, bad))
+
+    def _bad(self, values: Sequence[Column], bad: Column) -> Column:
+        """Count NOT NULL columns without a value among what does not fit."""
+        for value, column in zip(values, self.columns, strict=True):
+            if not column.nullable:
+                bad = bad | (F.col(BODY).isNotNull() & value.isNull())
+        return bad
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def encode(self, values: Mapping[str, Column]) -> dict[str, Column]:
+        """Return the sink's columns ``body`` (and ``keys``) of the physical columns' values."""
+        if self.kind is BodyFormat.KEY_VALUE:
+            keys, body = self.columns
+            return {"keys": values[keys.name.key].cast("string"), "body": _written(values, body)}
+        return {"body": self._body(values)}
+
+    def _body(self, values: Mapping[str, Column]) -> Column:
+        row = F.struct(*(values[column.name.key].alias(column.name.text) for column in self.columns))
+        match self.kind:
+            case BodyFormat.JSON:
+                return F.to_json(row, self._settings())
+            case BodyFormat.CSV:
+                return F.to_csv(row, self._settings())
+            case BodyFormat.AVRO:
+                from pyspark.sql.avro.functions import to_avro  # noqa: PLC0415
+
+                return to_avro(row, self._avro_schema())
+            case BodyFormat.PROTOBUF:
+                from pyspark.sql.protobuf.functions import to_protobuf  # noqa: PLC0415
+
+                descriptor = self.options.protobuf_descriptor_file
+                return to_protobuf(row, self._message(), descriptor, self._settings())
+            case BodyFormat.DELIMITED:
+                return self._line(values)
+            case BodyFormat.RAW | BodyFormat.KEY_VALUE:
+                return _written(values, self.columns[-1])
+        assert_never(self.kind)
+
+    def _line(self, values: Mapping[str, Column]) -> Column:
+        field, line = self.options.field_delimiter, self.options.line_delimiter
+        texts = []
+        for column in self.columns:
+            text = F.coalesce(values[column.name.key].cast("string"), F.lit(""))
+            if column.type == "STRING":
+                message = f"column {column.name.text} holds a delimiter of format=delimited: use json or csv"
+                torn = F.contains(text, F.lit(field)) | F.contains(text, F.lit(line))
+                text = F.when(torn, F.raise_error(F.lit(message)).cast("string")).otherwise(text)
+            texts.append(text)
+        return F.array_join(F.array(*texts), field)
+
+    # --- settings ---------------------------------------------------------------------------
+
+    def _settings(self) -> dict[str, str]:
+        return {_FLINK_FORMAT_OPTIONS.get(name.lower(), name): value for name, value in self.settings.items()}
+
+    def _avro_schema(self) -> str:
+        if self.options.avro_schema is not None:
+            return self.options.avro_schema
+        assert self.options.avro_schema_file is not None
+        try:
+            return Path(self.options.avro_schema_file).read_text(encoding="utf-8")
+        except OSError as error:
+            raise OptionError(
+                f"the schema cannot be read: {error.strerror}", option="avroSchemaFile"
+            ) from error
+
+    def _message(self) -> str:
+        assert self.options.protobuf_message is not None
+        return self.options.protobuf_message
+
+
+def _written(values: Mapping[str, Column], column: PhysicalColumn) -> Column:
+    value = values[column.name.key]
+    return value if column.type == "BINARY" else value.cast("string")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _pattern(delimiter: str) -> str:
+    """Return the regular expression of a delimiter, for Java."""
+    return "\\Q" + delimiter.replace("\\E", "\\E\\\\E\\Q") + "\\E"

@@ -1,0 +1,137 @@
+"""The columns of JSON bodies, from a sample of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+__all__ = ["Inferred", "infer_columns"]
+
+_LONG: Final = range(-(1 << 63), 1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scalar:
+    """A type without parts, by Spark's name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    element: _Type
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    fields: Mapping[str, _Type]
+
+
+_Type: TypeAlias = _Scalar | _List | _Object | None
+"""None: nothing but null was seen."""
+
+_STRING: Final = _Scalar("STRING")
+_NUMBERS: Final = {"BIGINT", "DOUBLE"}
+_SCALARS: Final = {bool: _Scalar("BOOLEAN"), int: _Scalar("BIGINT"), float: _Scalar("DOUBLE"), str: _STRING}
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """What a sample says.
+
+    Parameters
+    ----------
+    columns : mapping of str to str
+        Spark's types by name, in the order of their first appearance.
+    seen, unfit : int
+        How many bodies were looked at, and how many of them are no JSON objects.
+    always : frozenset of str
+        The columns that every object had, never null.
+    """
+
+    columns: Mapping[str, str]
+    seen: int
+    unfit: int
+    always: frozenset[str] = field(default=frozenset())
+
+
+def infer_columns(bodies: Iterable[bytes]) -> Inferred:
+    """Infer columns that all the bodies fit.
+
+    Whole numbers are BIGINT, others DOUBLE; what is a number here and a text there is STRING; a field
+    that was always null is STRING too. Texts that look like times stay texts: they are what the bodies hold.
+    """
+    merged: _Type = None
+    counts: dict[str, int] = {}
+    seen = unfit = 0
+    for body in bodies:
+        seen += 1
+        value = _parsed(body)
+        if value is None:
+            unfit += 1
+            continue
+        for name, part in value.items():
+            counts[name] = counts.get(name, 0) + (part is not None)
+        merged = _merge(merged, _type_of(value))
+    fields = merged.fields if isinstance(merged, _Object) else {}
+    always = frozenset(name for name, count in counts.items() if count == seen - unfit)
+    return Inferred({name: _ddl(kind) for name, kind in fields.items()}, seen, unfit, always)
+
+
+def _parsed(body: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _type_of(value: Any) -> _Type:
+    match value:
+        case None:
+            return None
+        case list():
+            element: _Type = None
+            for part in value:
+                element = _merge(element, _type_of(part))
+            return _List(element)
+        case dict():
+            return _Object({name: _type_of(part) for name, part in value.items()})
+        case int() if type(value) is int and value not in _LONG:
+            return _Scalar("DOUBLE")
+        case _:
+            return _SCALARS[type(value)]
+
+
+def _merge(one: _Type, other: _Type) -> _Type:
+    """Return the narrowest type that holds both."""
+    match one, other:
+        case (None, kind) | (kind, None):
+            return kind
+        case _Object(), _Object():
+            names = dict.fromkeys((*one.fields, *other.fields))
+            return _Object({name: _merge(one.fields.get(name), other.fields.get(name)) for name in names})
+        case _List(), _List():
+            return _List(_merge(one.element, other.element))
+    if one == other:
+        return one
+    if isinstance(one, _Scalar) and isinstance(other, _Scalar) and {one.name, other.name} == _NUMBERS:
+        return _Scalar("DOUBLE")
+    return _STRING
+
+
+def _ddl(kind: _Type) -> str:
+    match kind:
+        case None:
+            return _STRING.name
+        case _Scalar():
+            return kind.name
+        case _List():
+            return f"ARRAY<{_ddl(kind.element)}>"
+        case _Object():
+            if not kind.fields:
+                return "MAP<STRING, STRING>"
+            parts = (f"`{name.replace('`', '``')}`: {_ddl(part)}" for name, part in kind.fields.items())
+            return f"STRUCT<{', '.join(parts)}>"

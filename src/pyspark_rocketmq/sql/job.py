@@ -1,0 +1,355 @@
+"""Run a job: its statements one after the other, its tables as views, its inserts as queries."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Final, Self, assert_never
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pyspark_rocketmq.errors import OptionError, RocketMQError, SqlError
+from pyspark_rocketmq.options import BadRecords, JobOptions, RuntimeMode, parse_options
+from pyspark_rocketmq.sql.parse import parse_statements
+from pyspark_rocketmq.sql.places import place_of, reason_of
+from pyspark_rocketmq.sql.statements import (
+    CreateTable,
+    CreateView,
+    DropTable,
+    Insert,
+    Position,
+    Query,
+    Reset,
+    Set,
+    SparkStatement,
+    Statement,
+)
+from pyspark_rocketmq.sql.tables import SOURCE, Table, quoted
+
+__all__ = ["SqlJob", "execute"]
+
+_SPARK_SETTINGS: Final[Mapping[str, str]] = {
+    "parallelism.default": "spark.sql.shuffle.partitions",
+    "table.local-time-zone": "spark.sql.session.timeZone",
+}
+"""Flink's settings that are Spark's."""
+
+_POLL_S: Final = 0.5
+
+
+def execute(
+    spark: SparkSession,
+    text: str,
+    *,
+    checkpoint_location: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SqlJob:
+    """Run the statements of a job, and start its streaming queries.
+
+    The whole text is parsed before anything runs. When a statement fails, the queries that were started
+    before it are stopped.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Tables become its temporary views.
+    text : str
+        Statements between semicolons.
+    checkpoint_location : str, optional
+        As ``SET 'checkpointLocation'`` at the beginning.
+    settings : mapping of str to str, optional
+        More settings, as of ``SET``.
+
+    Returns
+    -------
+    SqlJob
+        What was started. A write promises what ``writeStream.format("rocketmq")`` does: at least once.
+
+    Raises
+    ------
+    SqlError
+        A statement is wrong: the error says its line and column.
+    OptionError
+        A setting is.
+
+    Examples
+    --------
+    >>> job = execute(spark, Path("job.sql").read_text(), checkpoint_location="/var/job")  # doctest: +SKIP
+    >>> job.await_termination()  # doctest: +SKIP
+    """
+    statements = parse_statements(text)
+    given = dict(settings or {})
+    if checkpoint_location is not None:
+        given["checkpointLocation"] = checkpoint_location
+    job = SqlJob(spark, text, given)
+    try:
+        for statement in statements:
+            job.run(statement)
+    except BaseException:
+        job.stop()
+        raise
+    return job
+
+
+class SqlJob:
+    """A running job; as a context manager it stops its queries at the end.
+
+    Attributes
+    ----------
+    queries : list of StreamingQuery
+        One an ``INSERT`` (and one a table whose bad records go to a topic).
+    results : list of DataFrame
+        Those of the statements that give rows, in order.
+    tables : dict of str to Table
+    """
+
+    def __init__(self, spark: SparkSession, text: str, settings: Mapping[str, str]) -> None:
+        self.queries: list[StreamingQuery] = []
+        self.results: list[DataFrame] = []
+        self.tables: dict[str, Table] = {}
+        self._spark = spark
+        self._text = text
+        self._settings: dict[str, str] = {}
+        self._viewed: dict[str, RuntimeMode] = {}
+        self._views: set[str] = set()
+        self._refused: set[str] = set()  # tables whose bad records are taken care of
+        self._names: set[str] = set()
+        self.options = parse_options(JobOptions, {})
+        for name, value in settings.items():
+            self._set(name, value)
+
+    # --- statements -------------------------------------------------------------------------
+
+    def run(self, statement: Statement) -> None:
+        """Run one statement.
+
+        Raises
+        ------
+        SqlError
+        """
+        with self._placed(statement.position):
+            match statement:
+                case CreateTable():
+                    self._create_table(statement)
+                case CreateView():
+                    self._create_view(statement)
+                case DropTable():
+                    self._drop(statement)
+                case Insert():
+                    self._insert(statement)
+                case Set():
+                    self._set(statement.name, statement.value)
+                case Reset():
+                    self._reset(statement.name)
+                case SparkStatement():
+                    rows = self._query(statement.whole)
+                    if statement.is_query:
+                        self.results.append(rows)
+                case _:
+                    assert_never(statement)
+
+    def _create_table(self, declared: CreateTable) -> None:
+        key = declared.name.key
+        if key in self.tables:
+            if declared.if_not_exists:
+                return
+            if not declared.replace:
+                there = self.tables[key].declared.position
+                declared.name.position.fail(
+                    f"table {declared.name.text} is there already, since line {there.line}"
+                )
+        self._viewed.pop(key, None)
+        self.tables[key] = Table.of(declared, default_format=self.options.default_format)
+
+    def _create_view(self, view: CreateView) -> None:
+        if view.name.key in self._views | self.tables.keys():
+            if view.if_not_exists:
+                return
+            if not view.replace:
+                view.name.position.fail(f"{view.name.text} is there already: say CREATE OR REPLACE VIEW")
+        self._query(view.query).createOrReplaceTempView(quoted(view.name))
+        self._views.add(view.name.key)
+
+    def _drop(self, statement: DropTable) -> None:
+        if statement.name.key not in self.tables:
+            self._query(statement.whole)
+            return
+        del self.tables[statement.name.key]
+        if self._viewed.pop(statement.name.key, None):
+            self._spark.catalog.dropTempView(statement.name.text)
+
+    def _query(self, query: Query) -> DataFrame:
+        """Let Spark read a query, after the tables in it have become views."""
+        mode = self.options.mode
+        for key in sorted(query.names & self.tables.keys()):
+            table = self.tables[key]
+            if self._viewed.get(key) is not mode:
+                rows = table.read(self._spark, streaming=mode is RuntimeMode.STREAMING)
+                rows.createOrReplaceTempView(quoted(table.declared.name))
+                self._viewed[key] = mode
+            if table.options.bad_records is BadRecords.DEAD_LETTER and key not in self._refused:
+                self._refused.add(key)
+                self._start_dead_letters(table)
+        return self._spark.sql(query.padded)
+
+    # --- settings ---------------------------------------------------------------------------
+
+    def _set(self, name: str, value: str) -> None:
+        spark_name = _SPARK_SETTINGS.get(name.lower(), name)
+        if spark_name.startswith("spark."):
+            self._spark.conf.set(spark_name, value)
+            return
+        changed = {key: old for key, old in self._settings.items() if key.lower() != name.lower()}
+        self.options = parse_options(JobOptions, changed | {name: value})
+        self._settings = changed | {name: value}
+
+    def _reset(self, name: str | None) -> None:
+        if name is not None and _SPARK_SETTINGS.get(name.lower(), name).startswith("spark."):
+            self._spark.conf.unset(_SPARK_SETTINGS.get(name.lower(), name))
+            return
+        wanted = None if name is None else name.lower()
+        self._settings = {
+            key: old for key, old in self._settings.items() if wanted is not None and key.lower() != wanted
+        }
+        self.options = parse_options(JobOptions, self._settings)
+
+    # --- inserts ----------------------------------------------------------------------------
+
+    def _insert(self, insert: Insert) -> None:
+        table = self.tables.get(insert.target.key)
+        if table is None:
+            self._insert_into_spark(insert)
+            return
+        if insert.overwrite:
+            insert.target.position.fail("a topic cannot be overwritten: say INSERT INTO")
+        columns = table.target_columns(insert.columns, insert.target.position)
+        rows = self._query(insert.query)
+        if table.format is not None and len(rows.columns) != len(columns):
+            insert.query.position.fail(
+                f"the query has {len(rows.columns)} columns, but {table.name} is given {len(columns)}: "
+                f"{', '.join(column.name.text for column in columns)}"
+            )
+        messages = table.messages(rows, columns)
+        self._write(messages, table.sink_options(), table.name)
+
+    def _insert_into_spark(self, insert: Insert) -> None:
+        """Insert into a table of Spark's: a stream goes there by a query of its own."""
+        key = insert.target.text
+        if insert.overwrite or not insert.query.names & self.tables.keys() | self._views & insert.query.names:
+            self._query(insert.whole)
+            return
+        rows = self._query(insert.query)
+        if not rows.isStreaming:
+            rows.write.mode("append").insertInto(key)
+            return
+        self.queries.append(self._writer(rows, key).toTable(key))
+
+    def _write(self, messages: DataFrame, options: Mapping[str, str], name: str) -> None:
+        if not messages.isStreaming:
+            messages.write.format(SOURCE).mode("append").options(**options).save()
+            return
+        self.queries.append(self._writer(messages, name).format(SOURCE).options(**options).start())
+
+    def _writer(self, rows: DataFrame, name: str) -> DataStreamWriter:
+        """Return the writer of a query with a name, and so a checkpoint, of its own."""
+        name = self._unique(self.options.query_name or name)
+        self._settings = {
+            key: old
+            for key, old in self._settings.items()
+            if key.lower() not in {"queryname", "pipeline.name"}
+        }
+        location = self.options.checkpoint_location
+        trigger, output = self.options.trigger_ms, self.options.output_mode.value
+        self.options = parse_options(JobOptions, self._settings)
+        if location is None:
+            raise OptionError(
+                "a streaming query needs a place for its checkpoint, which says where it reads on after a "
+                "restart: SET 'checkpointLocation' = '/a/folder' (or --checkpoint)"
+            )
+        writer = rows.writeStream.outputMode(output).queryName(name)
+        writer = writer.option("checkpointLocation", f"{location.rstrip('/')}/{name}")
+        if trigger is None:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{trigger} milliseconds")
+
+    def _unique(self, name: str) -> str:
+        number = 1
+        unique = name
+        while unique in self._names:
+            number += 1
+            unique = f"{name}-{number}"
+        self._names.add(unique)
+        return unique
+
+    def _start_dead_letters(self, table: Table) -> None:
+        """Send a table's bad records to their topic, by a query beside those that read the table."""
+        streaming = self.options.mode is RuntimeMode.STREAMING
+        letters = table.dead_letters(self._spark, streaming=streaming)
+        self._write(letters, table.given.connection, f"{table.name}-bad-records")
+
+    # --- the end ----------------------------------------------------------------------------
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Wait until every query has ended.
+
+        Parameters
+        ----------
+        timeout_s : float, optional
+            How long at most.
+
+        Returns
+        -------
+        bool
+            Whether all have.
+
+        Raises
+        ------
+        RocketMQError
+            A query failed; the others are stopped.
+        """
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            for query in self.queries:
+                failure = query.exception()
+                if failure is not None:
+                    self.stop()
+                    raise RocketMQError(f"query {query.name} failed: {reason_of(failure)}") from failure
+            active = [query for query in self.queries if query.isActive]
+            if not active:
+                return True
+            left = _POLL_S if end is None else min(_POLL_S, end - time.monotonic())
+            if left <= 0:
+                return False
+            with contextlib.suppress(PySparkException):  # looked at above
+                active[0].awaitTermination(left)  # type: ignore[arg-type]  # Spark takes fractions
+
+    def stop(self) -> None:
+        """Stop every query."""
+        for query in self.queries:
+            query.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @contextlib.contextmanager
+    def _placed(self, position: Position) -> Iterator[None]:
+        """Give the errors of options and of Spark a place in the text."""
+        try:
+            yield
+        except SqlError:
+            raise
+        except RocketMQError as error:
+            raise SqlError(error.message, line=position.line, column=position.column) from error
+        except PySparkException as error:
+            at = place_of(error, self._text) or position
+            raise SqlError(reason_of(error), line=at.line, column=at.column) from error

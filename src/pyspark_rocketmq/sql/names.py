@@ -1,0 +1,238 @@
+"""Options of rocketmq-flink's tables, and what they are here."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NoReturn, TypeVar
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import (
+    ClientOptions,
+    Options,
+    SinkOptions,
+    SourceOptions,
+    TableOptions,
+    option_reference,
+    parse_options,
+)
+from pyspark_rocketmq.sql.statements import TableOption
+
+__all__ = ["FLINK_NAMES", "FLINK_START_MODES", "SortedOptions", "sort_options"]
+
+O = TypeVar("O", bound=Options)  # noqa: E741 - O for options
+
+FLINK_NAMES: Final[Mapping[str, str]] = {
+    "tag": "tags",
+    "sql": "sqlFilter",
+    "starttimems": "startingTimestamp",
+    "offsetfromtimestamp": "startingTimestamp",
+    "scan.startup.timestamp-millis": "startingTimestamp",
+    "starttime": "startingTimestamp",
+    "endtime": "endingTimestamp",
+    "partitiondiscoveryintervalms": "routeRefreshMs",
+    "rocketmq.client.endpoints": "nameServer",
+    "rocketmq.client.accesskey": "accessKey",
+    "rocketmq.client.secretkey": "secretKey",
+    "rocketmq.client.namespace": "namespace",
+    "rocketmq.client.tls.enable": "tls",
+    "rocketmq.client.network.timeout.ms": "requestTimeoutMs",
+    "rocketmq.client.partition.discovery.interval.ms": "routeRefreshMs",
+    "rocketmq.client.message.field.delimiter": "fieldDelimiter",
+    "rocketmq.client.message.line.delimiter": "lineDelimiter",
+    "rocketmq.source.topic": "topic",
+    "rocketmq.source.group": "consumerGroup",
+    "rocketmq.source.filter.tag": "tags",
+    "rocketmq.source.filter.sql": "sqlFilter",
+    "rocketmq.source.pull.batch.size": "pullBatchSize",
+    "rocketmq.source.startup.offset.timestamp": "startingTimestamp",
+    "rocketmq.source.startup.offset.date": "startingTimestamp",
+    "rocketmq.source.stop.offset.timestamp": "endingTimestamp",
+    "rocketmq.sink.topic": "topic",
+    "rocketmq.sink.group": "producerGroup",
+    "rocketmq.sink.tag": "tags",
+    "rocketmq.sink.key": "keys",
+    "rocketmq.sink.send.retry.times": "retries",
+    "rocketmq.sink.send.timeout": "sendTimeoutMs",
+    "retrytimes": "retries",
+}
+"""Names of rocketmq-flink's tables, old and new, in lower case, that are none of the data source's."""
+
+FLINK_START_MODES: Final[Mapping[str, str]] = {
+    "earliest": "earliest",
+    "earliest-offset": "earliest",
+    "smallest": "earliest",
+    "latest": "latest",
+    "latest-offset": "latest",
+    "largest": "latest",
+    "group-offsets": "group",
+}
+"""Values of ``scanStartupMode`` and ``auto.offset.reset``, and ``startingOffsets`` of here."""
+
+_START_MODE_NAMES: Final = frozenset(
+    {"scanstartupmode", "scan.startup.mode", "rocketmq.source.startup.scan.mode", "auto.offset.reset"}
+)
+_OFFSETS: Final = frozenset({"startmessageoffset", "rocketmq.source.startup.offset.specific"})
+_LENGTH_CHECKS: Final = frozenset({"lengthcheck", "rocketmq.client.message.length.check"})
+_DIRTY_DATA: Final[Mapping[str, str]] = {
+    "exception": "fail",
+    "null": "null",
+    "skip": "drop",
+    "skip_silent": "drop",
+}
+"""Values of rocketmq-flink's ``lengthCheck``, and ``badRecords`` of here."""
+
+_FORMAT_PREFIXES: Final = ("json.", "csv.", "avro.", "protobuf.")
+_JOBS_OWN: Final = frozenset({"columns", "includeproperties", "bodyas"})
+"""What a table with columns decides by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortedOptions:
+    """A table's options, by what they are for, under this package's names.
+
+    Parameters
+    ----------
+    table, read, write : mapping of str to str
+    format : mapping of str to str
+        Those of Spark's function for the format, without their prefix.
+    """
+
+    table: Mapping[str, str] = field(repr=False)
+    read: Mapping[str, str] = field(repr=False)
+    write: Mapping[str, str] = field(repr=False)
+    format: Mapping[str, str]
+    written: Mapping[str, TableOption] = field(repr=False)
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """Those that say how to reach the RocketMQ."""
+        return {name: value for name, value in self.read.items() if name.lower() in _CONNECTION}
+
+    def parse(self, cls: type[O], given: Mapping[str, str], default: TableOption) -> O:
+        """Parse options; what is wrong with one stands where it was written.
+
+        Raises
+        ------
+        SqlError
+        """
+        try:
+            return parse_options(cls, given)
+        except OptionError as error:
+            name = str(error.facts.get("option", "")).lower()
+            self.written.get(name, default).position.fail(error.message)
+
+
+def sort_options(options: Sequence[TableOption], *, with_columns: bool) -> SortedOptions:
+    """Sort a table's options, and refuse those that nobody knows.
+
+    Parameters
+    ----------
+    options : sequence of TableOption
+    with_columns : bool
+        The table says its columns: what a read builds is not up to its options.
+
+    Raises
+    ------
+    SqlError
+        An option is unknown, or belongs to no table.
+    """
+    written: dict[str, TableOption] = {}
+    table: dict[str, str] = {}
+    read: dict[str, str] = {}
+    write: dict[str, str] = {}
+    of_format: dict[str, str] = {}
+    topic = next((option.value for option in options if option.name.lower() == "topic"), None)
+    for option in options:
+        lowered = option.name.lower()
+        if lowered == "connector":
+            continue
+        if lowered.startswith(_FORMAT_PREFIXES):
+            of_format[option.name.partition(".")[2]] = option.value
+            continue
+        if with_columns and lowered in _JOBS_OWN:
+            option.position.fail(
+                f"{option.name} is for tables without columns: metadata columns are declared"
+            )
+        translated = _translated(option, topic, {other.name.lower() for other in options})
+        if translated is None:
+            continue
+        name, value = translated
+        homes = [home for home, cls in _HOMES.items() if name.lower() in cls]
+        if not homes:
+            _unknown(option)
+        for home in homes:
+            {"table": table, "read": read, "write": write}[home][name] = value
+        written[name.lower()] = option
+    if "||" in write.get("tags", "") or write.get("tags") == "*":
+        del write["tags"]  # which messages to read: no tag to write
+    return SortedOptions(table, read, write, of_format, written)
+
+
+def _translated(option: TableOption, topic: str | None, given: Collection[str]) -> tuple[str, str] | None:
+    """Return an option under our name; None if it says nothing that others do not say."""
+    lowered = option.name.lower()
+    if lowered in _START_MODE_NAMES:
+        mode = option.value.lower()
+        if mode in {"timestamp", "specific-offsets"}:
+            if not _starts(given):
+                option.position.fail(f"{mode}: startingTimestamp or startingOffsets says which")
+            return None
+        if mode not in FLINK_START_MODES:
+            option.position.fail(f"{option.value!r} is not one of {', '.join(FLINK_START_MODES)}")
+        return "startingOffsets", FLINK_START_MODES[mode]
+    if lowered in _LENGTH_CHECKS:
+        policy = _DIRTY_DATA.get(option.value.lower())
+        if policy is None:
+            option.position.fail(
+                f"{option.value!r} has no counterpart: badRecords is fail, null, drop or dead-letter"
+            )
+        return "badRecords", policy
+    if lowered in _OFFSETS:
+        if not option.value.isdecimal():
+            option.position.fail(f"{option.value!r} is no offset")
+        return "startingOffsets", json.dumps({topic or "": int(option.value)})
+    if lowered in {"encoding", "rocketmq.client.message.encoding"}:
+        if option.value.lower().replace("-", "") != "utf8":
+            option.position.fail("bodies are UTF-8: convert others with decode(body, '…') from format=raw")
+        return None
+    return FLINK_NAMES.get(lowered, option.name), option.value
+
+
+def _starts(given: Collection[str]) -> bool:
+    """Say whether an option names a time or offsets to start at."""
+    ours = {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
+    return any(
+        name in ours or FLINK_NAMES.get(name, "").lower() in ours or name in _OFFSETS for name in given
+    )
+
+
+def _spellings(cls: type[Options]) -> frozenset[str]:
+    rows = option_reference(cls)
+    return frozenset(name.lower() for row in rows for name in (row.name, *row.aliases)) | frozenset(
+        name.lower() for name in cls.COMPATIBILITY
+    )
+
+
+_HOMES: Final = {
+    "table": _spellings(TableOptions),
+    "read": _spellings(SourceOptions),
+    "write": _spellings(SinkOptions),
+}
+
+
+_CONNECTION: Final = _spellings(ClientOptions)
+
+
+def _unknown(option: TableOption) -> NoReturn:
+    shown = {
+        name.lower(): name
+        for cls in (TableOptions, SourceOptions, SinkOptions)
+        for row in option_reference(cls)
+        for name in (row.name, *row.aliases)
+    } | {name: name for name in FLINK_NAMES}
+    near = difflib.get_close_matches(option.name.lower(), shown, 3, cutoff=0.6)
+    guess = f": did you mean {' or '.join(shown[name] for name in near)}?" if near else ""
+    option.position.fail(f"unknown option {option.name!r}{guess or '; docs/options.md lists them'}")

@@ -1,0 +1,204 @@
+"""From a text to statements."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import TokenError
+from sqlglot.parser import Parser
+
+from pyspark_rocketmq.sql.dialect import FORMATS, JobDialect, TableParser
+from pyspark_rocketmq.sql.statements import (
+    CreateView,
+    DropTable,
+    Insert,
+    Name,
+    Position,
+    Reset,
+    Set,
+    SparkStatement,
+    Statement,
+)
+
+__all__ = ["parse_statements"]
+
+_QUERY_STARTS: Final = (
+    "SELECT",
+    "WITH",
+    "FROM",
+    "VALUES",
+    "TABLE",
+    "(",
+    "SHOW",
+    "DESCRIBE",
+    "DESC",
+    "EXPLAIN",
+)
+_SUBQUERY_STARTS: Final = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "("})
+
+
+def parse_statements(text: str) -> tuple[Statement, ...]:
+    """Parse a job: statements between semicolons.
+
+    Raises
+    ------
+    SqlError
+        A statement that is ours is wrong. Queries are checked by Spark when they run.
+    """
+    dialect = JobDialect()
+    try:
+        tokens = dialect.tokenize(text)
+    except TokenError as error:
+        end = getattr(error, "end", None)
+        Position.of(text, len(text) if end is None else end).fail(
+            "the text cannot be cut into words: is a quote or a comment left open?"
+        )
+    parser = _JobParser(dialect=dialect)
+    return parser.job(tokens, text)
+
+
+class _JobParser(TableParser):
+    """One statement a chunk of tokens."""
+
+    def job(self, tokens: list[Token], text: str) -> tuple[Statement, ...]:
+        """Parse all of them."""
+        found: list[Statement] = []
+
+        def one(_: Parser) -> exp.Expr | None:
+            if not self._match(TokenType.SEMICOLON):  # it stands there when a comment hangs on it
+                found.extend(self._statements())
+            return None
+
+        self._parse(one, tokens, text)
+        return tuple(found)
+
+    def _statements(self) -> list[Statement]:
+        if self._match_text_seq("EXECUTE", "STATEMENT", "SET", "BEGIN") or self._match_text_seq(
+            "BEGIN", "STATEMENT", "SET"
+        ):
+            pass  # each INSERT is a query of its own anyhow
+        elif self.next_is("END") and not self._next:
+            self._advance()
+        return [self._statement()] if self._curr else []
+
+    def _statement(self) -> Statement:
+        start = self._curr
+        if self.next_is("CREATE"):
+            return self._create()
+        if self._match_text_seq("INSERT"):
+            return self._insert(start)
+        if self._match_text_seq("SET"):
+            return self._set(start)
+        if self._match_text_seq("RESET"):
+            return Reset(self._setting_name() if self._curr else None, self.position(start))
+        if self.next_is("DROP", "TABLE"):
+            return self._drop(start)
+        return self._of_spark()
+
+    def _of_spark(self) -> SparkStatement:
+        start = self._curr
+        is_query = start.text.upper() in _QUERY_STARTS
+        return SparkStatement(self.rest("a statement"), is_query, self.position(start))
+
+    # --- CREATE -----------------------------------------------------------------------------
+
+    def _create(self) -> Statement:
+        index, start = self._index, self._curr
+        self._advance()
+        replace = bool(self._match_text_seq("OR", "REPLACE"))
+        self._match_text_seq("GLOBAL")
+        self._match_texts(("TEMPORARY", "TEMP"))
+        view = bool(self._match_text_seq("VIEW"))
+        if not view and not self._match_text_seq("TABLE"):
+            self._retreat(index)
+            return self._of_spark()
+        if_not_exists = bool(self._match_text_seq("IF", "NOT", "EXISTS"))
+        found: Statement | None = None
+        if view:
+            found = self._view(start, replace=replace, if_not_exists=if_not_exists)
+        elif self._is_ours():
+            found = self.table(start, replace=replace, if_not_exists=if_not_exists)
+        if found is None:
+            self._retreat(index)
+            return self._of_spark()
+        return found
+
+    def _is_ours(self) -> bool:
+        """Say whether a table is one of RocketMQ, by its USING or its 'connector'."""
+        tokens = self._tokens[self._index :]
+        words = [token.text.lower() for token in tokens]
+        for at, word in enumerate(words):
+            if word == "using" and tokens[at].token_type == TokenType.USING:
+                return "".join(words[at + 1 : at + 6]).startswith(tuple(FORMATS))
+            if word == "connector" and at + 2 < len(words):
+                value = tokens[at + 2] if words[at + 1] == "=" else tokens[at + 1]
+                if value.text.lower() not in FORMATS:
+                    self.position(value).fail(
+                        f"connector {value.text!r} is not one of {', '.join(sorted(FORMATS))}: other sources "
+                        "are Spark's, CREATE TABLE … USING …"
+                    )
+                return True
+        return False
+
+    def _view(self, start: Token, *, replace: bool, if_not_exists: bool) -> CreateView | None:
+        """Take ``name AS query``; other views are Spark's."""
+        name = self.name("the view's name")
+        if not self._match_text_seq("AS"):
+            return None
+        return CreateView(name, self.rest("a query"), replace, if_not_exists, self.position(start))
+
+    def _drop(self, start: Token) -> DropTable | SparkStatement:
+        index = self._index
+        whole = self.rest("a statement")
+        self._retreat(index)
+        self.expect("DROP", "TABLE")
+        if_exists = bool(self._match_text_seq("IF", "EXISTS"))
+        name = self._dotted()
+        if self._curr:
+            self._retreat(index)
+            return self._of_spark()
+        return DropTable(name, if_exists, whole, self.position(start))
+
+    # --- INSERT, SET ------------------------------------------------------------------------
+
+    def _insert(self, start: Token) -> Insert:
+        overwrite = bool(self._match_text_seq("OVERWRITE"))
+        if not overwrite:
+            self.expect("INTO")
+        self._match_text_seq("TABLE")
+        target = self._dotted()
+        columns: list[Name] = []
+        if self.next_is("(") and self._next.text.upper() not in _SUBQUERY_STARTS:
+            columns = self.between_commas(lambda: self.name("a column"))
+        query = self.rest("a query")
+        whole = self.cut(start, self._prev, query.names)
+        return Insert(target, tuple(columns), overwrite, query, whole, self.position(start))
+
+    def _dotted(self) -> Name:
+        first = self.name("a table's name")
+        parts = [first.text]
+        while self._match(TokenType.DOT):
+            parts.append(self.name("the rest of the table's name").text)
+        return Name(".".join(parts), first.position)
+
+    def _set(self, start: Token) -> Set | SparkStatement:
+        if not self._curr:
+            whole = self.cut(start, start, frozenset())
+            return SparkStatement(whole, is_query=True, position=self.position(start))
+        name = self._setting_name()
+        self.expect("=")
+        if self._curr and not self._next and self._curr.token_type == TokenType.STRING:
+            return Set(name, self.string("a value"), self.position(start))
+        return Set(name, self.rest("a value").text, self.position(start))
+
+    def _setting_name(self) -> str:
+        """Take a setting's name: between quotes, or everything up to ``=``."""
+        if self._curr and self._curr.token_type == TokenType.STRING:
+            return self.string("a setting")
+        first = self._curr
+        if not first or first.token_type == TokenType.EQ:
+            self.raise_error("expected a setting's name")
+        while self._curr and self._curr.token_type != TokenType.EQ:
+            self._advance()
+        return self.sql[first.start : self._prev.end + 1]

@@ -1,0 +1,350 @@
+"""A table: what was declared, checked once; the DataFrame that reads it and the messages that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import (
+    BadRecords,
+    BodyFormat,
+    SinkOptions,
+    SourceOptions,
+    TableOptions,
+)
+from pyspark_rocketmq.sql.catalog import sample_columns
+from pyspark_rocketmq.sql.formats import BODY, KEYS, Decoded, Format
+from pyspark_rocketmq.sql.metadata import metadata_of
+from pyspark_rocketmq.sql.names import SortedOptions, sort_options
+from pyspark_rocketmq.sql.statements import (
+    ComputedColumn,
+    CreateTable,
+    MetadataColumn,
+    Name,
+    PhysicalColumn,
+    Position,
+    TableOption,
+)
+
+__all__ = ["SOURCE", "Table", "quoted"]
+
+SOURCE: Final = "rocketmq"
+BAD: Final = "__bad"
+_PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
+_AT: Final = "__at"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a job.
+
+    Parameters
+    ----------
+    declared : CreateTable
+    given : SortedOptions
+    options : TableOptions
+    format : Format, optional
+        None for a table without columns: its rows are messages as the source has them.
+    """
+
+    declared: CreateTable
+    given: SortedOptions = field(repr=False)
+    options: TableOptions
+    format: Format | None
+
+    @classmethod
+    def of(cls, declared: CreateTable, *, default_format: BodyFormat) -> Table:
+        """Check a declaration.
+
+        Raises
+        ------
+        SqlError
+        """
+        given = sort_options(declared.options, with_columns=bool(declared.columns))
+        at = TableOption("", "", declared.position)
+        options = given.parse(TableOptions, given.table, at)
+        if options.infer_schema:
+            declared = _with_inferred(declared, given, options)
+        for column in declared.columns:
+            if isinstance(column, MetadataColumn):
+                metadata_of(column)
+        return cls(declared, given, options, _format(declared, given, options, default_format))
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.declared.name.text
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def read(self, spark: SparkSession, *, streaming: bool) -> DataFrame:
+        """Return the table's rows.
+
+        Raises
+        ------
+        SqlError
+            It cannot be read: an option is wrong, or a column is there for writing only.
+        """
+        if self.format is None:
+            return self._marked(self._load(spark, (), streaming=streaming))
+        decoded = self._decode(spark, streaming=streaming)
+        bad = decoded.bad
+        rows = decoded.rows.withColumn(BAD, F.lit(False) if bad is None else bad)
+        match self.options.bad_records:
+            case BadRecords.FAIL:
+                rows = self._selected(rows, [self._checked(value, bad) for value in decoded.columns])
+            case BadRecords.NULL:
+                values = [F.when(~F.col(BAD), value) for value in decoded.columns]
+                rows = self._selected(self._counted(rows), values)
+            case BadRecords.DROP | BadRecords.DEAD_LETTER:
+                rows = self._selected(self._counted(rows).where(~F.col(BAD)), decoded.columns)
+            case other:
+                assert_never(other)
+        return self._marked(self._computed(rows))
+
+    def dead_letters(self, spark: SparkSession, *, streaming: bool) -> DataFrame:
+        """Return the messages that do not fit, as messages for ``badRecordsTopic``.
+
+        They keep their body, keys and tag; the properties say where they were and why they are there.
+        """
+        decoded = self._decode(spark, streaming=streaming, also=("keys", "tags"))
+        assert decoded.bad is not None
+        cause = f"the body does not fit the columns of table {self.name}, format {self._kind().value}"
+        facts = {"deadLetterCause": F.lit(cause), "deadLetterTopic": F.col(f"{_AT}.topic")} | {
+            f"deadLetter{name[0].upper()}{name[1:]}": F.col(f"{_AT}.{name}").cast("string")
+            for name in _PLACE[1:]
+        }
+        pairs = [part for name, value in facts.items() for part in (F.lit(name), value)]
+        return decoded.rows.where(decoded.bad).select(
+            F.lit(self.options.bad_records_topic).alias("topic"),
+            F.col(BODY).alias("body"),
+            "keys",
+            "tags",
+            F.create_map(*pairs).alias("properties"),
+        )
+
+    def _kind(self) -> BodyFormat:
+        assert self.format is not None
+        return self.format.kind
+
+    def _decode(self, spark: SparkSession, *, streaming: bool, also: Sequence[str] = ()) -> Decoded:
+        assert self.format is not None
+        wanted = ["body", *also, *(("keys",) if self.format.needs_keys else ())]
+        for column in self.declared.columns:
+            if isinstance(column, MetadataColumn):
+                source = metadata_of(column).source
+                if source is None:
+                    column.name.position.fail(
+                        f"{column.key} can only be written: {self.name} cannot be read with it"
+                    )
+                wanted.append(source)
+        if self.options.bad_records in {BadRecords.FAIL, BadRecords.DEAD_LETTER}:
+            wanted += _PLACE
+        messages = self._load(spark, tuple(dict.fromkeys(wanted)), streaming=streaming)
+        messages = messages.withColumn(BODY, F.col("body"))
+        if self.format.needs_keys:
+            messages = messages.withColumn(KEYS, F.col("keys"))
+        if _PLACE[-1] in messages.columns:
+            messages = messages.withColumn(_AT, F.struct(*_PLACE))
+        return self.format.decode(messages)
+
+    def _load(self, spark: SparkSession, columns: Sequence[str], *, streaming: bool) -> DataFrame:
+        self.given.parse(SourceOptions, self.given.read, self._whole)
+        options = {**self.given.read, **({"columns": ",".join(columns)} if columns else {})}
+        if streaming:
+            return spark.readStream.format(SOURCE).options(**options).load()
+        return spark.read.format(SOURCE).options(**options).load()
+
+    @property
+    def _whole(self) -> TableOption:
+        """Stand in for an option that is missing."""
+        return TableOption("", "", self.declared.position)
+
+    def _checked(self, value: Column, bad: Column | None) -> Column:
+        if bad is None:
+            return value
+        place = [
+            F.lit(f"a body does not fit the columns of table {self.name}, format {self._kind().value}: ")
+        ]
+        for name in _PLACE:
+            place += [F.lit(f"{name}="), F.col(f"{_AT}.{name}").cast("string"), F.lit(" ")]
+        place.append(F.lit("(badRecords says what else may become of it: null, drop, dead-letter)"))
+        return F.when(F.col(BAD), F.raise_error(F.concat(*place))).otherwise(value)
+
+    def _counted(self, rows: DataFrame) -> DataFrame:
+        """Count rows and bad records; a query's progress shows them under the table's name."""
+        return rows.observe(
+            f"badRecords.{self.name}", F.count_if(F.col(BAD)).alias("bad"), F.count(F.lit(1)).alias("rows")
+        )
+
+    def _selected(self, rows: DataFrame, values: Sequence[Column]) -> DataFrame:
+        """Select what is not computed, in the order of the declaration."""
+        by_name = dict(zip((c.name.key for c in self._format_columns()), values, strict=True))
+        selected: list[Column] = []
+        for column in self.declared.columns:
+            match column:
+                case PhysicalColumn():
+                    selected.append(by_name[column.name.key].alias(column.name.text))
+                case MetadataColumn():
+                    selected.append(metadata_of(column).read().cast(column.type).alias(column.name.text))
+                case ComputedColumn():
+                    pass
+                case _:
+                    assert_never(column)
+        return rows.select(*selected)
+
+    def _format_columns(self) -> tuple[PhysicalColumn, ...]:
+        assert self.format is not None
+        return self.format.columns
+
+    def _computed(self, rows: DataFrame) -> DataFrame:
+        computed = [column for column in self.declared.columns if isinstance(column, ComputedColumn)]
+        for column in computed:
+            rows = rows.withColumn(column.name.text, F.expr(column.expression.padded))
+        return rows.select(*(F.col(quoted(column.name)) for column in self.declared.columns))
+
+    def _marked(self, rows: DataFrame) -> DataFrame:
+        mark = self.declared.watermark
+        return rows if mark is None else rows.withWatermark(mark.column.text, mark.delay)
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def target_columns(
+        self, names: Sequence[Name], at: Position
+    ) -> tuple[PhysicalColumn | MetadataColumn, ...]:
+        """Return the columns that an INSERT fills, in its order.
+
+        Parameters
+        ----------
+        names : sequence of Name
+            Those that it names; empty for all that can be written.
+        at : Position
+            Where the INSERT names the table.
+
+        Raises
+        ------
+        SqlError
+            A column cannot be written, is not there, or must not be left out.
+        """
+        able = [column for column in self.declared.columns if not isinstance(column, ComputedColumn)]
+        writable = {
+            column.name.key: column
+            for column in able
+            if isinstance(column, PhysicalColumn) or not column.virtual
+        }
+        for column in writable.values():
+            if isinstance(column, MetadataColumn) and metadata_of(column).sink is None:
+                there = column.name.position
+                at.fail(
+                    f"column {column.name.text!r} of {self.name}, declared at line {there.line}, column "
+                    f"{there.column}, is metadata that can only be read: declare it VIRTUAL"
+                )
+        if not names:
+            return tuple(writable.values())
+        for name in names:
+            if name.key not in writable:
+                name.position.fail(
+                    f"{self.name} has no column {name.text!r} that can be written: there are "
+                    f"{', '.join(column.name.text for column in writable.values())}"
+                )
+        left_out = writable.keys() - {name.key for name in names}
+        for key in left_out:
+            column = writable[key]
+            if isinstance(column, PhysicalColumn) and not column.nullable:
+                at.fail(f"column {column.name.text!r} of {self.name} is NOT NULL and gets no value")
+        return tuple(writable[name.key] for name in names)
+
+    def messages(self, rows: DataFrame, columns: Sequence[PhysicalColumn | MetadataColumn]) -> DataFrame:
+        """Make messages of rows whose columns are these, in this order."""
+        if self.format is None:
+            return rows
+        named = rows.toDF(*(column.name.text for column in columns))
+        given = {column.name.key: F.col(quoted(column.name)).cast(column.type) for column in columns}
+        values = {
+            column.name.key: given.get(column.name.key, F.lit(None).cast(column.type))
+            for column in self.declared.columns
+            if not isinstance(column, ComputedColumn)
+        }
+        parts = self._body_format().encode(values)
+        if self.options.key_columns:
+            keys = [values[key.lower()].cast("string") for key in self.options.key_columns]
+            parts["keys"] = F.concat_ws(" ", *keys)
+        if self.options.tag_column is not None:
+            parts["tags"] = values[self.options.tag_column.lower()].cast("string")
+        for column in columns:
+            if isinstance(column, MetadataColumn):
+                sink, kind = metadata_of(column).sink, metadata_of(column).type
+                assert sink is not None
+                parts[sink] = values[column.name.key].cast(kind)
+        return named.select(*(value.alias(name) for name, value in parts.items()))
+
+    def _body_format(self) -> Format:
+        """Leave out of the body what the options say is not part of it."""
+        assert self.format is not None
+        absent = set()
+        if not self.options.write_keys_to_body:
+            absent |= {name.lower() for name in self.options.key_columns}
+        if self.options.tag_column is not None and not self.options.write_tag_to_body:
+            absent.add(self.options.tag_column.lower())
+        columns = tuple(column for column in self.format.columns if column.name.key not in absent)
+        return Format(self.format.kind, columns, self.options, self.format.settings)
+
+    def sink_options(self) -> Mapping[str, str]:
+        """Return the options of a write.
+
+        Raises
+        ------
+        SqlError
+        """
+        self.given.parse(SinkOptions, self.given.write, self._whole)
+        return self.given.write
+
+
+def quoted(name: Name) -> str:
+    """Return a name as Spark reads it whatever it is made of."""
+    return "`" + name.text.replace("`", "``") + "`"
+
+
+def _with_inferred(declared: CreateTable, given: SortedOptions, options: TableOptions) -> CreateTable:
+    """Fill in the columns from a sample of the topic."""
+    at = given.written["inferschema"].position
+    if declared.columns:
+        at.fail("inferSchema is for tables without columns")
+    if options.body_format not in {None, BodyFormat.JSON}:
+        at.fail("inferSchema is for format=json: other bodies do not name their columns")
+    source = given.parse(SourceOptions, given.read, TableOption("", "", declared.position))
+    if len(source.topics) != 1:
+        at.fail("inferSchema looks at one topic")
+    with Client(source.client) as client:
+        inferred = sample_columns(client, source.topics[0], sample=options.infer_sample)
+    columns = tuple(
+        PhysicalColumn(Name(name, declared.position), kind) for name, kind in inferred.columns.items()
+    )
+    return replace(declared, columns=columns)
+
+
+def _format(
+    declared: CreateTable, given: SortedOptions, options: TableOptions, default: BodyFormat
+) -> Format | None:
+    if not declared.columns:
+        return None
+    physical = tuple(column for column in declared.columns if isinstance(column, PhysicalColumn))
+    known = {column.name.key for column in physical}
+    named = [*options.key_columns, *([options.tag_column] if options.tag_column else [])]
+    missing = [name for name in named if name.lower() not in known]
+    if missing:
+        declared.position.fail(
+            f"keyColumns or dynamicTagColumn name {missing[0]!r}, which is no column of the body"
+        )
+    if not physical:
+        declared.position.fail(f"table {declared.name.text} has no column that is in the body")
+    try:
+        return Format(options.body_format or default, physical, options, given.format)
+    except OptionError as error:
+        given.written.get("format", TableOption("", "", declared.position)).position.fail(error.message)

@@ -1,0 +1,320 @@
+"""Jobs in SQL from a real session on a real broker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.sql import SqlJob, execute
+
+Run = Callable[..., SqlJob]
+
+SOURCE = """
+CREATE TABLE rocketmq_source (
+`user_id` BIGINT,
+`item_id` BIGINT,
+`behavior` STRING
+) WITH (
+'connector' = 'rocketmq',
+'topic' = 'user_behavior',
+'consumerGroup' = 'behavior_consumer_group',
+'nameServerAddress' = '127.0.0.1:9876'
+);
+"""
+SINK = """
+CREATE TABLE rocketmq_sink (
+`user_id` BIGINT,
+`item_id` BIGINT,
+`behavior` STRING
+) WITH (
+'connector' = 'rocketmq',
+'topic' = 'user_behavior',
+'produceGroup' = 'behavior_produce_group',
+'nameServerAddress' = '127.0.0.1:9876'
+);
+"""
+WITH_METADATA = """
+CREATE TABLE rocketmq_source (
+`topic` STRING METADATA VIRTUAL,
+`user_id` BIGINT,
+`item_id` BIGINT,
+`behavior` STRING
+) WITH (
+'connector' = 'rocketmq',
+'topic' = 'user_behavior',
+'consumerGroup' = 'behavior_consumer_group',
+'nameServerAddress' = '127.0.0.1:9876'
+);
+"""
+ROWS = [(1, 10, "buy"), (2, 20, None), (3, None, "a 'quoted' \u4f60\u597d, value")]
+VALUES = (
+    "INSERT INTO rocketmq_sink VALUES (1, 10, 'buy'), (2, 20, NULL), (3, NULL, 'a \\'quoted\\' 你好, value');"
+)
+
+
+@pytest.fixture
+def run(spark: SparkSession, mq: DevCluster, tmp_path: Path) -> Iterator[Run]:
+    """``run(text, topic, setting=value)``: a job whose places are the test's, stopped at the end."""
+    jobs: list[SqlJob] = []
+
+    def start(text: str, topic: str | None = None, **settings: str) -> SqlJob:
+        text = text.replace("127.0.0.1:9876", mq.name_server)
+        if topic is not None:
+            text = text.replace("'user_behavior'", f"'{topic}'")
+        job = execute(spark, text, checkpoint_location=str(tmp_path / "checkpoint"), settings=settings)
+        jobs.append(job)
+        return job
+
+    yield start
+    for job in jobs:
+        job.stop()
+
+
+@pytest.fixture
+def settled(client: Client) -> Callable[[str, int], None]:
+    """Wait until readers see so many messages of a topic."""
+
+    def wait(topic: str, count: int) -> None:
+        eventually(
+            lambda: sum(client.max_offsets(client.read_queues(topic)).values()) == count,
+            60,
+            what=f"{count} messages in {topic}",
+        )
+
+    return wait
+
+
+def rows_of(job: SqlJob) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in job.results[-1].collect()), key=repr)
+
+
+def test_the_guides_sink_and_source_round_trip_the_same_columns(run, topic, settled):
+    name = topic()
+    run(SINK + VALUES, name)
+    settled(name, 3)
+    job = run("SET 'runtimeMode' = 'batch';" + SOURCE + "SELECT * FROM rocketmq_source", name)
+    assert rows_of(job) == sorted(ROWS, key=repr)
+    job = run("SET 'runtimeMode' = 'batch';" + WITH_METADATA + "SELECT * FROM rocketmq_source", name)
+    assert rows_of(job) == sorted([(name, *row) for row in ROWS], key=repr)
+
+
+def test_insert_into_is_a_streaming_query_that_goes_on_from_its_checkpoint(run, topic, settled):
+    first, second = topic(), topic()
+    sink = SINK.replace("rocketmq_sink", "copies").replace("'user_behavior'", f"'{second}'")
+    text = (
+        SOURCE.replace("'connector'", "'startingOffsets' = 'earliest', 'connector'")
+        + sink
+        + ("INSERT INTO copies SELECT user_id, item_id * 2, upper(behavior) FROM rocketmq_source")
+    )
+    run(SINK + VALUES, first)
+    settled(first, 3)
+    job = run(text, first, trigger="availableNow")
+    assert job.await_termination(60)
+    assert [query.name for query in job.queries] == ["copies"]
+    settled(second, 3)
+    run(SINK + "INSERT INTO rocketmq_sink VALUES (4, 40, 'late')", first)
+    settled(first, 4)
+    job = run(text, first)  # without end
+    settled(second, 4)
+    assert job.queries[0].isActive
+    job.stop()
+    read = "SET 'runtimeMode' = 'batch';" + SINK.replace("'user_behavior'", f"'{second}'")
+    rows = rows_of(run(read + "SELECT user_id, item_id, behavior FROM rocketmq_sink"))
+    assert rows == sorted(
+        [(1, 20, "BUY"), (2, 40, None), (3, None, ROWS[2][2].upper()), (4, 80, "LATE")], key=repr
+    )
+
+
+READ = "SET 'runtimeMode' = 'batch';"
+
+
+def with_options(columns: str, options: str) -> str:
+    return (
+        f"CREATE TABLE t ({columns}) WITH ('connector' = 'rocketmq', 'topic' = 'user_behavior', "
+        f"'nameServerAddress' = '127.0.0.1:9876'{options});"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "bodies"),
+    [
+        (
+            "",
+            "a INT, b STRING, c TIMESTAMP(3)",
+            ['{"a":1,"b":"x y","c":"2026-01-31T08:00:00.000Z"}', '{"a":2}'],
+        ),
+        (", 'format' = 'csv', 'csv.field-delimiter' = '|'", "a INT, b STRING", ["1|x y", "2|"]),
+        (", 'format' = 'delimited'", "a INT, b STRING", ["1\u0001x y", "2\u0001"]),
+        (", 'format' = 'raw'", "b STRING", ["x y", "z"]),
+        (", 'format' = 'raw'", "b BYTES", ["x y", "z"]),
+        (", 'format' = 'key-value'", "id INT, address STRING", ["x y", "z"]),
+    ],
+)
+def test_every_format_writes_what_it_reads(run, topic, settled, read, options, columns, bodies):
+    name = topic()
+    table = with_options(columns, options)
+    values = {
+        "a INT, b STRING, c TIMESTAMP(3)": "(1, 'x y', TIMESTAMP '2026-01-31 08:00:00'), (2, NULL, NULL)",
+        "a INT, b STRING": "(1, 'x y'), (2, NULL)",
+        "b STRING": "('x y'), ('z')",
+        "b BYTES": "(X'782079'), (X'7a')",
+        "id INT, address STRING": "(1, 'x y'), (2, 'z')",
+    }[columns]
+    run(f"{table} INSERT INTO t VALUES {values}", name)
+    settled(name, 2)
+    assert sorted(row.body for row in read(name, bodyAs="string").collect()) == bodies
+    job = run(f"{READ} {table} SELECT * FROM t EXCEPT ALL VALUES {values}; SELECT count(*) FROM t", name)
+    assert job.results[0].collect() == []
+    assert rows_of(job) == [(2,)]
+
+
+GOOD, BAD = '{"a": 1, "b": "x"}', ["{", '{"a": "one", "b": "x"}', '{"b": "no a"}']
+
+
+def fill(client: Client, name: str, bodies: list[str]) -> None:
+    producer = Producer(client)
+    for at, body in enumerate(bodies):
+        producer.send(OutgoingMessage(name, body.encode(), keys=f"k{at}", tags="T"))
+
+
+def test_bad_records_fail_and_say_where_they_are(run, topic, settled, client):
+    name = topic(queues=1)
+    fill(client, name, [GOOD, BAD[0]])
+    settled(name, 2)
+    job = run(READ + with_options("a INT, b STRING", "") + "SELECT a FROM t", name)
+    with pytest.raises(PySparkException, match=f"topic={name} brokerName=broker-a queueId=0 queueOffset=1"):
+        job.results[0].collect()
+
+
+def test_bad_records_are_null_or_dropped(run, topic, settled, client):
+    name = topic()
+    fill(client, name, [GOOD, *BAD])
+    settled(name, 4)
+    columns = "a INT NOT NULL, b STRING, k STRING METADATA FROM 'keys' VIRTUAL"
+    job = run(READ + with_options(columns, ", 'badRecords' = 'null'") + "SELECT * FROM t", name)
+    assert rows_of(job) == sorted(
+        [(1, "x", "k0"), (None, None, "k1"), (None, None, "k2"), (None, None, "k3")], key=repr
+    )
+    job = run(READ + with_options(columns, ", 'badRecords' = 'drop'") + "SELECT * FROM t", name)
+    assert rows_of(job) == [(1, "x", "k0")]
+
+
+def test_bad_records_go_to_a_topic_with_cause_place_and_bytes_and_are_counted(
+    run, topic, settled, client, read
+):
+    name, dead, good = topic(queues=1), topic(), topic()
+    fill(client, name, [GOOD, *BAD])
+    settled(name, 4)
+    text = with_options(
+        "a INT NOT NULL, b STRING",
+        f", 'startingOffsets' = 'earliest', 'badRecords' = 'dead-letter', 'badRecordsTopic' = '{dead}'",
+    )
+    sink = with_options("a INT, b STRING", "").replace("user_behavior", good).replace("TABLE t", "TABLE good")
+    job = run(text + sink + "INSERT INTO good SELECT * FROM t", name, trigger="availableNow")
+    assert job.await_termination(60)
+    settled(dead, 3)
+    settled(good, 1)
+    letters = read(dead, columns="body,keys,tags,properties", bodyAs="string").collect()
+    assert sorted((row.body, row["keys"], row.tags) for row in letters) == sorted(
+        (body, f"k{at}", "T") for at, body in enumerate(BAD, 1)
+    )
+    assert {row.properties["deadLetterQueueOffset"] for row in letters} == {"1", "2", "3"}
+    assert {row.properties["deadLetterTopic"] for row in letters} == {name}
+    assert all("format json" in row.properties["deadLetterCause"] for row in letters)
+    progress = next(query for query in job.queries if query.name == "good").recentProgress
+    counts = [p.observedMetrics["badRecords.t"] for p in progress if "badRecords.t" in p.observedMetrics]
+    assert (sum(c.bad for c in counts), sum(c.rows for c in counts)) == (3, 4)
+
+
+def test_metadata_is_read_and_written(run, topic, settled):
+    name = topic(queues=1)
+    columns = (
+        "a INT, k STRING METADATA FROM 'keys', tags STRING METADATA, p MAP<STRING, STRING> METADATA FROM "
+        "'properties', s STRING METADATA FROM 'shardingKey', `offset` BIGINT METADATA VIRTUAL, "
+        "doubled AS a * 2, ts TIMESTAMP(3) METADATA FROM 'storeTimestamp' VIRTUAL"
+    )
+    table = with_options(columns, "")
+    run(
+        table + "INSERT INTO t VALUES (1, 'k1', 'T1', map('x', 'y'), 's1'), (2, NULL, NULL, NULL, NULL)", name
+    )
+    settled(name, 2)
+    job = run(
+        READ + table + "SELECT a, k, tags, p['x'], s, `offset`, doubled, ts > '2020-01-01' FROM t", name
+    )
+    assert rows_of(job) == [(1, "k1", "T1", "y", "s1", 0, 2, True), (2, None, None, None, None, 1, 4, True)]
+
+
+def test_keys_and_tags_come_from_columns(run, topic, settled, read):
+    name = topic()
+    options = ", 'keyColumns' = 'a,b', 'dynamicTagColumn' = 'b', 'dynamicTagColumnWriteIncluded' = 'false'"
+    run(with_options("a INT, b STRING, c INT", options) + "INSERT INTO t (c, b, a) VALUES (3, 'x', 1)", name)
+    settled(name, 1)
+    (row,) = read(name, bodyAs="string").collect()
+    assert (row["keys"], row.tags, row.body) == ("1 x", "x", '{"a":1,"c":3}')
+
+
+READ_ONLY = "CREATE TABLE s (x INT,\n topic STRING METADATA) USING rocketmq OPTIONS (topic 'x');"
+WRITE_ONLY = "CREATE TABLE s (x INT, d INT METADATA FROM 'delayLevel') USING rocketmq OPTIONS (topic 'x');"
+WRONG_START = "CREATE TABLE s (x INT) USING rocketmq OPTIONS (topic 'x',\n startingOffsets 'x');"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("SELECT nope\nFROM t", (2, 8), "nope"),
+        ("SELECT a\n FROM nowhere", (3, 7), "nowhere"),
+        ("SELECT a\n FORM t", (3, 7), "Syntax error at or near 't'"),
+        ("INSERT INTO t SELECT 1, 2", (2, 15), "has 2 columns, but t is given 1"),
+        ("INSERT INTO t (x) SELECT 1", (2, 16), "no column 'x'"),
+        ("INSERT OVERWRITE t SELECT 1", (2, 18), "cannot be overwritten"),
+        ("INSERT INTO t SELECT * FROM t", (2, 1), "checkpointLocation"),
+        ("SET 'triger' = '1s'", (2, 1), "did you mean trigger"),
+        ("CREATE TABLE t (b INT) USING rocketmq", (2, 14), "there already, since line 1"),
+        (READ_ONLY + "INSERT INTO s VALUES (1, 'x')", (3, 77), "declared at line 3, column 2, is metadata"),
+        (WRITE_ONLY + "SELECT * FROM s", (2, 24), "can only be written"),
+        ("CREATE TABLE s (x INT, d INT METADATA) USING rocketmq OPTIONS (topic 'x')", (2, 24), "no metadata"),
+        (
+            "CREATE TABLE s (x INT) USING rocketmq OPTIONS (topic 'x',\n consumerGrop 'x')",
+            (3, 2), "did you mean consumerGroup",
+        ),
+        (WRONG_START + "SELECT * FROM s", (3, 2), "startingOffsets is malformed"),
+        (
+            "CREATE TABLE s (x INT, y INT) USING rocketmq OPTIONS (topic 'x',\n format 'raw')",
+            (3, 2), "one column",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_has_a_place(spark, text, place, message):
+    table = "CREATE TABLE t (a INT) USING rocketmq OPTIONS (topic 'x', nameServer '127.0.0.1:1');\n"
+    with pytest.raises(SqlError, match=re.escape(message)) as failure:
+        execute(spark, table + text)
+    assert (failure.value.line, failure.value.column) == place, failure.value
+
+
+def test_tables_without_columns_are_messages(run, topic, settled):
+    name = topic()
+    table = (
+        "CREATE TABLE t USING rocketmq OPTIONS (topic 'user_behavior', nameServer '127.0.0.1:9876', "
+        "columns 'tags,body');"
+    )
+    run(table + "INSERT INTO t SELECT 'x' AS body, 'T' AS tags", name)
+    settled(name, 1)
+    assert rows_of(run(READ + table + "SELECT tags, string(body) FROM t", name)) == [("T", "x")]
+
+
+@pytest.mark.parametrize("policy", ["fail", "null"])
+def test_json_is_parsed_once_and_by_spark_itself(run, policy):
+    table = with_options("a INT, b STRING", f", 'badRecords' = '{policy}'")
+    rows = run(READ + table + "SELECT a, b FROM t WHERE a > 1").results[0]
+    plan = rows._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("from_json(") == 1, plan
+    assert not [name for name in ("EvalPython", "MapInArrow", "PythonUDF") if name in plan]

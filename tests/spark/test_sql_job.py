@@ -1,0 +1,175 @@
+"""Job files from the command line: what the examples do, through kill -9 too."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.support.cli import CommandLine
+from tests.support.topics import create_topic
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import Client, Message, OutgoingMessage, Producer
+from pyspark_rocketmq.client.message_search import last_messages
+from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.sql import execute
+
+JOBS = Path(__file__).parents[2] / "examples" / "sql"
+ORDERS = 120
+START = datetime(2026, 1, 31, 8, 0, tzinfo=UTC)
+PATIENCE_S = 300
+
+
+class JobProcess:
+    """``pyspark-rocketmq sql`` in a session of processes of its own."""
+
+    def __init__(self, job: Path, checkpoint: Path, name_server: str, log_file: Path) -> None:
+        conf = {
+            "ui.enabled": "false",
+            "driver.bindAddress": "127.0.0.1",
+            "driver.host": "127.0.0.1",
+            # It lives too short for thorough compilation to pay.
+            "driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "sql.codegen.wholeStage": "false",
+        }
+        confs = [part for name, value in conf.items() for part in ("--conf", f"spark.{name}={value}")]
+        places = ["--checkpoint", str(checkpoint), "--master", "local[2]"]
+        self._command = [sys.executable, "-m", "pyspark_rocketmq", "sql", str(job), *places, *confs]
+        self._environ = {**os.environ, "NAMESRV_ADDR": name_server, "PYSPARK_PYTHON": sys.executable}
+        self._log_file = log_file
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, env=self._environ, start_new_session=True
+            )
+
+    def check(self) -> None:
+        """Fail if it ended by itself."""
+        assert self._process is not None
+        assert self._process.poll() is None, self._log_file.read_text(errors="replace")[-4_000:]
+
+    def kill(self) -> None:
+        """kill -9, Python and the JVM."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(timeout=20)
+
+    def interrupt(self) -> int:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(timeout=60)
+
+
+@pytest.fixture
+def client(mq: DevCluster) -> Iterator[Client]:
+    with Client(mq.name_server) as client:
+        yield client
+
+
+def moment(seconds: int) -> str:
+    return (START + timedelta(seconds=seconds)).isoformat()
+
+
+def send(client: Client, topic: str, bodies: list[str]) -> None:
+    (queue,) = client.write_queues(topic)
+    Producer(client).send_batch([OutgoingMessage(topic, body.encode()) for body in bodies], queue)
+
+
+def sell(client: Client, numbers: range) -> None:
+    """Orders a second apart, each paid for five seconds later; a click a second."""
+    orders = [
+        json.dumps({"order_id": n, "product": f"p{n % 3}", "cents": n + 1, "ordered_at": moment(n)})
+        for n in numbers
+    ]
+    send(client, "shop_orders", [*orders, "no order"])
+    payments = [json.dumps({"order_id": n, "paid_at": moment(n + 5)}) for n in numbers]
+    send(client, "shop_payments", payments)
+    send(client, "shop_clicks", [f"p{n % 3},{moment(n)}" for n in numbers])
+
+
+def written(client: Client, topic: str) -> list[Message]:
+    return last_messages(client, client.read_queues(topic), 10_000)
+
+
+def paid(client: Client) -> dict[int, dict[str, object]]:
+    rows = [json.loads(message.body) for message in written(client, "shop_paid_orders")]
+    return {row["order_id"]: row for row in rows}
+
+
+def clicks(client: Client) -> dict[tuple[str, str], int]:
+    rows = [json.loads(message.body) for message in written(client, "shop_clicks_by_minute")]
+    return {(row["minute"], row["product"]): row["clicks"] for row in rows}
+
+
+@pytest.mark.timeout(900)
+def test_a_job_of_a_join_and_a_window_goes_on_after_kill_9(
+    mq: DevCluster, client: Client, tmp_path: Path
+) -> None:
+    for topic in ("orders", "payments", "clicks", "paid_orders", "clicks_by_minute"):
+        create_topic(mq, f"shop_{topic}", 1, 6)
+    job = JobProcess(JOBS / "shop.sql", tmp_path / "checkpoint", mq.name_server, tmp_path / "job.log")
+    try:
+        sell(client, range(ORDERS))
+        job.start()
+        eventually(lambda: job.check() or len(paid(client)) == ORDERS, PATIENCE_S, what="the first half")
+        job.kill()
+        sell(client, range(ORDERS, 2 * ORDERS))
+        send(client, "shop_clicks", [f"p0,{moment(3_600)}"])  # moves the watermark past every window
+        job.start()
+        windows = 2 * ORDERS // 60 * 3
+        eventually(lambda: job.check() or len(clicks(client)) >= windows, PATIENCE_S, what="the windows")
+        eventually(lambda: job.check() or len(paid(client)) == 2 * ORDERS, PATIENCE_S, what="the other half")
+        assert job.interrupt() == 130
+    finally:
+        job.kill()
+    assert paid(client) == {
+        n: {"order_id": n, "product": f"p{n % 3}", "cents": n + 1, "seconds": 5.0} for n in range(2 * ORDERS)
+    }
+    assert set(clicks(client).values()) == {20}
+    assert {product for _, product in clicks(client)} == {"p0", "p1", "p2"}
+    keys = {message.keys for message in written(client, "shop_paid_orders")}
+    assert keys == {str(n) for n in range(2 * ORDERS)}
+
+
+def test_the_example_of_user_behaviour(spark, mq: DevCluster, client: Client, tmp_path: Path) -> None:
+    for topic in ("user_behavior", "user_purchases"):
+        create_topic(mq, topic, 1, 6)
+    rows = [(1, 10, "buy"), (2, 2000, "buy"), (3, 30, "look")]
+    bodies = [json.dumps(dict(zip(("user_id", "item_id", "behavior"), row, strict=True))) for row in rows]
+    send(client, "user_behavior", bodies)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NAMESRV_ADDR", mq.name_server)
+        text = (JOBS / "user_behavior.sql").read_text(encoding="utf-8")
+        text = text.replace(
+            "'connector' = 'rocketmq'", f"'connector' = 'rocketmq', 'nameServer' = '{mq.name_server}'"
+        )
+        with execute(spark, text, checkpoint_location=str(tmp_path)) as job:
+            assert job.await_termination(PATIENCE_S)
+    found = [(json.loads(m.body), m.tags, m.keys) for m in written(client, "user_purchases")]
+    assert found == [
+        ({"user_id": 1, "item_id": 10}, "old", "1"),
+        ({"user_id": 2, "item_id": 2000}, "new", "2"),
+    ]
+
+
+def test_a_wrong_job_is_said_with_its_place(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cli = CommandLine(capsys, monkeypatch, None)
+    job = tmp_path / "job.sql"
+    job.write_text("SET a = b;\nCREATE TABLE t (a BIGINTT) USING rocketmq")
+    found = cli("sql", str(job), "--check")
+    assert (found.code, "line 2, column 19: expected the type of a" in found.err) == (2, True)
+    assert cli("sql", str(tmp_path / "none.sql")).code == 2
+    assert cli("sql", "-", "--check", given="SELECT 1; SELECT 2").out == "2 statements\n"

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pyspark_rocketmq.options import JobOptions, option_reference
+from pyspark_rocketmq.sql.flink import RocketMQConfig
+from pyspark_rocketmq.sql.metadata import METADATA
+from pyspark_rocketmq.sql.parse import parse_statements
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("block", re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL))
+def test_the_pages_statements_parse(block):
+    assert parse_statements(block)
+
+
+@pytest.mark.parametrize("job", sorted((ROOT / "examples" / "sql").glob("*.sql")), ids=lambda job: job.name)
+def test_the_examples_parse(job):
+    assert len(parse_statements(job.read_text(encoding="utf-8"))) > 2
+
+
+def test_the_table_of_metadata_is_complete():
+    for key, found in METADATA.items():
+        row = next(line for line in PAGE.splitlines() if line.startswith("| ") and f"`{key}`" in line)
+        access = {(True, False): "R", (False, True): "W", (True, True): "R/W"}
+        assert f"| {access[found.source is not None, found.sink is not None]} |" in row, key
+
+
+def test_every_setting_and_every_property_is_on_the_page():
+    for row in option_reference(JobOptions):
+        assert f"| `{row.name}` |" in PAGE
+    names = [value for name, value in vars(RocketMQConfig).items() if name.isupper()]
+    assert len(names) == 15
+    for name in set(names) - {RocketMQConfig.ACCESS_KEY, RocketMQConfig.SECRET_KEY}:
+        assert f"`{name}`" in PAGE, name

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.sql.parse import parse_statements
+from pyspark_rocketmq.sql.statements import (
+    ComputedColumn,
+    CreateTable,
+    CreateView,
+    DropTable,
+    Insert,
+    MetadataColumn,
+    PhysicalColumn,
+    Position,
+    Reset,
+    Set,
+    SparkStatement,
+)
+
+
+def one(text):
+    (statement,) = parse_statements(text)
+    return statement
+
+
+def table(columns, options="'topic' = 't'"):
+    return one(f"CREATE TABLE t ({columns}) WITH ('connector' = 'rocketmq', {options})")
+
+
+def test_columns_of_every_kind():
+    made = table(
+        "a BIGINT NOT NULL COMMENT 'the id', `b c` STRING, m STRING METADATA FROM 'keys', "
+        "topic STRING METADATA VIRTUAL, d AS upper(concat(`b c`, ', )')) COMMENT 'x', ts TIMESTAMP(3), "
+        "WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, PRIMARY KEY (a) NOT ENFORCED"
+    )
+    a, b, m, topic, d, ts = made.columns
+    assert (a.type, a.nullable, b.name.text, b.nullable) == ("BIGINT", False, "b c", True)
+    assert isinstance(m, MetadataColumn)
+    assert (m.key, m.virtual, topic.key, topic.virtual) == ("keys", False, "topic", True)
+    assert isinstance(d, ComputedColumn)
+    assert d.expression.text == "upper(concat(`b c`, ', )'))"
+    assert isinstance(ts, PhysicalColumn)
+    assert (made.watermark.column.text, made.watermark.delay) == ("ts", "5 SECOND")
+
+
+@pytest.mark.parametrize(
+    ("written", "spark"),
+    [
+        ("BIGINT", "BIGINT"),
+        ("INTEGER", "INT"),
+        ("TIMESTAMP(3)", "TIMESTAMP"),
+        ("TIMESTAMP_LTZ(3)", "TIMESTAMP"),
+        ("BYTES", "BINARY"),
+        ("VARBINARY(10)", "BINARY"),
+        ("VARCHAR(20)", "STRING"),
+        ("CHAR(2)", "STRING"),
+        ("DECIMAL(10, 2)", "DECIMAL(10, 2)"),
+        ("ROW<a INT, b ARRAY<VARCHAR(3)>>", "STRUCT<a: INT, b: ARRAY<STRING>>"),
+        ("STRUCT<a: INT>", "STRUCT<a: INT>"),
+        ("MAP<STRING, DOUBLE>", "MAP<STRING, DOUBLE>"),
+    ],
+)
+def test_types_of_flink_and_spark(written, spark):
+    assert table(f"a {written}").columns[0].type == spark
+
+
+def test_options_in_both_spellings():
+    flink = table("a INT", "'consumerGroup'='g', 'a.b' = 'it''s'")
+    spark = one(
+        "CREATE TABLE t (a INT) USING rocketmq OPTIONS (topic 'x', scan.mode = 'y', retries 3, tls true)"
+    )
+    assert [(o.name, o.value) for o in flink.options[1:]] == [("consumerGroup", "g"), ("a.b", "it's")]
+    assert [(o.name, o.value) for o in spark.options] == [
+        ("topic", "x"), ("scan.mode", "y"), ("retries", "3"), ("tls", "true"),
+    ]  # fmt: skip
+    assert "it's" not in repr(flink)
+
+
+def test_a_job_of_everything_keeps_its_places():
+    job = """-- a comment; with a semicolon
+SET 'checkpointLocation' = '/tmp/a b';
+SET spark.sql.shuffle.partitions=2;
+CREATE TABLE t (a INT) WITH ('connector' = 'rocketmq');
+CREATE VIEW v AS
+  SELECT * FROM t WHERE a = ';' /* ; */;
+EXECUTE STATEMENT SET BEGIN
+INSERT INTO t (a) SELECT 1;
+INSERT INTO db.other (SELECT a FROM v);
+END;
+RESET 'checkpointLocation';
+DROP TABLE IF EXISTS t;
+CREATE TABLE p USING parquet AS SELECT 1;
+CREATE TEMPORARY VIEW w USING rocketmq OPTIONS (topic 'x');
+SHOW TABLES;
+"""
+    statements = parse_statements(job)
+    assert [type(s) for s in statements] == [
+        Set, Set, CreateTable, CreateView, Insert, Insert, Reset, DropTable,
+        SparkStatement, SparkStatement, SparkStatement,
+    ]  # fmt: skip
+    assert [s.position.line for s in statements] == [2, 3, 4, 5, 8, 9, 11, 12, 13, 14, 15]
+    assert (statements[0].name, statements[0].value) == ("checkpointLocation", "/tmp/a b")
+    assert (statements[1].name, statements[1].value) == ("spark.sql.shuffle.partitions", "2")
+    assert [name.text for name in statements[4].columns] == ["a"]
+    assert (statements[5].target.text, statements[5].query.text) == ("db.other", "(SELECT a FROM v)")
+    assert [s.is_query for s in statements[-3:]] == [False, False, True]
+
+
+def test_queries_are_left_to_spark_at_their_places():
+    job = "SET a = b;\n/* x */ INSERT INTO t\n\tSELECT nonsense |> of ::: spark FROM Orders"
+    query = parse_statements(job)[1].query
+    assert {"orders", "nonsense"} <= query.names
+    start = query.padded.index("SELECT")
+    assert Position.of(query.padded, start) == Position.of(job, job.index("SELECT")) == Position(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("CREATE TABLE t (\n a BIGINTT) USING rocketmq", (2, 4), "expected the type of a, found 'BIGINTT'"),
+        ("CREATE TABLE t (a TIME(3)) USING rocketmq", (1, 19), "no such type"),
+        ("CREATE TABLE t (a INT, A INT) USING rocketmq", (1, 24), "column 'A' stands there twice"),
+        ("CREATE TABLE t (a INT) WITH ('connector'='kafka')", (1, 42), "connector 'kafka'"),
+        ("CREATE TABLE t (a INT) WITH ('connector'='rocketmq' 'x'='y')", (1, 53), "expected ), found 'x'"),
+        ("CREATE TABLE t (a INT) WITH ('connector'='rocketmq', 'x')", (1, 57), "the option's value"),
+        ("CREATE TABLE t (a INT) USING rocketmq OPTIONS (x 1, X 2)", (1, 53), "'X' of t stands there twice"),
+        ("CREATE TABLE t (a INT) USING rocketmq PARTITIONED BY (a)", (1, 39), "queues"),
+        ("CREATE TABLE db.t (a INT) USING rocketmq", (1, 14), "one name"),
+        ("CREATE TABLE t (a INT, WATERMARK FOR b AS b) USING rocketmq", (1, 38), "no column 'b'"),
+        ("CREATE TABLE t (a INT, WATERMARK FOR a AS b) USING rocketmq", (1, 43), "a - INTERVAL"),
+        ("CREATE TABLE t (a INT, PRIMARY KEY (a)) USING rocketmq", (1, 39), "NOT ENFORCED"),
+        ("CREATE TABLE t (a INT METADATE) USING rocketmq", (1, 23), "expected NOT NULL, METADATA"),
+        ("SELECT 1;\n\n INSERT INTO t", (3, 15), "expected a query, found the end"),
+        ("INSERT t SELECT 1", (1, 8), "expected INTO"),
+        ("SET x", (1, 6), "expected ="),
+        ("SET = 3", (1, 5), "a setting's name"),
+    ],
+)
+def test_errors_say_line_and_column(text, place, message):
+    with pytest.raises(SqlError, match=re.escape(message)) as failure:
+        parse_statements(text)
+    assert (failure.value.line, failure.value.column) == place
+    assert str(failure.value).startswith(f"line {place[0]}, column {place[1]}: ")
+
+
+def test_an_open_quote_is_an_error():
+    with pytest.raises(SqlError, match="left open"):
+        parse_statements("SELECT 'abc")
+
+
+def test_nothing_is_no_statement():
+    assert parse_statements(" ;; -- nothing\n;") == ()
