@@ -1,9 +1,10 @@
 """Send again what consumers could not process: the messages of a group's retry and dead-letter topics."""
 
 # Facts (consumerSendMsgBack of SendMessageProcessor, 4.9 and 5.4)
-# - What a consumer sends back goes to %RETRY%<group>, after maxReconsumeTimes to %DLQ%<group>. Its property
-#   RETRY_TOPIC is its first topic; 5.x gives dead letters DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID too.
-# - A dead-letter topic is made with permission to write only: it must be made readable before it is read.
+# - What a consumer sends back goes to %RETRY%<group>, after maxReconsumeTimes to %DLQ%<group>. It keeps its
+#   UNIQ_KEY; its property RETRY_TOPIC is its first topic, and 5.x gives dead letters DLQ_ORIGIN_TOPIC too.
+# - Brokers of 5.4 make dead-letter topics for reading too. Where permission is to write only, it must be
+#   changed before they are read.
 
 from __future__ import annotations
 
@@ -23,7 +24,6 @@ from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_P
 __all__ = ["Origin", "Replay", "ReplayFilter", "find_replays", "make_readable", "send_replays"]
 
 _TOPIC_PROPERTIES: Final = ("DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
-_ID_PROPERTIES: Final = ("DLQ_ORIGIN_MESSAGE_ID", "ORIGIN_MESSAGE_ID")
 PROPERTY_REPLAY_OF: Final = "replayOf"
 """What a message that is sent again was: the id of the first one."""
 
@@ -88,7 +88,7 @@ class Replay:
         """Return what is sent: body, tag, keys, sharding key and the user's own properties as they were."""
         message = self.message
         own = {name: value for name, value in message.properties.items() if name not in RESERVED_PROPERTIES}
-        own[PROPERTY_REPLAY_OF] = _first_of(message, _ID_PROPERTIES) or message.msg_id
+        own[PROPERTY_REPLAY_OF] = message.msg_id
         return OutgoingMessage(
             self.topic,
             message.body,
@@ -122,7 +122,7 @@ def find_replays(
     queues = client.read_queues(source)
     if not queues:
         raise OptionError(
-            "brokers make dead-letter topics for writing only: allow reading it with --make-readable",
+            "the topic is there for writing only: allow reading it with --make-readable",
             topic=source,
         )
     starts = client.min_offsets(queues)
