@@ -88,8 +88,7 @@ class Delivery:
         else:
             for message in messages:
                 while not self._send_back(message, worker.queue):
-                    worker.pause(_SEND_BACK_AGAIN_S)
-                    if worker.stopped:
+                    if worker.pause(_SEND_BACK_AGAIN_S):
                         return
                 worker.finish([message])
 

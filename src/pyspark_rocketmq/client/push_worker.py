@@ -123,9 +123,9 @@ class QueueWorker:
                 self._in_flight.finish(message.queue_offset for message in messages)
                 self._state.notify_all()
 
-    def pause(self, seconds: float) -> None:
-        """Wait, but not longer than until the worker is stopped."""
-        self._stopped.wait(seconds)
+    def pause(self, seconds: float) -> bool:
+        """Wait, but not longer than until the worker is stopped; return whether it was."""
+        return self._stopped.wait(seconds)
 
     # --- consumed in order ---
 
