@@ -226,8 +226,9 @@ class PushConsumer:
             except TopicNotFoundError:
                 if not topic.startswith(_RETRY_PREFIX):
                     raise
-                # It comes with the first heartbeat, unless the brokers may not create groups.
-                self._rebalance_now, self._patience = self._patience > 0, self._patience - 1
+                if self._patience > 0:  # it comes with the first heartbeat, if brokers may create groups
+                    self._patience -= 1
+                    self._rebalance_now = True
                 continue
             mine = set(everything)
             if not self.options.broadcasting:
