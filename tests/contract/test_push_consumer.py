@@ -28,6 +28,10 @@ from pyspark_rocketmq.errors import OptionError, TopicNotFoundError
 from pyspark_rocketmq.planning.assign import AllocateStrategy, allocate
 
 FIRST = ConsumeFromWhere.FIRST_OFFSET
+JAVA_S = 60
+"""A Java client tells the broker of its new share by a heartbeat, unless another thread of it sends one just
+then: its pulls are then refused (SUBSCRIPTION_NOT_LATEST) until the next heartbeat, 30 s later."""
+
 SOON_S = 25
 """Java's members compare their queues every 20 s; where a broker tells of a change they do so at once."""
 
@@ -212,7 +216,7 @@ def test_beside_a_java_consumer(mq, classes, member, send, topic, client, group,
             assert len(deal) == 4
         mine = {queue.queue_id for queue in deal}
         bodies += send(name, 80)
-        eventually(lambda: len(one.got) + len(java.got) >= 120, 30, what="all messages, by both")
+        eventually(lambda: len(one.got) + len(java.got) >= 120, JAVA_S, what="all messages, by both")
         assert sorted([*one.bodies, *(body for _, _, body in java.got)]) == sorted(bodies), "each once"
         assert {queue_id for queue_id, _, _ in java.got} == set(range(8)) - mine, "both deal alike"
         java.leave()
@@ -229,7 +233,7 @@ def test_a_java_consumer_that_is_killed_loses_nothing(mq, classes, member, send,
     with JavaMember(mq, classes, group, name) as java:
         eventually(lambda: len(one.queues(name)) == 2, SOON_S, what="the Java consumer's share")
         bodies = send(name, 40)
-        eventually(lambda: java.got, 30, what="messages of the Java consumer")
+        eventually(lambda: java.got, JAVA_S, what="messages of the Java consumer")
         java.kill()
         eventually(lambda: len(one.queues(name)) == 4, SOON_S, what="its queues")
         eventually(
