@@ -15,10 +15,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.arguments import add_arguments, plan_of
 from benchmarks.contender import Contender, python_command
-from benchmarks.harness import Plan, run
+from benchmarks.harness import run
 from benchmarks.processes import machine_facts
-from benchmarks.read import RESULTS
 from benchmarks.report import Report
 from benchmarks.topics import Bench, Case, bench
 
@@ -68,12 +68,7 @@ def main() -> None:
         )
         results = run(
             chosen,
-            Plan(
-                rounds=args.rounds,
-                time_limit_s=args.time_limit - (time.monotonic() - begin),
-                noise_limit=args.noise_limit,
-                spare_rounds=args.spare_rounds,
-            ),
+            plan_of(args, time.monotonic() - begin),
             broker_pids=mq.broker_pids,
             expected=case.messages,
             log_dir=folder,
@@ -95,15 +90,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--body-bytes", type=int, default=1024)
-    parser.add_argument("--queues", type=int, default=4)
-    parser.add_argument("--contenders", default="", help="comma list; all by default")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--noise-limit", type=float, default=0.1, help="share of the CPU for other processes")
-    parser.add_argument("--spare-rounds", type=int, default=5, help="noisy rounds that may be repeated")
-    parser.add_argument("--time-limit", type=float, default=900, help="seconds for everything")
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    add_arguments(parser, contenders="", messages=1_000_000, rounds=3, spare_rounds=5, time_limit_s=900)
     return parser.parse_args()
 
 

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.arguments import RESULTS
 from benchmarks.processes import machine_facts
-from benchmarks.read import RESULTS
 from benchmarks.topics import Bench, bench
 from benchmarks.workers.spark import session
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer, SendPipeline

@@ -21,11 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.arguments import RESULTS
 from benchmarks.blank_source import BlankSource
 from benchmarks.contender import call, python_command
 from benchmarks.kafka import Kafka, kafka, spark_arguments, spark_settings
 from benchmarks.processes import machine_facts, peak_rss, reset_peak_rss
-from benchmarks.read import RESULTS
 from benchmarks.topics import Bench, Case, bench
 from benchmarks.workers.spark import session
 

@@ -14,15 +14,15 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.arguments import add_arguments, plan_of
 from benchmarks.cold import make_cold
 from benchmarks.contender import Contender, call, python_command
-from benchmarks.harness import Plan, run
+from benchmarks.harness import run
 from benchmarks.kafka import CONNECTOR, Kafka, kafka, spark_arguments
 from benchmarks.processes import machine_facts
 from benchmarks.report import Report
 from benchmarks.topics import Bench, Case, bench
 
-RESULTS = Path(__file__).parent / "results"
 BASELINE = "java-pull"
 KAFKA = "spark-kafka"
 
@@ -118,12 +118,7 @@ def main() -> None:
         console.print(f"filled in {filled - begin:.0f} s")
         every = contenders(mq, log, case)
         chosen = [every[name] for name in names]
-        plan = Plan(
-            rounds=args.rounds,
-            time_limit_s=args.time_limit - (filled - begin),
-            noise_limit=args.noise_limit,
-            spare_rounds=args.spare_rounds,
-        )
+        plan = plan_of(args, filled - begin)
         results = run(
             chosen,
             plan,
@@ -155,20 +150,12 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=2_000_000)
-    parser.add_argument("--body-bytes", type=int, default=1024)
-    parser.add_argument("--queues", type=int, default=4)
+    add_arguments(parser, contenders="drain,client,client-2p,spark,java-pull,spark-kafka")
     parser.add_argument("--compressed", action="store_true")
     parser.add_argument("--cold", action="store_true", help="nothing of the broker's files in memory")
     parser.add_argument(
         "--broker-config", action="append", default=[], help="name=value of the broker's settings"
     )
-    parser.add_argument("--contenders", default="drain,client,client-2p,spark,java-pull,spark-kafka")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--noise-limit", type=float, default=0.1, help="share of the CPU for other processes")
-    parser.add_argument("--spare-rounds", type=int, default=10, help="noisy rounds that may be repeated")
-    parser.add_argument("--time-limit", type=float, default=1800, help="seconds for everything")
-    parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args()
 
 

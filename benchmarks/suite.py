@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from benchmarks.read import RESULTS
+from benchmarks.arguments import RESULTS
 
 PEERS = "client,spark,java-pull,spark-kafka"
 

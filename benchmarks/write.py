@@ -15,15 +15,15 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.arguments import add_arguments, plan_of
 from benchmarks.contender import Contender, python_command
-from benchmarks.harness import Plan, run
+from benchmarks.harness import run
 from benchmarks.kafka import Kafka, kafka, spark_arguments
 from benchmarks.processes import machine_facts
 from benchmarks.report import Report
 from benchmarks.topics import Bench, bench
 from pyspark_rocketmq.client import Admin, Client
 
-RESULTS = Path(__file__).parent / "results"
 BASELINE = "java-send"
 TOPIC = "bench-write"
 
@@ -89,12 +89,7 @@ def main() -> None:
         chosen = [every[name] for name in names]
         results = run(
             chosen,
-            Plan(
-                rounds=args.rounds,
-                time_limit_s=args.time_limit - (time.monotonic() - begin),
-                noise_limit=args.noise_limit,
-                spare_rounds=args.spare_rounds,
-            ),
+            plan_of(args, time.monotonic() - begin),
             broker_pids=lambda: [*mq.broker_pids(), *(log.pids() if log is not None else [])],
             expected=case.messages,
             log_dir=folder,
@@ -116,16 +111,8 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=2_000_000)
-    parser.add_argument("--body-bytes", type=int, default=1024)
-    parser.add_argument("--queues", type=int, default=4)
+    add_arguments(parser, contenders="java-send,spark,spark-kafka,noop")
     parser.add_argument("--batch-bytes", type=int, default=256 * 1024, help="of the Java producer's batches")
-    parser.add_argument("--contenders", default="java-send,spark,spark-kafka,noop")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--noise-limit", type=float, default=0.1, help="share of the CPU for other processes")
-    parser.add_argument("--spare-rounds", type=int, default=10, help="noisy rounds that may be repeated")
-    parser.add_argument("--time-limit", type=float, default=1800, help="seconds for everything")
-    parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args()
 
 
