@@ -1,4 +1,4 @@
-"""How far a consumer group is behind."""
+"""How much topics hold, and how far a consumer group is behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_rocketmq.model import MessageQueue
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.core import Client
 
-__all__ = ["QueueLag", "group_lag", "group_topics"]
+__all__ = ["QueueLag", "group_lag", "group_topics", "held_messages"]
 
 _RETRY_PREFIX = "%RETRY%"
 
@@ -71,3 +71,18 @@ def group_lag(client: Client, group: str, topics: Iterable[str]) -> tuple[QueueL
         )
         for queue in queues
     )
+
+
+def held_messages(client: Client, topics: Iterable[str]) -> dict[str, dict[MessageQueue, int]]:
+    """Return for each topic, in their order, how many messages each readable queue holds.
+
+    Raises
+    ------
+    NameServerError, TransportError, BrokerError
+    """
+    names = tuple(topics)
+    routes = client.routes.find_many(names, deadline=client.deadline())
+    queues = {name: () if (route := routes[name]) is None else route.read_queues() for name in names}
+    everything = [queue for own in queues.values() for queue in own]
+    mins, maxs = client.min_offsets(everything), client.max_offsets(everything)
+    return {topic: {queue: maxs[queue] - mins[queue] for queue in own} for topic, own in queues.items()}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.core import Client
-from pyspark_rocketmq.client.lag import group_lag, group_topics
+from pyspark_rocketmq.client.lag import group_lag, group_topics, held_messages
 from pyspark_rocketmq.errors import NameServerError, RocketMQError
 from pyspark_rocketmq.options import ClientOptions
 
@@ -89,17 +89,11 @@ class ClusterView:
         return rows
 
     def _topics(self) -> list[dict[str, Any]]:
-        client = self._client
-        names = Admin(client).topics()[:_MOST_TOPICS]
-        routes = client.routes.find_many(names, deadline=client.deadline())
-        queues = [queue for route in routes.values() if route is not None for queue in route.read_queues()]
-        mins, maxs = client.min_offsets(queues), client.max_offsets(queues)
-        rows = []
-        for name in names:
-            own = [queue for queue in queues if queue.topic == name]
-            messages = sum(maxs[queue] - mins[queue] for queue in own)
-            rows.append({"topic": name, "queues": len(own), "messages": messages})
-        return rows
+        held = held_messages(self._client, Admin(self._client).topics()[:_MOST_TOPICS])
+        return [
+            {"topic": topic, "queues": len(queues), "messages": sum(queues.values())}
+            for topic, queues in held.items()
+        ]
 
     def _groups(self) -> list[dict[str, Any]]:
         client, rows = self._client, []

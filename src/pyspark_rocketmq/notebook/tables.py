@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.core import Client
-from pyspark_rocketmq.client.lag import group_lag, group_topics
+from pyspark_rocketmq.client.lag import group_lag, group_topics, held_messages
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.options import ClientOptions, parse_options
 
@@ -60,15 +60,11 @@ def topics(name_server: str, **options: Any) -> Shown:
     OptionError, NameServerError, TransportError, BrokerError
     """
     with _client(name_server, options) as client:
-        names = Admin(client).topics()
-        routes = client.routes.find_many(names, deadline=client.deadline())
-        queues = [queue for route in routes.values() if route is not None for queue in route.read_queues()]
-        mins, maxs = client.min_offsets(queues), client.max_offsets(queues)
-    rows = []
-    for name in names:
-        own = [queue for queue in queues if queue.topic == name]
-        brokers = sorted({queue.broker_name for queue in own})
-        rows.append((name, ", ".join(brokers), len(own), sum(maxs[queue] - mins[queue] for queue in own)))
+        held = held_messages(client, Admin(client).topics())
+    rows = [
+        (topic, ", ".join(sorted({queue.broker_name for queue in queues})), len(queues), sum(queues.values()))
+        for topic, queues in held.items()
+    ]
     return Shown(f"{len(rows)} topics", ("topic", "brokers", "queues", "messages"), rows)
 
 
