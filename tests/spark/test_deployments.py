@@ -44,7 +44,8 @@ def environment(**more: str) -> dict[str, str]:
     python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
     java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of many JVMs that live for seconds
     path = str(ROOT / "src")
-    return {**os.environ, **python, "PYTHONPATH": path, "JAVA_TOOL_OPTIONS": java, **more}
+    here = {"SPARK_LOCAL_IP": "127.0.0.1"}  # else a process listens on an address of the machine's network
+    return {**os.environ, **python, **here, "PYTHONPATH": path, "JAVA_TOOL_OPTIONS": java, **more}
 
 
 def run(command: list[str], folder: Path, **more: str) -> str:
@@ -108,13 +109,16 @@ def start(tmp_path: Path, hidden: str) -> Iterator[Start]:
 
 @pytest.fixture
 def master(start: Start, tmp_path: Path) -> str:
-    """A standalone cluster: a master and two workers, which are two hosts to it."""
+    """A standalone cluster: a master and two workers, which are two hosts to it by two names of one address.
+
+    An address of its own for the second one, 127.0.0.2, is not to be had on every machine.
+    """
     ports, small = ("--port", "0", "--webui-port", "0"), {"SPARK_DAEMON_MEMORY": "128m"}
     log = start("master", f"{DEPLOY}.master.Master", "--host", "127.0.0.1", *ports, **small)
     found = eventually(
         lambda: re.search(r"Starting Spark master at (spark://\S+)", log.read_text()), 60, what="a master"
     )
-    for name, host in (("one", "127.0.0.1"), ("two", "127.0.0.2")):
+    for name, host in (("one", "127.0.0.1"), ("two", "localhost")):
         place = ("--host", host, *ports, "-d", str(tmp_path / name), "-c", "2", "-m", "600M", found[1])
         start(name, f"{DEPLOY}.worker.Worker", *place, **small)
     return found[1]
@@ -147,7 +151,6 @@ def connect(start: Start, tmp_path: Path, zipped: str, hidden: str) -> str:
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
         PYTHONPATH=os.pathsep.join([hidden, zipped]),
         SPARK_HOME=str(home),
-        SPARK_LOCAL_IP="127.0.0.1",
     )
     eventually(lambda: "Spark Connect server started" in log.read_text(), 90, what="a Connect server")
     return f"sc://127.0.0.1:{port}"
@@ -204,7 +207,7 @@ def test_the_example_pipeline_goes_on_where_it_ended(mq, send, topic, tmp_path: 
     sent = []
     for count in (30, 12):
         sent += send(name, count, tags="t")
-        run(command, project, SPARK_LOCAL_IP="127.0.0.1")
+        run(command, project)
         found = table(project / "spark-warehouse" / "messages").column("body").to_pylist()
         assert sorted(found) == sorted(row[3] for row in sent)
     by_tag = table(project / "spark-warehouse" / "messages_by_tag").to_pylist()

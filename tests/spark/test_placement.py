@@ -26,7 +26,7 @@ def test_each_queue_is_read_where_its_strategy_says() -> None:
         path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
         done = subprocess.run(
             [sys.executable, str(Path(__file__).with_name("placement_job.py")), mq.name_server, "orders"],
-            env={**os.environ, **python, "PYTHONPATH": path},
+            env={**os.environ, **python, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"},
             capture_output=True,
             text=True,
             timeout=200,

@@ -15,6 +15,7 @@ public final class GroupMember {
     public static void main(String[] args) throws Exception {
         var consumer = new DefaultMQPushConsumer(args[1]);
         consumer.setNamesrvAddr(args[0]);
+        consumer.setPersistConsumerOffsetInterval(200);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAllocateMessageQueueStrategy(
                 args[3].equals("average")
