@@ -1,0 +1,59 @@
+"""Light stream processing, as RocketMQ Streams offers it, compiled onto Structured Streaming.
+
+Examples
+--------
+>>> import json
+>>> from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
+>>> source = StreamBuilder.dataStream("namespace", "pipeline")
+>>> stream = (  # doctest: +SKIP
+...     source.fromRocketmq("topic", "group", False, "127.0.0.1:9876")
+...     .map(lambda message: json.loads(message))
+...     .window(TumblingWindow.of(Time.seconds(10)))
+...     .groupBy("city").sum("price", "revenue").count("total").waterMark(5)
+...     .toDataSteam().toPrint(1).start())
+"""
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.aggregates import Accumulator, ClassicAccumulator
+from pyspark_rocketmq.streams.builder import DataStreamSource, StreamBuilder
+from pyspark_rocketmq.streams.job import CheckpointStrategy, ShuffleStrategy, WindowStrategy
+from pyspark_rocketmq.streams.rstream import (
+    GroupedStream,
+    JoinedStream,
+    RocketMQStream,
+    RStream,
+    StreamConfig,
+    WindowedStream,
+)
+from pyspark_rocketmq.streams.runner import skipped_rows
+from pyspark_rocketmq.streams.stream import DataStream, JoinStream, SplitStream
+from pyspark_rocketmq.streams.times import HoppingWindow, SessionWindow, Time, TumblingWindow, WindowBuilder
+from pyspark_rocketmq.streams.window_stream import OverWindowStream, WindowStream
+
+__all__ = [
+    "Accumulator",
+    "CheckpointStrategy",
+    "ClassicAccumulator",
+    "DataStream",
+    "DataStreamSource",
+    "GroupedStream",
+    "HoppingWindow",
+    "JoinStream",
+    "JoinedStream",
+    "OverWindowStream",
+    "PlanError",
+    "RStream",
+    "RocketMQStream",
+    "SessionWindow",
+    "ShuffleStrategy",
+    "SplitStream",
+    "StreamBuilder",
+    "StreamConfig",
+    "Time",
+    "TumblingWindow",
+    "WindowBuilder",
+    "WindowStrategy",
+    "WindowStream",
+    "WindowedStream",
+    "skipped_rows",
+]

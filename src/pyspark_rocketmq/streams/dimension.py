@@ -1,0 +1,188 @@
+"""Dimension tables: small tables of a file or a database, loaded anew while the stream runs.
+
+Spark reads the table in each micro-batch, through a data source of Python; a worker keeps what it loaded for
+the refresh time. So a changed row, and an added one, are seen after that time at the latest.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.errors import OptionError, PlanError
+
+__all__ = ["DimensionSource", "DimensionTable", "database_url"]
+
+_LOADED: Final[dict[str, tuple[float, list[dict[str, Any]]]]] = {}
+"""What this worker has loaded, and when."""
+
+_JDBC: Final[Mapping[str, str]] = {
+    "jdbc:mysql://": "mysql+pymysql://",
+    "jdbc:postgresql://": "postgresql+psycopg://",
+    "jdbc:sqlite:": "sqlite:///",
+}
+
+
+def database_url(url: str, user: str | None, password: str | None) -> str:
+    """Return a URL of SQLAlchemy for one of JDBC, or for one of its own."""
+    import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+    for prefix, dialect in _JDBC.items():
+        if url.startswith(prefix):
+            url = dialect + url.removeprefix(prefix)
+    made = sa.make_url(url)
+    if user:
+        made = made.set(username=user)
+    if password:
+        made = made.set(password=password)
+    return made.render_as_string(hide_password=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionTable:
+    """What a dimension join joins.
+
+    Parameters
+    ----------
+    origin : str
+        A file (``.csv`` with a header, else JSON lines), or a URL of SQLAlchemy.
+    query : str, optional
+        A table or a query of the database.
+    refresh_s : float
+        How old what a worker has loaded may be, in seconds.
+    columns : tuple of str
+    """
+
+    origin: str = field(repr=False)
+    query: str | None
+    refresh_s: float
+    columns: tuple[str, ...]
+
+    @classmethod
+    def load(cls, origin: str, query: str | None, refresh_s: float, step: str) -> DimensionTable:
+        """Return the table with the columns that it has now.
+
+        Raises
+        ------
+        PlanError
+            It cannot be read, or has no rows to tell its columns by.
+        """
+        try:
+            columns = _database_columns(origin, query) if query else _file_columns(origin)
+        except (OSError, ValueError) as error:
+            raise PlanError(f"the dimension table cannot be read: {error}", step=step) from error
+        if not columns:
+            raise PlanError("the dimension table has no columns: a first row must be there", step=step)
+        return cls(origin, query, refresh_s, tuple(columns))
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Return the table as a DataFrame of texts that is read anew in each batch."""
+        spark.dataSource.register(DimensionSource)
+        schema = ", ".join(f"`{name}` string" for name in self.columns)
+        options = {"origin.password": self.origin, "refresh": str(self.refresh_s)}
+        if self.query is not None:
+            options["query"] = self.query
+        return spark.read.format("rocketmq-dimension").schema(schema).options(**options).load()
+
+
+class DimensionSource(DataSource):
+    """``format("rocketmq-dimension")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "rocketmq-dimension"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader."""
+        return _Reader(dict(self.options), schema.fieldNames())
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, options: Mapping[str, str], columns: list[str]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        del partition
+        rows = cached_rows(
+            self._options["origin.password"],
+            self._options.get("query"),
+            float(self._options["refresh"]),
+            clock=time.monotonic,
+        )
+        columns = {
+            name: pa.array([_text(row.get(name)) for row in rows], pa.string()) for name in self._columns
+        }
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def cached_rows(
+    origin: str, query: str | None, refresh_s: float, *, clock: Callable[[], float]
+) -> list[dict[str, Any]]:
+    """Return the table's rows, from memory while they are young enough."""
+    key = f"{origin}\n{query}"
+    known = _LOADED.get(key)
+    if known is not None and clock() - known[0] < refresh_s:
+        return known[1]
+    rows = _database_rows(origin, query) if query else _file_rows(origin)
+    _LOADED[key] = (clock(), rows)
+    return rows
+
+
+def _file_rows(path: str) -> list[dict[str, Any]]:
+    with Path(path).open(encoding="utf-8", newline="") as lines:
+        if path.endswith(".csv"):
+            return list(csv.DictReader(lines))
+        return [json.loads(line) for line in lines if line.strip()]
+
+
+def _file_columns(path: str) -> list[str]:
+    return list(dict.fromkeys(name for row in _file_rows(path) for name in row))
+
+
+def _statement(query: str) -> str:
+    return query if " " in query.strip() else f"SELECT * FROM {query}"  # noqa: S608 - the user's own database
+
+
+def _database_rows(url: str, query: str | None) -> list[dict[str, Any]]:
+    import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+    assert query is not None
+    engine = sa.create_engine(url)
+    try:
+        with engine.connect() as connection:
+            return [dict(row) for row in connection.execute(sa.text(_statement(query))).mappings()]
+    finally:
+        engine.dispose()
+
+
+def _database_columns(url: str, query: str | None) -> list[str]:
+    import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+    assert query is not None
+    engine = sa.create_engine(url)
+    try:
+        with engine.connect() as connection:
+            return list(connection.execute(sa.text(_statement(query))).keys())
+    except sa.exc.SQLAlchemyError as error:
+        raise OptionError(f"the database does not answer: {type(error).__name__}") from error
+    finally:
+        engine.dispose()
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

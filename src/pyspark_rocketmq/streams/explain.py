@@ -1,0 +1,113 @@
+"""A pipeline as text and as a picture: its steps, and which of them Spark runs without Python."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final
+
+from pyspark_rocketmq.streams import plan as p
+from pyspark_rocketmq.streams.analysis import STATEFUL, Analysis, analyse
+
+__all__ = ["drawn", "explained"]
+
+_BOX_WIDTH: Final = 250
+_BOX_HEIGHT: Final = 46
+_GAP: Final = 34
+_SHOWN: Final = 42
+_COLORS: Final = {"source": "#dbeafe", "native": "#dcfce7", "python": "#fef3c7", "sink": "#ede9fe"}
+
+
+def explained(plan: p.Plan) -> str:
+    """Return the steps in order, a line each.
+
+    Raises
+    ------
+    PlanError
+        Steps do not fit each other.
+    """
+    analysis = analyse(plan)
+    width = max(len(node.name) for node in analysis.nodes)
+    lines = [f"job {plan.job}"]
+    for node in analysis.nodes:
+        after = ", ".join(before.name for before in node.inputs)
+        lines.append(
+            f"  {node.name:<{width}}  {_kind(node, analysis):<7} {_details(node, analysis)}".rstrip()
+        )
+        if len(node.inputs) > 1 or (node.inputs and len(analysis.consumers[node.inputs[0]]) > 1):
+            lines[-1] += f"  <- {after}"
+    return "\n".join(lines)
+
+
+def _kind(node: p.Node, analysis: Analysis) -> str:
+    if isinstance(node, p.Source):
+        return "source"
+    if isinstance(node, p.Sink):
+        return "sink"
+    return "python" if analysis.is_python(node) else "native"
+
+
+def _details(node: p.Node, analysis: Analysis) -> str:
+    match node:
+        case p.RocketMQSource(topic=topic):
+            return f"topic {topic} as {analysis.shapes[node].value}"
+        case p.FileSource(path=path, kind=kind, tail=tail):
+            return f"{kind} {path}{' (followed)' if tail else ''}"
+        case p.Apply():
+            if node in analysis.lifted:
+                return f"lifted: {type(analysis.lifted[node]).__name__}"
+            return "runs for each record in Python workers"
+        case p.Windowed(window=window, watermark_s=watermark_s):
+            text = f"{window}, watermark {watermark_s:g} s, by {', '.join(node.keys) or 'nothing'}"
+            return f"{text}: {_results(node.aggregates)}"
+        case p.Group():
+            return f"by {', '.join(node.keys)}: {_results(node.aggregates)}; results change"
+        case p.FileSink(path=path, kind=kind):
+            return f"{kind} {path}"
+        case p.RocketMQSink(options=options):
+            return f"topic {options.get('topic')}"
+        case p.DatabaseSink(table=table) | p.TableSink(table=table):
+            return f"table {table}"
+        case p.StreamJoin(condition=condition) | p.DimensionJoin(condition=condition):
+            return condition
+        case p.SelectFields(fields=fields) | p.Distinct(fields=fields):
+            return ", ".join(fields)
+    return "keeps state" if isinstance(node, STATEFUL) else ""
+
+
+def _results(aggregates: tuple[p.Aggregate, ...]) -> str:
+    return ", ".join(
+        f"{item.alias}={item.kind}({item.field or ('*' if item.kind == 'count' else '...')})"
+        for item in aggregates
+    )
+
+
+def drawn(plan: p.Plan) -> str:
+    """Return the pipeline as an SVG picture, sources at the top."""
+    analysis = analyse(plan)
+    rows: dict[p.Node, int] = {}
+    for node in analysis.nodes:
+        rows[node] = max((rows[before] + 1 for before in node.inputs), default=0)
+    places: dict[p.Node, tuple[int, int]] = {}
+    for row in range(max(rows.values()) + 1):
+        there = [node for node in analysis.nodes if rows[node] == row]
+        for at, node in enumerate(there):
+            places[node] = (at * (_BOX_WIDTH + _GAP) + _GAP, row * (_BOX_HEIGHT + _GAP) + _GAP)
+    width = max(x for x, _ in places.values()) + _BOX_WIDTH + _GAP
+    height = max(y for _, y in places.values()) + _BOX_HEIGHT + _GAP
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
+    parts = [f"{head}<title>{escape(plan.job)}</title>"]
+    half = _BOX_WIDTH // 2
+    for node, (x, y) in places.items():
+        for before in node.inputs:
+            from_x, from_y = places[before]
+            ends = f'x1="{from_x + half}" y1="{from_y + _BOX_HEIGHT}" x2="{x + half}" y2="{y}"'
+            parts.append(f'<line {ends} stroke="#64748b"/>')
+    for node, (x, y) in places.items():
+        kind, details = _kind(node, analysis), _details(node, analysis)
+        shown = details if len(details) <= _SHOWN else details[: _SHOWN - 1] + "…"
+        place = f'x="{x}" y="{y}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="6"'
+        title = f'<text x="{x + 10}" y="{y + 19}" font-weight="bold">{escape(node.name)} · {kind}</text>'
+        text = f'<text x="{x + 10}" y="{y + 36}">{escape(shown)}</text>'
+        parts.append(f'<rect {place} fill="{_COLORS[kind]}" stroke="#64748b"/>{title}{text}')
+    return "".join([*parts, "</svg>"])

@@ -1,0 +1,156 @@
+"""Where jobs of this machine are known: one runs once, others see and stop it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Final, Self
+
+from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+
+__all__ = ["JobRecord", "checkpoint_of", "job_lock", "jobs", "jobs_home", "request_stop", "stop_requested"]
+
+_ENV: Final = "PYSPARK_ROCKETMQ_STREAMS_HOME"
+_LOCK: Final = "job.lock"
+_POLL_S: Final = 0.2
+_LAST_RUN_MS: Final = 3_000
+"""So long an earlier run may take to let go of its job."""
+
+
+def jobs_home() -> Path:
+    """Return the folder of the jobs: ``$PYSPARK_ROCKETMQ_STREAMS_HOME``, or one in the home folder."""
+    given = os.environ.get(_ENV)
+    return Path(given) if given else Path.home() / ".pyspark-rocketmq" / "streams"
+
+
+def file_name(job: str) -> str:
+    """Return a job's name as that of a file."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", job)
+
+
+def checkpoint_of(job: str) -> str:
+    """Return the checkpoint of a job that was given none."""
+    return str(jobs_home() / "checkpoints" / file_name(job))
+
+
+def local_path(checkpoint: str) -> Path | None:
+    """Return a checkpoint's folder on this machine, None where it is elsewhere."""
+    if checkpoint.startswith("file:"):
+        return Path("/" + checkpoint.removeprefix("file:").lstrip("/"))
+    return None if "://" in checkpoint else Path(checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What is known of a job that was started on this machine."""
+
+    job: str
+    checkpoint: str
+    pid: int
+    started_ms: int
+    explanation: str
+
+    def is_running(self) -> bool:
+        """Whether a process holds the job's lock."""
+        folder = local_path(self.checkpoint)
+        if folder is None or not (folder / _LOCK).exists():
+            return False
+        with (folder / _LOCK).open("a") as handle:
+            return not _taken(handle)
+
+    def write(self) -> None:
+        """Make the job known."""
+        file = _file(self.job, "json")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Return what a file says."""
+        return cls(**json.loads(file.read_text(encoding="utf-8")))
+
+
+def jobs() -> list[JobRecord]:
+    """Return the jobs that were started on this machine, by name."""
+    return [JobRecord.read(file) for file in sorted((jobs_home() / "jobs").glob("*.json"))]
+
+
+def find_job(name: str) -> JobRecord:
+    """Return a job by its name.
+
+    Raises
+    ------
+    OptionError
+        There is none.
+    """
+    file = _file(name, "json")
+    if not file.exists():
+        known = ", ".join(record.job for record in jobs()) or "none"
+        raise OptionError(f"there is no job {name!r} on this machine; known are: {known}")
+    return JobRecord.read(file)
+
+
+def request_stop(job: str) -> None:
+    """Ask a job to stop after its batch; the process that runs it looks for this."""
+    _file(job, "stop").touch()
+
+
+def stop_requested(job: str) -> bool:
+    """Whether a job was asked to stop; asked once, answered once."""
+    try:
+        _file(job, "stop").unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _file(job: str, ending: str) -> Path:
+    return jobs_home() / "jobs" / f"{file_name(job)}.{ending}"
+
+
+@contextlib.contextmanager
+def job_lock(job: str, checkpoint: str, *, standby: bool, clock: Clock) -> Iterator[None]:
+    """Hold a job's lock, which lies in its checkpoint; the system drops it when the process dies.
+
+    Parameters
+    ----------
+    standby : bool
+        Wait for the lock as long as it takes, until this process is interrupted; else another holder is an
+        error.
+
+    Raises
+    ------
+    RocketMQError
+        Another process runs the job.
+    """
+    folder = local_path(checkpoint)
+    if folder is None:
+        yield  # on shared storage Spark itself finds out, at the offset log
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("a") as handle:
+        deadline = Deadline(clock, _LAST_RUN_MS)
+        while not _taken(handle):
+            if not standby and deadline.expired:
+                raise RocketMQError(
+                    f"the job {job!r} is running already: more executors make it faster, standby=True "
+                    "waits and takes over, another job has another name",
+                    checkpoint=checkpoint,
+                )
+            clock.sleep(_POLL_S)
+        yield
+
+
+def _taken(handle: IO[str]) -> bool:
+    try:
+        fcntl.flock(handle.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

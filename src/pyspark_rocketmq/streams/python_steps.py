@@ -1,0 +1,158 @@
+"""Python functions over records, as one function over Arrow batches: what could not be lifted.
+
+A step of `mapInArrow` gets the record as text in one column, and hands every other column through. A record
+whose function raises goes on with the error's text in a column of its own; what becomes of it is decided
+behind, by Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+__all__ = ["BEAT", "ERROR", "TAG", "TIME", "VALUE", "WINDOW", "PythonSteps", "Step", "to_json"]
+
+VALUE: Final = "__value"
+TIME: Final = "__time"
+BEAT: Final = "__beat"
+TAG: Final = "__tag"
+ERROR: Final = "__error"
+WINDOW: Final = "__window"
+
+_MAX_ERROR: Final = 500
+_EPOCH_SCALE: Final = 1000
+
+
+def to_json(value: Any) -> str:
+    """Return a value as JSON text; dates and decimals as Spark writes them."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One function: ``map``, ``flatMap``, ``filter``, ``forEach``, ``time``, ``label`` or ``key``."""
+
+    name: str
+    how: str
+    function: Callable[[Any], Any]
+
+
+@dataclass(slots=True)
+class _Row:
+    """A record on its way: where it came from, and what the steps have made of it."""
+
+    index: int
+    value: Any
+    time_us: int | None = None
+    tag: str | None = None
+    error: str | None = None
+
+
+class PythonSteps:
+    """The function for ``mapInArrow``.
+
+    Parameters
+    ----------
+    steps : tuple of Step
+    text : bool
+        Whether the first step is given text; else the JSON value.
+    keeps_value : bool
+        No step changes the record: its text stays as it is.
+    strict : bool
+        An exception fails the task instead of marking the record.
+    """
+
+    def __init__(self, steps: tuple[Step, ...], *, text: bool, keeps_value: bool, strict: bool) -> None:
+        self._steps = steps
+        self._text = text
+        self._keeps_value = keeps_value
+        self._strict = strict
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Return the batches behind the steps."""
+        for batch in batches:
+            yield self.apply(batch)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch behind the steps, with the columns of the error and the tag at its end."""
+        texts = batch.column(VALUE).to_pylist()
+        beats = batch.column(BEAT).to_pylist() if BEAT in batch.schema.names else [False] * len(texts)
+        rows: list[_Row] = []
+        for index, (text, beat) in enumerate(zip(texts, beats, strict=True)):
+            rows += [_Row(index, None)] if beat else self._behind(index, text)
+        kept = batch.take(pa.array([row.index for row in rows], pa.int64()))
+        columns = {name: kept.column(at) for at, name in enumerate(kept.schema.names)}
+        if not self._keeps_value:
+            columns[VALUE] = pa.array([self._written(row, texts) for row in rows], pa.string())
+        if any(step.how == "time" for step in self._steps):
+            columns[TIME] = _times(rows, columns[TIME])
+        if TAG not in columns or any(step.how in {"label", "key"} for step in self._steps):
+            columns[TAG] = pa.array([row.tag for row in rows], pa.string())
+        columns[ERROR] = pa.array([row.error for row in rows], pa.string())
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _behind(self, index: int, text: str | None) -> list[_Row]:
+        """Return what the steps make of one record."""
+        try:
+            rows = [_Row(index, _loaded(text, as_text=self._text))]
+        except ValueError as error:
+            return [self._failed(index, "parse", error)]
+        for step in self._steps:
+            try:
+                rows = [after for row in rows for after in _applied(step, row)]
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                return [self._failed(index, step.name, error)]
+        return rows
+
+    def _failed(self, index: int, step: str, error: Exception) -> _Row:
+        if self._strict:
+            raise error
+        return _Row(index, None, error=f"{step}: {type(error).__name__}: {error}"[:_MAX_ERROR])
+
+    def _written(self, row: _Row, texts: list[str]) -> str | None:
+        if row.error is not None:
+            return texts[row.index]
+        return None if row.value is None else to_json(row.value)
+
+
+def _loaded(text: str | None, *, as_text: bool) -> Any:
+    if text is None:
+        raise ValueError("the record has no body")
+    return text if as_text else json.loads(text)
+
+
+def _applied(step: Step, row: _Row) -> Iterable[_Row]:
+    match step.how:
+        case "map":
+            row.value = step.function(row.value)
+            return [] if row.value is None else [row]
+        case "flatMap":
+            return [_Row(row.index, item, row.time_us, row.tag) for item in step.function(row.value)]
+        case "filter":
+            return [row] if step.function(row.value) else []
+        case "forEach":
+            step.function(row.value)
+        case "time":
+            row.time_us = _microseconds(step.function(row.value))
+        case _:
+            tag = step.function(row.value)
+            row.tag = tag if isinstance(tag, str) else to_json(tag)
+    return [row]
+
+
+def _microseconds(moment: Any) -> int:
+    """Return milliseconds since the epoch, or a datetime, in microseconds."""
+    if isinstance(moment, datetime):
+        return int(moment.timestamp() * 1_000_000)
+    return int(moment) * _EPOCH_SCALE
+
+
+def _times(rows: list[_Row], before: pa.Array) -> pa.Array:
+    old = before.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    new = [was if row.time_us is None else row.time_us for row, was in zip(rows, old, strict=True)]
+    return pa.array(new, pa.int64()).cast(pa.timestamp("us", tz="UTC")).cast(before.type)

@@ -1,0 +1,215 @@
+"""Starting a plan: the session, the lock, the state store, the query, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.listener import RocketMQQueryListener
+from pyspark_rocketmq.streams import plan as p
+from pyspark_rocketmq.streams.compile import Compiler, is_bounded
+from pyspark_rocketmq.streams.explain import explained
+from pyspark_rocketmq.streams.flow import Guard
+from pyspark_rocketmq.streams.home import JobRecord, checkpoint_of, job_lock, stop_requested
+from pyspark_rocketmq.streams.sinks import final_flow, run_once, start_sinks
+
+__all__ = ["collected_plans", "final_frame", "session_of", "skipped_rows", "start"]
+
+_STATE_SETTINGS: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+_SECURITY: Final = frozenset({"accesskey", "secretkey", "securitytoken", "credentialsfile", "tls"})
+_POLL_S: Final = 0.5
+
+_collecting: list[p.Plan] | None = None
+
+
+@contextlib.contextmanager
+def collected_plans() -> Iterator[list[p.Plan]]:
+    """Let ``start()`` only collect plans, for ``explain`` of a script."""
+    global _collecting  # noqa: PLW0603 - a script knows nothing of who runs it
+    _collecting = []
+    try:
+        yield _collecting
+    finally:
+        _collecting = None
+
+
+def session_of(spark: SparkSession | None) -> SparkSession:
+    """Return the given session, the active one, or a new one whose workers are this interpreter."""
+    if spark is not None:
+        return spark
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    return SparkSession.builder.appName("pyspark-rocketmq streams").getOrCreate()
+
+
+def start(
+    spark: SparkSession | None,
+    plan: p.Plan,
+    *,
+    trigger: Mapping[str, Any] | None = None,
+    standby: bool = False,
+) -> StreamingQuery | None:
+    """Start a plan; a plan whose sources end is run to its end, and there is no query.
+
+    Raises
+    ------
+    PlanError
+        It cannot be compiled; names the step.
+    RocketMQError
+        Another process runs the job.
+    """
+    if _collecting is not None:
+        _collecting.append(plan)
+        return None
+    session = session_of(spark)
+    guard = Guard(plan.on_error)
+    compiler = Compiler(session, plan, errors=guard)
+    if is_bounded(plan):
+        if plan.on_error == "dead-letters":
+            raise PlanError("dead letters are for streams: files have their malformed lines still")
+        run_once(compiler, guard)
+        return None
+    checkpoint = plan.checkpoint or checkpoint_of(plan.job)
+    held = contextlib.ExitStack()
+    with contextlib.ExitStack() as undo:
+        undo.enter_context(held)
+        held.enter_context(_followed(session, plan))
+        held.enter_context(job_lock(plan.job, checkpoint, standby=standby, clock=SYSTEM_CLOCK))
+        stop_requested(plan.job)  # one that was meant for an earlier run
+        with _state_settings(session):
+            query = start_sinks(compiler, guard, checkpoint, dict(trigger or _trigger(plan)))
+            letters = _start_dead_letters(session, plan, guard, f"{checkpoint}-dead-letters")
+        JobRecord(plan.job, checkpoint, os.getpid(), SYSTEM_CLOCK.now_ms(), explained(plan)).write()
+        undo.pop_all()
+    threading.Thread(
+        target=_watch, args=(plan.job, query, letters, held), name=f"streams-{plan.job}", daemon=True
+    ).start()
+    return query
+
+
+def _trigger(plan: p.Plan) -> dict[str, str]:
+    """Return the trigger of a plan: as often as results are wanted before windows end."""
+    for node in plan.nodes():
+        if isinstance(node, p.Windowed) and node.emit_before is not None:
+            return {"processingTime": str(node.emit_before)}
+    return {"processingTime": "0 seconds"}
+
+
+def _watch(
+    job: str, query: StreamingQuery, letters: StreamingQuery | None, held: contextlib.ExitStack
+) -> None:
+    """Stop the query when asked to, let go of the job at its end: a thread's outermost frame."""
+    with held:
+        try:
+            while query.isActive:
+                query.awaitTermination(_POLL_S)  # type: ignore[arg-type]
+                if stop_requested(job):
+                    query.stop()
+        except Exception:  # noqa: BLE001, S110 - the query's own error is for whoever awaits the query
+            pass
+        finally:
+            if letters is not None:
+                letters.stop()
+
+
+@contextlib.contextmanager
+def _state_settings(spark: SparkSession) -> Iterator[None]:
+    """Let a query that starts now keep its state in RocksDB, where the user has not said otherwise."""
+    unset = [name for name in _STATE_SETTINGS if spark.conf.get(name, None) in {None, _default(name)}]
+    before = {name: spark.conf.get(name, None) for name in unset}
+    for name in unset:
+        spark.conf.set(name, _STATE_SETTINGS[name])
+    try:
+        yield
+    finally:
+        for name in unset:
+            spark.conf.unset(name)
+            value = before[name]
+            if value is not None and spark.conf.get(name, None) != value:
+                spark.conf.set(name, value)
+
+
+def _default(name: str) -> str:
+    if name.endswith("enabled"):
+        return "false"
+    return "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+
+@contextlib.contextmanager
+def _followed(spark: SparkSession, plan: p.Plan) -> Iterator[None]:
+    """Have the last batch committed for the group when the query is stopped."""
+    sources = [node for node in plan.nodes() if isinstance(node, p.RocketMQSource)]
+    if not sources:
+        yield
+        return
+    security: dict[str, Any] = {
+        name: value for name, value in sources[0].options.items() if name.lower() in _SECURITY
+    }
+    listener = RocketMQQueryListener(**security)
+    spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        # The end is told to listeners a moment after it is there: this one stays until then.
+        SYSTEM_CLOCK.sleep(_POLL_S)
+        spark.streams.removeListener(listener)
+        listener.close()
+
+
+def _start_dead_letters(
+    spark: SparkSession, plan: p.Plan, guard: Guard, checkpoint: str
+) -> StreamingQuery | None:
+    """Start the query that sends records with an error to a topic; it reads the source by itself."""
+    del spark
+    if plan.on_error != "dead-letters" or not guard.found:
+        return None
+    assert plan.dead_letters is not None
+    letters: DataFrame = guard.found[0]
+    for more in guard.found[1:]:
+        letters = letters.unionByName(more)
+    rows = letters.select(
+        F.coalesce("body", F.lit("(no body)")).alias("body"),
+        F.create_map(F.lit("deadLetterCause"), F.col("cause")).alias("properties"),
+    )
+    writer = rows.writeStream.queryName(f"{plan.job}.dead-letters").option("checkpointLocation", checkpoint)
+    return writer.format("rocketmq").options(**plan.dead_letters).start()
+
+
+def final_frame(spark: SparkSession | None, plan: p.Plan) -> DataFrame:
+    """Return the DataFrame of a plan's first sink, without hidden columns."""
+    compiler = Compiler(session_of(spark), plan)
+    sink = plan.sinks[0]
+    flow = final_flow(compiler.flow(sink), sink, compiler.guard)
+    return flow.df.select(*flow.columns) if flow.columns else flow.df.select(flow.text().alias("value"))
+
+
+def skipped_rows(query: StreamingQuery) -> dict[str, int]:
+    """Return how many records each step has left out, of the batches that Spark remembers.
+
+    Steps are named as in ``explain()``; see ``spark.sql.streaming.numRecentProgressUpdates``.
+    """
+    counts: dict[str, int] = {}
+    for progress in query.recentProgress:
+        for step, row in progress.observedMetrics.items():
+            if "skipped" in row.asDict():
+                name = step.split("/")[0]
+                counts[name] = counts.get(name, 0) + int(row["skipped"])
+    return counts

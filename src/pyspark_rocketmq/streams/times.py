@@ -1,0 +1,126 @@
+"""Lengths of time and kinds of windows, by the names that RocketMQ Streams has for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from pyspark_rocketmq.errors import PlanError
+
+__all__ = ["HoppingWindow", "SessionWindow", "Time", "TumblingWindow", "Window", "WindowBuilder"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Time:
+    """A length of time; made by ``Time.seconds(10)`` and the like.
+
+    Parameters
+    ----------
+    length_ms : int
+        In milliseconds, above 0.
+    """
+
+    length_ms: int
+
+    def __post_init__(self) -> None:
+        if self.length_ms <= 0:
+            raise PlanError("a length of time must be above 0", milliseconds=self.length_ms)
+
+    @classmethod
+    def milliseconds(cls, count: float) -> Self:
+        """Return so many milliseconds."""
+        return cls(int(count))
+
+    @classmethod
+    def seconds(cls, count: float) -> Self:
+        """Return so many seconds."""
+        return cls(int(count * 1000))
+
+    @classmethod
+    def minutes(cls, count: float) -> Self:
+        """Return so many minutes."""
+        return cls(int(count * 60_000))
+
+    @classmethod
+    def hours(cls, count: float) -> Self:
+        """Return so many hours."""
+        return cls(int(count * 3_600_000))
+
+    @classmethod
+    def days(cls, count: float) -> Self:
+        """Return so many days of 24 hours."""
+        return cls(int(count * 86_400_000))
+
+    def __str__(self) -> str:
+        return f"{self.length_ms} milliseconds"
+
+
+@dataclass(frozen=True, slots=True)
+class TumblingWindow:
+    """Windows one after the other."""
+
+    size: Time
+    time_field: str | None = None
+
+    @classmethod
+    def of(cls, size: Time, timeField: str | None = None) -> Self:
+        """Return windows of a size, by a field of the record or by the message's store time."""
+        return cls(size, timeField)
+
+
+@dataclass(frozen=True, slots=True)
+class HoppingWindow:
+    """Windows that overlap: one begins every ``slide``."""
+
+    size: Time
+    slide: Time
+    time_field: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.slide > self.size:
+            raise PlanError(f"windows of {self.size} every {self.slide} would leave rows out")
+
+    @classmethod
+    def of(cls, size: Time, slide: Time, timeField: str | None = None) -> Self:
+        """Return windows of a size that begin every ``slide``."""
+        return cls(size, slide, timeField)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """Windows that end when a key has been silent for ``gap``."""
+
+    gap: Time
+    time_field: str | None = None
+
+    @classmethod
+    def of(cls, gap: Time, timeField: str | None = None) -> Self:
+        """Return windows that end after a silence."""
+        return cls(gap, timeField)
+
+
+Window = TumblingWindow | HoppingWindow | SessionWindow
+
+
+def with_time_field(window: Window, field: str) -> Window:
+    """Return a window by another time."""
+    return replace(window, time_field=field)
+
+
+class WindowBuilder:
+    """The newer API's names of the windows."""
+
+    @staticmethod
+    def tumblingWindow(size: Time) -> TumblingWindow:
+        """Return windows one after the other."""
+        return TumblingWindow.of(size)
+
+    @staticmethod
+    def slidingWindow(size: Time, slideStep: Time) -> HoppingWindow:
+        """Return windows that overlap."""
+        return HoppingWindow.of(size, slideStep)
+
+    @staticmethod
+    def sessionWindow(gap: Time) -> SessionWindow:
+        """Return windows that end after a silence."""
+        return SessionWindow.of(gap)
