@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as sf
+from tests.spark.streams_support import at, table
+
 from pyspark_rocketmq.errors import PlanError, RocketMQError
 from pyspark_rocketmq.streams import (
     CheckpointStrategy,
     RocketMQStream,
     StreamBuilder,
     Time,
+    TumblingWindow,
     WindowBuilder,
     skipped_rows,
 )
 from pyspark_rocketmq.streams.analysis import analyse
 from pyspark_rocketmq.streams.plan import Apply
-from tests.spark.streams_support import table
 
 
 def stream(spark, *, json=True, topic="topic"):
@@ -172,6 +176,24 @@ def test_scripts_and_registered_functions(spark):
     assert pipeline.test([{"name": "x"}]) == [{"a": "X", "b": "X!", "c": "X!X!"}]
 
 
+def test_distinct_union_and_time(spark):
+    rows = [at(1, k="a", n=1), at(2, k="b", n=2), at(3, k="a", n=3)]
+    assert len(stream(spark).distinct("k").test(rows)) == 2
+    assert len(stream(spark).distinct("k").test([[row] for row in rows], batches=True)) == 2
+    source = StreamBuilder.dataStream("tests", "union", spark)
+    first, second = (source.fromRocketmq(topic, "g", True, "h:1") for topic in "xy")
+    both = first.union(second).window(TumblingWindow.of(Time.seconds(10))).count("n").toDataSteam()
+    assert [row["n"] for row in both.test({"x": rows, "y": rows[:1]})] == [4]
+    windows = (
+        stream(spark).selectTimestamp(lambda r: r["n"] * 10_000).window(TumblingWindow.of(Time.seconds(10)))
+    )
+    assert table(windows.count("c").toDataSteam().test(rows), "start_time") == [
+        ("1970-01-01 00:00:10",),
+        ("1970-01-01 00:00:20",),
+        ("1970-01-01 00:00:30",),
+    ]
+
+
 def people(spark):
     return stream(spark).split(lambda r: "adult" if r["age"] >= 18 else "child")
 
@@ -231,6 +253,26 @@ def test_two_sinks_share_one_query_that_reads_once(spark, here):
     assert names == {"adult": {"a", "c"}, "child": {"b"}}
 
 
+def test_malformed_records_are_skipped_and_counted_or_fail(spark, here):
+    source = here / "in"
+    add(source, '{"n": 1}', "not json", '{"n": 2')
+    add(source, '{"n": 0}', "[1]")
+    native = file_source(spark, source, "native").selectFields("n").toJson(str(here / "native"))
+    _, skipped = run(native)
+    assert skipped == {"selectFields#2": 3}
+    python = (
+        file_source(spark, source, "python").map(lambda r: {"m": 1 / r["n"]}).toJson(str(here / "python"))
+    )
+    _, skipped = run(python)
+    assert skipped == {"map#2": 4}
+    assert spark.read.text(str(here / "python")).count() == 1
+    strict = (
+        file_source(spark, source, "strict").selectFields("n").onError("fail").toJson(str(here / "strict"))
+    )
+    with pytest.raises(StreamingQueryException, match="malformed JSON"):
+        run(strict)
+
+
 def test_a_running_job_is_started_once(spark, here):
     source = here / "in"
     add(source, '{"n": 1}')
@@ -283,6 +325,97 @@ def test_a_dimension_table_of_a_database(spark, here):
         stream(spark).selectFields("id").dimJoin(f"jdbc:sqlite:{here}/d.db", None, None, "city", 5).on(
             "(id,==,nope)"
         ).toDataSteam().test([])
+
+
+def two(spark):
+    source = StreamBuilder.dataStream("tests", "join", spark)
+    left = source.fromRocketmq("left", "g", True, "h:1").selectFields("id", "n")
+    return left, source.fromRocketmq("right", "g", True, "h:1").selectFields("id", "m", "n")
+
+
+LEFT = [
+    [at(1, id="a", n=1), at(2, id="b", n=2), at(3, id="a", n=3)],
+    [at(40, id="z", n=0)],
+    [at(41, id="z", n=0)],
+]
+RIGHT = [
+    [at(4, id="a", m=10, n=9), at(11, id="b", m=20, n=9)],
+    [at(40, id="y", m=0, n=0)],
+    [at(41, id="y", m=0, n=0)],
+]
+
+
+def test_streams_are_joined_in_a_window(spark):
+    left, right = two(spark)
+    inner = left.join(right).window(Time.seconds(10)).on("(id,==,id)").toDataSteam()
+    rows = inner.test({"left": LEFT, "right": RIGHT}, batches=True)
+    assert table(rows, "id", "n", "m", "right_n") == [("a", "1", "10", "9"), ("a", "3", "10", "9")]
+    left, right = two(spark)
+    outer = left.leftJoin(right).window(Time.seconds(10)).on("(id,==,id)").toDataSteam()
+    rows = outer.test({"left": LEFT, "right": RIGHT}, batches=True)
+    assert table(rows, "id", "n", "m") == [("a", "1", "10"), ("a", "3", "10"), ("b", "2", None)]
+
+
+def test_streams_are_joined_within_an_interval(spark):
+    left, right = two(spark)
+    pairs = (
+        left.join(right)
+        .interval(Time.milliseconds(1), Time.seconds(9))
+        .on("(id,==,id)&(n,<,n)")
+        .toDataSteam()
+    )
+    rows = pairs.test({"left": LEFT, "right": RIGHT}, batches=True)
+    assert table(rows, "id", "n", "m") == [("a", "1", "10"), ("a", "3", "10"), ("b", "2", "20")]
+    with pytest.raises(PlanError, match=r"window\(...\) or interval"):
+        left.join(right).on("(id,==,id)").toDataSteam()
+
+
+# --- the newer API ----------------------------------------------------------------------------
+
+
+def test_words_are_counted(spark):
+    builder = StreamBuilder("wordCount", spark)
+    words = builder.source("sourceTopic", lambda body: (None, body.decode()))
+    counts = (
+        words.flatMap(lambda line: re.split(r"\W+", line.lower()))
+        .keyBy(lambda word: word)
+        .count()
+        .toRStream()
+    )
+    assert table(counts.test(["To be or", "not to be"]), "key", "value") == [
+        ("be", 2),
+        ("not", 1),
+        ("or", 1),
+        ("to", 2),
+    ]
+
+
+def test_values_by_key_and_window(spark):
+    rows = [at(1, k="a", n=1), at(2, k="a", n=4), at(3, k="b", n=2)]
+    values = StreamBuilder("w", spark).source("t").filter(lambda v: v["n"] < 9).keyBy(lambda v: v["k"])
+    window = WindowBuilder.tumblingWindow(Time.seconds(10))
+    assert table(values.window(window).avg(lambda v: v["n"]).test(rows), "key", "value") == [
+        ("a", 2.5),
+        ("b", 2),
+    ]
+    assert table(values.window(window).count().test(rows), "key", "value") == [("a", 2), ("b", 1)]
+    assert table(values.max("n").test(rows), "key", "value") == [("a", "4"), ("b", "2")]
+    assert table(values.sum(lambda v: v["n"]).test(rows), "key", "value") == [("a", 5), ("b", 2)]
+
+
+def test_keyed_streams_are_joined(spark):
+    builder = StreamBuilder("j", spark)
+    left, right = builder.source("left"), builder.source("right")
+    pairs = (
+        left.leftJoin(right)
+        .where(lambda v: v["id"])
+        .equalTo(lambda v: v["id"])
+        .window(WindowBuilder.tumblingWindow(Time.seconds(10)))
+        .waterMark(0)
+        .apply(lambda one, other: {"n": one["n"], "m": other and other["m"]})
+    )
+    rows = pairs.test({"left": LEFT, "right": RIGHT}, batches=True)
+    assert table(rows, "n", "m") == [(1, 10), (2, None), (3, 10)]
 
 
 def test_properties_reach_every_step(spark):

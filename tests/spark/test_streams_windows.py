@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
-from tests.spark.streams_support import CLICKS, FLOWS, table
+from pyspark.sql import functions as sf
+from tests.spark.streams_support import CLICKS, FLOWS, at, table
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 
 
 def source(spark, name="t"):
@@ -79,3 +82,304 @@ def test_page_clicks_by_the_time_in_the_record(spark, field, expected):
         for start, *rest in table(rows, "start_time", field, "total")
     ]
     assert found == expected
+
+
+def test_a_tumbling_window_goes_out_once_and_late_rows_are_left_out(spark):
+    """By hand: the watermark of a batch is 2 s behind the newest time of the batches before."""
+    batches = [
+        [at(1, k="a", n=1), at(4, k="a", n=2)],
+        [at(12.5, k="a", n=4)],  # watermark 10.5 behind this batch: [0, 10) closes
+        [at(12.6, k="a", n=0)],  # Spark calls a row late from the batch after that one on
+        [at(3, k="a", n=8), at(11, k="b", n=16)],  # 3 s is late, 11 s is old, but its window is open
+        [at(30, k="c", n=32)],
+        [at(41, k="c", n=64)],
+    ]
+    rows = (
+        stream(spark)
+        .window(TumblingWindow.of(Time.seconds(10)))
+        .groupBy("k")
+        .sum("n", "n")
+        .count("total")
+        .waterMark(2)
+        .toDataSteam()
+        .test(batches, batches=True)
+    )
+    assert table(rows, "start_time", "k", "n", "total") == [
+        ("2030-01-01 00:00:00", "a", 3, 2),
+        ("2030-01-01 00:00:10", "a", 4, 2),
+        ("2030-01-01 00:00:10", "b", 16, 1),
+    ]
+
+
+def test_a_late_row_is_left_out_of_the_closed_hopping_windows_only(spark):
+    batches = [
+        [at(6, n=1)],  # [0, 10) and [5, 15)
+        [at(13, n=2)],  # [5, 15) and [10, 20); watermark 13: [0, 10) is out
+        [at(13, n=0)],
+        [at(7, n=4)],  # late for [0, 10), in time for [5, 15)
+        [at(40, n=8)],
+        [at(41, n=16)],
+    ]
+    rows = (
+        stream(spark)
+        .window(HoppingWindow.of(Time.seconds(10), Time.seconds(5)))
+        .sum("n", "n")
+        .waterMark(0)
+        .toDataSteam()
+        .test(batches, batches=True)
+    )
+    assert table(rows, "start_time", "n") == [
+        ("2030-01-01 00:00:00", 1),
+        ("2030-01-01 00:00:05", 7),
+        ("2030-01-01 00:00:10", 2),
+    ]
+
+
+def test_sessions_end_by_silence(spark):
+    batches = [
+        [at(1, k="a", n=1), at(3, k="a", n=2), at(2, k="b", n=4)],
+        [at(5.5, k="a", n=8)],
+        [at(20, k="c", n=16)],
+        [at(21, k="c", n=0)],
+        [at(6, k="a", n=32)],  # its session is over and out
+        [at(30, k="d", n=64)],
+        [at(31, k="d", n=64)],
+    ]
+    rows = (
+        stream(spark)
+        .window(SessionWindow.of(Time.seconds(3)))
+        .groupBy("k")
+        .sum("n", "n")
+        .waterMark(1)
+        .toDataSteam()
+        .test(batches, batches=True)
+    )
+    assert table(rows, "k", "start_time", "end_time", "n") == [
+        ("a", "2030-01-01 00:00:01", "2030-01-01 00:00:08", 11),
+        ("b", "2030-01-01 00:00:02", "2030-01-01 00:00:05", 4),
+        ("c", "2030-01-01 00:00:20", "2030-01-01 00:00:24", 16),
+    ]
+
+
+VALUES = [*("5", 12, "7.5", 100, None, "5"), *("b", "a", "ab")]
+
+
+def test_every_aggregate_is_that_of_plain_python(spark):
+    numbers = [at(n, g="n", v=value) for n, value in enumerate(VALUES[:6])]
+    texts = [at(n, g="t", v=value) for n, value in enumerate(VALUES[6:])]
+    rows = (
+        stream(spark)
+        .window(TumblingWindow.of(Time.minutes(1)))
+        .groupBy("g")
+        .count("rows")
+        .sum("v", "sum")
+        .avg("v", "avg")
+        .min("v", "min")
+        .max("v", "max")
+        .first("v", "first")
+        .last("v", "last")
+        .concat("v", "concat")
+        .distinct("v", "distinct")
+        .count_distinct("v", "exact")
+        .count_distinct_large("v", "large")
+        .agg(longest=sf.max(sf.length("v")))
+        .toDataSteam()
+        .test([*texts, *numbers])
+    )
+    by_group = {row["g"]: row for row in rows}
+    plain = ["5", "12", "7.5", "100", "5"]
+    assert {name: value for name, value in by_group["n"].items() if "_time" not in name} == {
+        "g": "n",
+        "rows": 6,
+        "sum": sum(map(float, plain)),
+        "avg": sum(map(float, plain)) / 5,
+        "min": "5",
+        "max": "100",
+        "first": "5",
+        "last": "5",
+        "concat": ",".join(plain),
+        "distinct": sorted(set(plain)),
+        "exact": 4,
+        "large": 4,
+        "longest": 3,
+    }
+    words = by_group["t"]
+    assert (words["min"], words["max"], words["concat"], words["rows"]) == ("a", "b", "b,a,ab", 3)
+    assert words["sum"] is None, "no text of the group is a number"
+
+
+def test_many_different_values_are_counted_within_two_percent(spark):
+    rows = (
+        stream(spark)
+        .window(TumblingWindow.of(Time.minutes(1)))
+        .count_distinct("v", "exact")
+        .count_distinct_large("v", "large")
+        .toDataSteam()
+        .test([{"v": n} for n in range(5_000)])
+    )
+    assert rows[0]["exact"] == 5_000
+    assert abs(rows[0]["large"] - 5_000) <= 100
+
+
+def test_decimal_sums_do_not_depend_on_the_order(spark):
+    values = [0.1, 0.2, 0.3, 1e9, -1e9] * 20
+
+    def total(rows, kind):
+        windows = stream(spark).window(TumblingWindow.of(Time.minutes(1))).sum("v", "s").numeric(kind)
+        return windows.toDataSteam().test(rows)[0]["s"]
+
+    assert (
+        total([{"v": v} for v in values], "decimal")
+        == total([{"v": v} for v in sorted(values)], "decimal")
+        == 12
+    )
+
+
+class Mean:
+    """An accumulator of the newer API."""
+
+    def __init__(self):
+        self.values = []
+
+    def addValue(self, value):
+        self.values.append(value["n"])
+
+    def result(self, context):  # noqa: ARG002
+        return {"mean": sum(self.values) / len(self.values)}
+
+    def clone(self):
+        return Mean()
+
+
+class Classic:
+    """An accumulator of the older API."""
+
+    def createAccumulator(self):
+        return []
+
+    def accumulate(self, accumulator, value):
+        accumulator.append(value["n"])
+
+    def getValue(self, accumulator):
+        return accumulator
+
+
+def test_functions_over_all_rows_of_a_window(spark):
+    batches = [
+        [at(1, k="a", n=1), at(2, k="b", n=5)],
+        [at(3, k="a", n=2)],
+        [at(4, k="a", n=6)],
+        [at(30, k="z", n=0)],
+        [at(31, k="z", n=0)],
+    ]
+    rows = (
+        stream(spark)
+        .window(TumblingWindow.of(Time.seconds(10)))
+        .groupBy("k")
+        .aggregate(Mean(), "newer")
+        .aggregate(Classic(), "older")
+        .toDataSteam()
+        .test(batches, batches=True)
+    )
+    assert sorted((row["k"], row["newer"]["mean"], row["older"]) for row in rows) == [
+        ("a", 3, [1, 2, 6]),
+        ("b", 5, [5]),
+    ]
+    reduced = (
+        stream(spark)
+        .window(TumblingWindow.of(Time.seconds(10)))
+        .groupBy("k")
+        .reduce(lambda left, right: {"n": left["n"] + right["n"]}, "r")
+        .test(batches, batches=True)
+    )
+    assert sorted((row["k"], row["r"]["n"]) for row in reduced) == [("a", 9), ("b", 5)]
+
+
+def clicks_by_page(spark):
+    windows = stream(spark).window(TumblingWindow.of(Time.minutes(1), "eventTime"))
+    return windows.groupBy("url").count("total").toDataSteam()
+
+
+def test_a_window_over_windows(spark):
+    pipeline = (
+        clicks_by_page(spark)
+        .window(TumblingWindow.of(Time.minutes(1)))
+        .groupBy("start_time", "end_time")
+        .max("total", "most")
+        .toDataSteam()
+    )
+    assert [most for _, most in table(pipeline.test(CLICKS), "start_time", "most")] == [2, 3, 1]
+    later = '{"userId":"9","eventTime":"1631700400000","url":"page-1"}'
+    streamed = pipeline.test([CLICKS[:4], CLICKS[4:], [later], [later], [later]], batches=True)
+    assert [most for _, most in table(streamed, "start_time", "most")] == [2, 3, 1]
+
+
+def test_the_first_rows_of_each_window(spark):
+    pipeline = clicks_by_page(spark).topN("rank", 1).addOrderByFieldName("total", False).toDataSteam()
+    expected = [("page-2", 2, 1), ("page-3", 3, 1), ("page-1", 1, 1)]
+    rows = table(pipeline.test(CLICKS), "start_time", "url", "total", "rank")
+    assert [row[1:] for row in rows] == expected
+    later = '{"userId":"9","eventTime":"1631700400000","url":"page-1"}'
+    rows = pipeline.test([CLICKS[:4], CLICKS[4:], [later], [later], [later]], batches=True)
+    assert [row[1:] for row in table(rows, "start_time", "url", "total", "rank")] == expected
+
+
+def test_having_keeps_some_results(spark):
+    rows = (
+        stream(spark)
+        .window(TumblingWindow.of(Time.minutes(1), "eventTime"))
+        .groupBy("url")
+        .count("total")
+        .having("total > 1")
+        .toDataSteam()
+        .test(CLICKS)
+    )
+    assert table(rows, "url", "total") == [("page-2", 2), ("page-2", 2), ("page-3", 3)]
+
+
+def test_results_before_the_end_of_the_window(spark):
+    batches = [[at(1, n=1)], [at(2, n=2)], [at(15, n=4)]]
+    rows = (
+        stream(spark)
+        .window(TumblingWindow.of(Time.seconds(10)))
+        .sum("n", "n")
+        .emitBeforeFire(Time.seconds(1))
+        .toDataSteam()
+        .test(batches, batches=True)
+    )
+    assert [row["n"] for row in rows] == [1, 3, 4]
+
+
+def test_typed_fields_keep_their_types(spark):
+    rows = (
+        source(spark)
+        .fromRocketmq("t", "g", namesrvAddr="h:1", schema="k string, n int, d decimal(10,2)")
+        .window(TumblingWindow.of(Time.minutes(1)))
+        .groupBy("k")
+        .sum("n")
+        .max("n", "most")
+        .sum("d")
+        .toDataSteam()
+        .test([{"k": "a", "n": 9, "d": 1.25}, {"k": "a", "n": 10, "d": 1.25}])
+    )
+    assert [(row["n"], row["most"], row["d"]) for row in rows] == [(19, 10, 2.5)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda s: s.window(TumblingWindow.of(Time.seconds(1))).toDataSteam(), "needs a result"),
+        (lambda s: s.window(TumblingWindow.of(Time.seconds(1))).fireMode(2), "fireMode 2 is not offered"),
+        (lambda s: s.topN("r", 2).toDataSteam(), "addOrderByFieldName"),
+        (lambda s: s.filterByExpression("(a,=~,1)").test([]), "no operator '=~'"),
+        (
+            lambda s: s.script("x=nope(a)").selectFields("x").test([]),
+            "Spark does not take this step.*script#2",
+        ),
+        (lambda s: s.selectFields("a").selectFields("b").test([]), "no field 'b' here.*selectFields#3"),
+        (lambda s: s.toParquet("/tmp/x").test([]), "fields of the records are not known.*toParquet#2"),
+    ],
+)
+def test_what_cannot_be_names_the_step(spark, wrong, message):
+    with pytest.raises(PlanError, match=message):
+        wrong(stream(spark))

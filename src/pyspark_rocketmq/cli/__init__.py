@@ -25,6 +25,7 @@ from pyspark_rocketmq.cli import (
     replay,
     report,
     sql,
+    streams,
     tables,
     topics,
 )
@@ -56,6 +57,7 @@ app.command(epilog=options.EXAMPLES)(options.options)
 app.command(epilog=replay.EXAMPLES)(replay.replay)
 app.command(epilog=report.EXAMPLES)(report.report)
 app.command(epilog=sql.EXAMPLES)(sql.sql)
+app.add_typer(streams.app, name="streams")
 app.add_typer(tables.app, name="tables")
 
 

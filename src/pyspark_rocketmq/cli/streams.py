@@ -1,0 +1,103 @@
+"""``pyspark-rocketmq streams``: run, see and stop jobs of `pyspark_rocketmq.streams`."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, timestamp
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Run, see and stop stream jobs.", no_args_is_help=True)
+
+Script = Annotated[Path, typer.Argument(help="A Python script that builds pipelines and starts them.")]
+Job = Annotated[str, typer.Argument(help="The job's name: namespace.pipeline, or the job id.")]
+
+_STOP_TIMEOUT_MS = 60_000
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog=examples("streams run my_job.py", "streams run my_job.py 127.0.0.1:9876"),
+)
+def run(context: typer.Context, script: Script) -> None:
+    """Run a script whose pipelines end in start(); what follows the script is handed to it."""
+    _run(script, context.args)
+
+
+@app.command(epilog=examples("streams explain my_job.py", "streams explain my_job.py --picture job.svg"))
+def explain(
+    script: Script,
+    picture: Annotated[Path | None, typer.Option(help="Where to write an SVG picture.")] = None,
+) -> None:
+    """Show the steps of a script's pipelines and which need Python; nothing is started."""
+    from pyspark_rocketmq.streams.explain import drawn, explained  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.streams.runner import collected_plans  # noqa: PLC0415
+
+    with collected_plans() as plans:
+        _run(script, [])
+    if not plans:
+        raise OptionError("the script starts no pipeline", script=script)
+    for plan in plans:
+        typer.echo(explained(plan))
+    if picture is not None:
+        picture.write_text(drawn(plans[0]), encoding="utf-8")
+
+
+@app.command("list", epilog=examples("streams list", "streams list --json"))
+def list_(json: AsJson = False) -> None:
+    """Show the jobs that were started on this machine."""
+    from pyspark_rocketmq.streams.home import jobs  # noqa: PLC0415 - imports Spark
+
+    rows = jobs()
+    if json:
+        print_json(
+            [
+                {"job": r.job, "running": r.is_running(), "pid": r.pid, "checkpoint": r.checkpoint}
+                for r in rows
+            ]
+        )
+        return
+    print_table(
+        ("Job", "Running", "Process", "Started", "Checkpoint"),
+        [(r.job, r.is_running(), str(r.pid), timestamp(r.started_ms), r.checkpoint) for r in rows],
+    )
+
+
+@app.command(epilog=examples("streams stop shop.revenue"))
+def stop(job: Job) -> None:
+    """Stop a job after its batch; it goes on there when it is started again."""
+    from pyspark_rocketmq.streams.home import find_job, request_stop  # noqa: PLC0415 - imports Spark
+
+    record = find_job(job)
+    if not record.is_running():
+        console().print(f"{job} is not running")
+        return
+    request_stop(job)
+    deadline = Deadline(SYSTEM_CLOCK, _STOP_TIMEOUT_MS)
+    while record.is_running():
+        if deadline.expired:
+            raise RocketMQError(
+                "the job was asked to stop and has not within a minute", job=job, pid=record.pid
+            )
+        SYSTEM_CLOCK.sleep(0.2)
+    console().print(f"{job} has stopped")
+
+
+def _run(script: Path, arguments: list[str]) -> None:
+    if not script.is_file():
+        raise OptionError("there is no such script", script=script)
+    before = sys.argv, list(sys.path)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = before

@@ -1,0 +1,183 @@
+"""Pipelines on a real broker: the article's program, silence, restarts, growing topics, groups."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from tests.spark.streams_support import CLICKS, FLOWS, table
+from tests.support.topics import fresh_name
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import Admin, OutgoingMessage, Producer
+from pyspark_rocketmq.client.message_search import last_messages
+from pyspark_rocketmq.spark.offsets import offset_of_rocketmq
+from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+@pytest.fixture
+def running():
+    queries = []
+
+    def start(pipeline, **trigger):
+        queries.append(pipeline.asyncStart(**trigger))
+        return queries[-1]
+
+    yield start
+    for query in queries:
+        query.stop()
+
+
+def put(client, topic, bodies):
+    producer, queues = Producer(client), client.write_queues(topic)
+    for at, queue in enumerate(queues):
+        messages = [OutgoingMessage(topic, body.encode()) for body in bodies[at :: len(queues)]]
+        if messages:
+            producer.send_batch(messages, queue)
+
+
+def source(spark, name):
+    return StreamBuilder.dataStream("tests", name, spark)
+
+
+def collected(rows):
+    return lambda df, _: rows.extend(row.asDict() for row in df.collect())
+
+
+def test_the_articles_program(spark, mq, topic, client, here, running, group):
+    name, rows = topic(queues=3), []
+    put(client, name, FLOWS)
+    pipeline = (
+        source(spark, fresh_name("article"))
+        .fromRocketmq(name, group, False, mq.name_server)
+        .map(lambda message: json.loads(message))  # noqa: PLW0108 - as the article writes it
+        .window(TumblingWindow.of(Time.seconds(10)))
+        .groupBy("ProjectName", "LogStore")
+        .sum("InFlow", "InFlow")
+        .sum("OutFlow", "OutFlow")
+        .count("total")
+        .waterMark(5)
+        .setLocalStorageOnly(True)
+        .toDataSteam()
+        .to(collected(rows))
+    )
+    query = running(pipeline)
+    eventually(
+        lambda: sum(row["total"] for row in rows) == 10, 60, what="closed windows, with no new message"
+    )
+    seen = datetime.now(UTC).timestamp()
+    ends = [datetime.fromisoformat(row["end_time"] + "+00:00").timestamp() for row in rows]
+    assert max(ends) <= seen <= max(ends) + 5 + 25, "out soon after the end and the 5 s"
+    sums = {}
+    for row in rows:  # the ten records may fall into two windows
+        before = sums.get(row["ProjectName"], (0, 0, 0))
+        found = (row["InFlow"], row["OutFlow"], row["total"])
+        sums[row["ProjectName"]] = tuple(map(sum, zip(before, found, strict=True)))
+        assert set(row) >= {"start_time", "end_time", "fire_time", "LogStore"}
+    assert sums == {"ProjectName-0": (22, 18, 4), "ProjectName-1": (15, 12, 3), "ProjectName-2": (18, 15, 3)}
+    assert "python" not in pipeline.explain()
+    query.stop()
+    end = offset_of_rocketmq(query.lastProgress.sources[0].endOffset)
+    expected = {queue: offset for queue, offset in end.offsets.items()}  # noqa: C416
+    eventually(
+        lambda: client.committed_offsets(group, list(expected)) == expected,
+        20,
+        what="the last batch's commit",
+    )
+
+
+def test_without_heartbeats_a_silent_topic_closes_nothing(spark, mq, topic, client, here, running, group):
+    name, rows = topic(queues=1), []
+    put(client, name, FLOWS)
+    pipeline = (
+        source(spark, fresh_name("silent"))
+        .fromRocketmq(name, group, True, mq.name_server, heartbeatInterval="off")
+        .window(TumblingWindow.of(Time.milliseconds(100)))
+        .count("total")
+        .toDataSteam()
+        .to(collected(rows))
+    )
+    query = running(pipeline)
+    query.processAllAvailable()
+    assert rows == []
+    put(client, name, FLOWS[:1])
+    query.processAllAvailable()
+    assert [row["total"] for row in rows] == [10]
+
+
+def test_page_clicks_to_a_topic_and_again_after_a_restart(spark, mq, topic, client, here, running, group):
+    name, out = topic(queues=2), topic(queues=1)
+    job = fresh_name("clicks")
+
+    def pipeline():
+        return (
+            source(spark, job)
+            .fromRocketmq(name, group, True, mq.name_server)
+            .window(TumblingWindow.of(Time.minutes(1), "eventTime"))
+            .groupBy("userId")
+            .count("total")
+            .waterMark(5)
+            .setMaxMsgGap(2)
+            .toDataSteam()
+            .toRocketmq(out, mq.name_server)
+        )
+
+    put(client, name, CLICKS)
+    query = running(pipeline())
+    query.processAllAvailable()
+    query.stop()
+    query = running(pipeline())  # what is open is in the checkpoint
+    queues = client.read_queues(out)
+    eventually(lambda: sum(client.max_offsets(queues).values()) == 7, 60, what="seven results")
+    messages = last_messages(client, queues, 20)
+    rows = [json.loads(message.body) for message in messages]
+    assert table(rows, "userId", "total") == [
+        *[("1", 2), ("1", 2), ("2", 1), ("2", 2), ("3", 1), ("3", 1), ("4", 1)]
+    ]
+    assert len({message.keys for message in messages}) == 7, "a result is told by its key"
+
+
+def test_queues_that_come_and_go(spark, mq, topic, client, here, running, group):
+    name, rows = topic(queues=4), []
+    pipeline = (
+        source(spark, fresh_name("queues"))
+        .fromRocketmq(name, group, True, mq.name_server, routeRefreshMs=100)
+        .selectFields("InFlow")
+        .to(collected(rows))
+    )
+    running(pipeline)
+    put(client, name, FLOWS)
+    eventually(lambda: len(rows) == 10, 60, what="the first rows")
+    for queues in (8, 4):
+        Admin(client).create_topic(name, queues=queues)
+        client.invalidate(name)
+        before = len(rows)
+        put(client, name, FLOWS)
+        eventually(lambda b=before: len(rows) == b + 10, 60, what=f"rows of {queues} queues")
+    assert sorted(row["InFlow"] for row in rows) == sorted([str(n) for n in range(1, 11)] * 3)
+
+
+def test_dead_letters_go_to_their_topic(spark, mq, topic, client, here, running, group):
+    name, letters, rows = topic(queues=1), topic(queues=1), []
+    put(client, name, ['{"n": 1}', "not json"])
+    pipeline = (
+        source(spark, fresh_name("letters"))
+        .fromRocketmq(name, group, True, mq.name_server)
+        .selectFields("n")
+        .onError("dead-letters", topic=letters, namesrvAddr=mq.name_server)
+        .to(collected(rows))
+    )
+    running(pipeline)
+    queues = client.read_queues(letters)
+    eventually(lambda: sum(client.max_offsets(queues).values()) == 1, 60, what="the dead letter")
+    (letter,) = last_messages(client, queues, 5)
+    assert letter.body == b"not json"
+    assert letter.properties["deadLetterCause"] == "selectFields#2: malformed JSON"
+    eventually(lambda: [row["n"] for row in rows] == ["1"], 60, what="the good record")

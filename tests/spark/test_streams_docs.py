@@ -1,0 +1,24 @@
+"""The code of docs/streams.md, as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.spark.streams_support import FLOWS, table
+
+PAGE = (Path(__file__).parents[2] / "docs" / "streams.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_page_runs(spark, capsys):
+    assert len(BLOCKS) == 3
+    names: dict[str, object] = {}
+    for block in BLOCKS:
+        exec(block, names)
+    assert "map#2           native" in capsys.readouterr().out
+    assert table(names["traffic"].test(FLOWS), "ProjectName", "total_out", "total") == [
+        ("ProjectName-0", 18, 4),
+        ("ProjectName-1", 12, 3),
+        ("ProjectName-2", 15, 3),
+    ]
