@@ -1,17 +1,23 @@
-"""A Python stream source that does nothing: what it costs is Spark's own price of any Python source."""
+"""A Python stream source and sink that do nothing: their costs are Spark's own price of any in Python."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
 
 class BlankSource(DataSource):
-    """Rows without content: ``rows`` in all, ``batchRows`` a batch, in one partition."""
+    """Rows without content: ``rows`` in all, ``batchRows`` a batch, one partition; forgets what it gets."""
 
     @classmethod
     def name(cls) -> str:
@@ -25,6 +31,10 @@ class BlankSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
         """Return the reader."""
         return _Reader(int(self.options["rows"]), int(self.options["batchrows"]))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002
+        """Return the writer."""
+        return _Writer()
 
 
 class _Reader(DataSourceStreamReader):
@@ -48,3 +58,10 @@ class _Reader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         body = pa.array([b"x" * 1024] * partition.value, pa.binary())
         yield pa.RecordBatch.from_arrays([body], schema=pa.schema([pa.field("body", pa.binary())]))
+
+
+class _Writer(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()

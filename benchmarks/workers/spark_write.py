@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from benchmarks.blank_source import BlankSource
 from benchmarks.workers.rounds import Done, serve
 from benchmarks.workers.spark import session
 
@@ -13,7 +14,7 @@ _NUMBER_BYTES = 20
 def main() -> None:
     """Write once a round."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("format", choices=("rocketmq", "kafka", "noop"))
+    parser.add_argument("format", choices=("rocketmq", "kafka", "blank", "noop"))
     parser.add_argument("servers")
     parser.add_argument("topic")
     parser.add_argument("--messages", type=int, required=True)
@@ -22,6 +23,7 @@ def main() -> None:
     parser.add_argument("--option", action="append", default=[], help="name=value, more options of the sink")
     args = parser.parse_args()
     spark = session(dict(pair.partition("=")[::2] for pair in args.conf))
+    spark.dataSource.register(BlankSource)
     try:
         column = "value" if args.format == "kafka" else "body"
 
@@ -38,7 +40,7 @@ def main() -> None:
             for option in args.option:
                 name, _, value = option.partition("=")
                 writer = writer.option(name, value)
-            (writer if args.format == "noop" else writer.option("topic", args.topic)).save()
+            writer.option("topic", args.topic).save()
             return Done(args.messages, args.messages * args.body_bytes)
 
         serve(write)
