@@ -44,7 +44,7 @@ demo: $(READY)  ## Start a real RocketMQ, stream orders through Spark, show and 
 	@$(BIN)/pyspark-rocketmq demo
 
 .PHONY: test
-test: lint unit docs contract spark smoke chaos-bounded  ## Everything that CI runs
+test: lint unit docs contract spark streams smoke chaos-bounded  ## Everything that CI runs
 
 .PHONY: lint
 lint: setup  ## Style, types and layers
@@ -74,7 +74,11 @@ contract: setup  ## Tests against a real RocketMQ 5.4 and 4.9
 
 .PHONY: spark
 spark: setup  ## Tests in a real Spark session against a real RocketMQ
-	$(PYTEST) tests/spark
+	$(PYTEST) tests/spark --ignore-glob='*/test_streams_*.py'
+
+.PHONY: streams
+streams: setup  ## Tests of stream pipelines, on a real RocketMQ where that matters
+	$(PYTEST) tests/spark/test_streams_*.py
 
 .PHONY: chaos-bounded
 chaos-bounded: setup  ## Tests that kill processes and cut connections, a few minutes of them

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from benchmarks.arguments import RESULTS
 from benchmarks.processes import machine_facts
-from benchmarks.read import RESULTS
 from benchmarks.workers.spark import session
 from pyspark_rocketmq.streams import DataStream, StreamBuilder, Time, TumblingWindow
 

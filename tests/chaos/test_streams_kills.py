@@ -1,6 +1,8 @@
-"""kill -9 of a stream job while windows close all along: tables and files hold each result once.
+"""kill -9 of stream jobs while windows close all along: tables, files and readers see each result once.
 
-``CHAOS_KILLS`` says how many kills each sink gets: one by default.
+One process runs three jobs over one topic: to a table, to files, and to a topic. ``CHAOS_KILLS`` says how
+often it is killed: twice by default. What is on the machine alone (RocksDB's folder) is lost with each kill;
+after the first one the checkpoints are copied, and the copies are what goes on.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -20,25 +23,32 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.chaos.streams_job import SINKS
 from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
 from pyspark_rocketmq.client.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.spark import drop_repeats
 
-KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
-WINDOWS = 400 if KILLS >= 20 else 40
+KILLS = int(os.environ.get("CHAOS_KILLS", "2"))
+WINDOWS = 60 * KILLS
 KEYS = 3
 ROWS_PER_WINDOW = 30
 BATCH_ROWS = 120
+"""Four windows a batch: some close in each."""
+LAST_BATCH_ROWS = 6_000
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
 UP_TIMEOUT_S = 180
 
+Results = Counter[tuple[str, str, int]]
+"""Window, key and sum, and how often."""
+
 
 @contextlib.contextmanager
-def job(args: list[str], log_file: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run the job in processes of its own; nothing of it is left behind."""
+def jobs(args: list[str], log_file: Path, batch_rows: int) -> Iterator[subprocess.Popen[str]]:
+    """Run the jobs in processes of their own; nothing of them is left behind."""
     with log_file.open("a") as log:
         process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("streams_job.py")), *args],
@@ -48,7 +58,7 @@ def job(args: list[str], log_file: Path) -> Iterator[subprocess.Popen[str]]:
             env={
                 **os.environ,
                 "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
-                "BATCH_ROWS": str(BATCH_ROWS),
+                "BATCH_ROWS": str(batch_rows),
             },
             start_new_session=True,
         )
@@ -62,26 +72,26 @@ def job(args: list[str], log_file: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=30)
 
 
-def fill(client: Client, topic: str) -> Counter[tuple[str, str]]:
-    """Send rows in the order of their times, and return the sums by window and key."""
+def fill(client: Client, topic: str) -> Results:
+    """Send rows in the order of their times, and return the results of the windows that close."""
     chance = random.Random(SEED)
-    expected: Counter[tuple[str, str]] = Counter()
+    sums: Counter[tuple[str, str]] = Counter()
     bodies = []
     for window in range(WINDOWS):
+        start = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(1_900_000_000 + window * 10))
         for row in range(ROWS_PER_WINDOW):
             key, value = f"k{row % KEYS}", chance.randrange(100)
             moment = 1_900_000_000 + window * 10 + row * 10 // ROWS_PER_WINDOW
             bodies.append(json.dumps({"time": moment * 1000, "key": key, "value": value}))
-            start = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(1_900_000_000 + window * 10))
-            expected[start, key] += value
+            sums[start, key] += value
     producer, (queue,) = Producer(client), client.write_queues(topic)
     for at in range(0, len(bodies), 500):
         producer.send_batch([OutgoingMessage(topic, body.encode()) for body in bodies[at : at + 500]], queue)
-    last = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(1_900_000_000 + (WINDOWS - 1) * 10))
-    return Counter({place: total for place, total in expected.items() if place[0] != last})
+    return Counter({(begun, key, total): 1 for (begun, key), total in sums.items() if begun != start})
 
 
 def finished(checkpoint: Path) -> int:
+    """Return the last batch that a checkpoint knows as finished, -1 when there is none."""
     commits = checkpoint / "commits"
     if not commits.exists():
         return -1
@@ -89,8 +99,7 @@ def finished(checkpoint: Path) -> int:
 
 
 @pytest.mark.timeout(400 + KILLS * 120)
-@pytest.mark.parametrize("sink", ["table", "files", "topic"])
-def test_each_result_counts_once(mq: DevCluster, spark: SparkSession, tmp_path: Path, sink: str) -> None:
+def test_each_result_counts_once(mq: DevCluster, spark: SparkSession, tmp_path: Path) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     topic, target = fresh_name("kills"), fresh_name("results")
@@ -98,35 +107,59 @@ def test_each_result_counts_once(mq: DevCluster, spark: SparkSession, tmp_path: 
     create_topic(mq, target, 1, 6)
     with sqlite3.connect(tmp_path / "results.db") as connection:
         connection.execute("CREATE TABLE results (start_time TEXT, key TEXT, total REAL, n INTEGER)")
-    checkpoint = tmp_path / f"checkpoint-{sink}"
-    args = [mq.name_server, topic, fresh_name("g"), str(tmp_path), target, sink]
+    checkpoints = tmp_path / "checkpoints"
+    args = [mq.name_server, topic, fresh_name("g"), str(tmp_path), target]
+    log = tmp_path / "jobs.log"
+
+    def batches() -> list[int]:
+        return [finished(checkpoints / sink) for sink in SINKS]
+
     with Client(mq.name_server) as client:
         expected = fill(client, topic)
-        for _ in range(KILLS):
-            before = finished(checkpoint)
-            with job([*args, "never"], tmp_path / "job.log") as process:
-                eventually(lambda b=before: finished(checkpoint) > b, UP_TIMEOUT_S, what="a batch")
+        for kill in range(KILLS):
+            before = batches()
+            with jobs([*args, "never"], log, BATCH_ROWS) as process:
+                eventually(
+                    lambda b=before: all(now > was for now, was in zip(batches(), b, strict=True)),
+                    UP_TIMEOUT_S,
+                    what="a batch of each job",
+                )
                 time.sleep(chance.uniform(0, 1))  # the random moment, not a synchronisation
                 assert process.poll() is None
-        with job([*args, "at-the-end"], tmp_path / "job.log") as process:
-            assert process.wait(timeout=300) == 0, (tmp_path / "job.log").read_text()[-4_000:]
-        rows, repeats = results(spark, client, tmp_path, target, sink)
-    print(f"{sink}: {KILLS} kills, {len(rows)} results, {repeats} repeats")
-    assert Counter({(row["start_time"], row["key"]): int(row["total"]) for row in rows}) == expected
-    assert len(rows) == len(expected)
-    assert all(row["n"] == ROWS_PER_WINDOW // KEYS for row in rows)
-
-
-def results(spark: SparkSession, client: Client, folder: Path, target: str, sink: str):
-    """Return the results as a reader sees them, and how many repeats it left out."""
-    match sink:
-        case "table":
-            with sqlite3.connect(folder / "results.db") as connection:
-                connection.row_factory = sqlite3.Row
-                return [dict(row) for row in connection.execute("SELECT * FROM results")], 0
-        case "files":
-            return [json.loads(row[0]) for row in spark.read.text(str(folder / "files")).collect()], 0
-    queues = client.read_queues(target)
-    messages = last_messages(client, queues, 1_000_000)
+            if kill == 0:
+                assert list((checkpoints / "files").glob("state/**/*.changelog")), (
+                    "no change log of the state"
+                )
+                shutil.copytree(checkpoints, tmp_path / "copies")
+                shutil.rmtree(checkpoints)
+                (tmp_path / "copies").rename(checkpoints)
+        at_kill = batches()
+        with jobs([*args, "at-the-end"], log, LAST_BATCH_ROWS) as process:
+            assert process.wait(timeout=300) == 0, log.read_text()[-4_000:]
+        found = {
+            "table": table(tmp_path / "results.db"),
+            "files": [json.loads(row[0]) for row in spark.read.text(str(tmp_path / "files")).collect()],
+            "topic, by Spark": without_repeats(spark, mq, target),
+        }
+        messages = last_messages(client, client.read_queues(target), 1_000_000)
     by_key = {message.keys: json.loads(message.body) for message in messages}
-    return list(by_key.values()), len(messages) - len(by_key)
+    found["topic, by key"] = list(by_key.values())
+    print(
+        f"{KILLS} kills, in batches {at_kill} of {batches()}, {expected.total()} results; "
+        f"{len(messages) - len(by_key)} repeats in the topic"
+    )
+    for name, rows in found.items():
+        assert Counter((row["start_time"], row["key"], int(row["total"])) for row in rows) == expected, name
+        assert all(row["n"] == ROWS_PER_WINDOW // KEYS for row in rows), name
+
+
+def table(file: Path) -> list[dict[str, object]]:
+    with sqlite3.connect(file) as connection:
+        connection.row_factory = sqlite3.Row
+        return [dict(row) for row in connection.execute("SELECT * FROM results")]
+
+
+def without_repeats(spark: SparkSession, mq: DevCluster, topic: str) -> list[dict[str, object]]:
+    options = {"nameServer": mq.name_server, "topic": topic, "bodyAs": "string", "includeProperties": "true"}
+    df = drop_repeats(spark.read.format("rocketmq").options(**options).load())
+    return [json.loads(row.body) for row in df.select("body").collect()]

@@ -132,3 +132,15 @@ def same_messages(found: list[Row], expected: list[Row]) -> bool:
     assert not missing, f"lost: {sorted(missing)[:10]}"
     assert not surplus, f"too much: {sorted(surplus)[:10]}"
     return True
+
+
+@pytest.fixture(scope="module")
+def lean(spark: SparkSession) -> Iterator[None]:
+    """Run short queries over few rows without compiling them, and keep state in one partition."""
+    lean = {"spark.sql.codegen.wholeStage": "false", "spark.sql.shuffle.partitions": "1"}
+    before = {name: spark.conf.get(name) for name in lean}
+    for name, value in lean.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)

@@ -5,27 +5,33 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 import yaml
+from tests.support.standalone import (
+    DEPLOY,
+    ROOT,
+    SPARK_HOME,
+    Start,
+    environment,
+    programs,
+    start_master,
+    start_worker,
+)
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.devcluster.ports import free_port
 
 pytestmark = pytest.mark.timeout(400)
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 180
 
 WITHOUT_PACKAGE = """
@@ -34,18 +40,6 @@ sys.path = [folder for folder in sys.path if not folder.rstrip("/").endswith("/s
 sys.meta_path = [finder for finder in sys.meta_path if "ditable" not in repr(finder)]
 """
 """What every Python imports first that shall not have the package, though it is installed here."""
-
-SPARK_HOME = Path(pyspark.__file__).parent
-DEPLOY = "org.apache.spark.deploy"
-
-
-def environment(**more: str) -> dict[str, str]:
-    """Return what a process of a deployment is given."""
-    python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
-    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of many JVMs that live for seconds
-    path = str(ROOT / "src")
-    here = {"SPARK_LOCAL_IP": "127.0.0.1"}  # else a process listens on an address of the machine's network
-    return {**os.environ, **python, **here, "PYTHONPATH": path, "JAVA_TOOL_OPTIONS": java, **more}
 
 
 def run(command: list[str], folder: Path, **more: str) -> str:
@@ -82,46 +76,20 @@ def hidden(tmp_path: Path) -> str:
     return str(folder)
 
 
-Start = Callable[..., Path]
-
-
 @pytest.fixture
 def start(tmp_path: Path, hidden: str) -> Iterator[Start]:
-    """Start programs of Spark, by default without the package; returns where each one logs."""
-    with ExitStack() as stack:
-
-        def program(name: str, *args: str, **more: str) -> Path:
-            log_file = tmp_path / f"{name}.log"
-            with log_file.open("wb") as log:
-                process = subprocess.Popen(
-                    [str(SPARK_HOME / "bin" / "spark-class"), *args],
-                    stdout=log,
-                    stderr=log,
-                    cwd=tmp_path,
-                    env=environment(**{"PYTHONPATH": hidden, **more}),
-                )
-            stack.callback(process.wait, 30)
-            stack.callback(process.terminate)
-            return log_file
-
-        yield program
+    """Start programs of Spark, by default without the package."""
+    with programs(tmp_path, PYTHONPATH=hidden) as starting:
+        yield starting
 
 
 @pytest.fixture
 def master(start: Start, tmp_path: Path) -> str:
-    """A standalone cluster: a master and two workers, which are two hosts to it by two names of one address.
-
-    An address of its own for the second one, 127.0.0.2, is not to be had on every machine.
-    """
-    ports, small = ("--port", "0", "--webui-port", "0"), {"SPARK_DAEMON_MEMORY": "128m"}
-    log = start("master", f"{DEPLOY}.master.Master", "--host", "127.0.0.1", *ports, **small)
-    found = eventually(
-        lambda: re.search(r"Starting Spark master at (spark://\S+)", log.read_text()), 60, what="a master"
-    )
+    """A standalone cluster: a master and two workers."""
+    address = start_master(start)
     for name, host in (("one", "127.0.0.1"), ("two", "localhost")):
-        place = ("--host", host, *ports, "-d", str(tmp_path / name), "-c", "2", "-m", "600M", found[1])
-        start(name, f"{DEPLOY}.worker.Worker", *place, **small)
-    return found[1]
+        start_worker(start, address, name, host, tmp_path, cores=2)
+    return address
 
 
 @pytest.fixture
@@ -151,7 +119,7 @@ def connect(start: Start, tmp_path: Path, zipped: str, hidden: str) -> str:
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
         PYTHONPATH=os.pathsep.join([hidden, zipped]),
         SPARK_HOME=str(home),
-    )
+    ).log
     eventually(lambda: "Spark Connect server started" in log.read_text(), 90, what="a Connect server")
     return f"sc://127.0.0.1:{port}"
 

@@ -21,10 +21,11 @@ Script = Annotated[Path, typer.Argument(help="A Python script that builds pipeli
 Job = Annotated[str, typer.Argument(help="The job's name: namespace.pipeline, or the job id.")]
 
 _STOP_TIMEOUT_MS = 60_000
+_WITH_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 @app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    context_settings=_WITH_ARGUMENTS,
     epilog=examples("streams run my_job.py", "streams run my_job.py 127.0.0.1:9876"),
 )
 def run(context: typer.Context, script: Script) -> None:
@@ -32,17 +33,24 @@ def run(context: typer.Context, script: Script) -> None:
     _run(script, context.args)
 
 
-@app.command(epilog=examples("streams explain my_job.py", "streams explain my_job.py --picture job.svg"))
+@app.command(
+    context_settings=_WITH_ARGUMENTS,
+    epilog=examples("streams explain my_job.py", "streams explain --picture job.svg my_job.py"),
+)
 def explain(
+    context: typer.Context,
     script: Script,
     picture: Annotated[Path | None, typer.Option(help="Where to write an SVG picture.")] = None,
 ) -> None:
-    """Show the steps of a script's pipelines and which need Python; nothing is started."""
+    """Show the steps of a script's pipelines and which need Python; nothing is started.
+
+    What follows the script is handed to it.
+    """
     from pyspark_rocketmq.streams.explain import drawn, explained  # noqa: PLC0415 - imports Spark
     from pyspark_rocketmq.streams.runner import collected_plans  # noqa: PLC0415
 
     with collected_plans() as plans:
-        _run(script, [])
+        _run(script, context.args)
     if not plans:
         raise OptionError("the script starts no pipeline", script=script)
     for plan in plans:

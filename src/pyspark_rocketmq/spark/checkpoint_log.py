@@ -62,8 +62,15 @@ class CheckpointLog:
                 ranges += plan_ranges(before, end.offsets, end.begin)
         return tuple(sorted(ranges))
 
+    def watermark_ms(self, number: int) -> int:
+        """Return the watermark of a batch, in milliseconds since the epoch; 0 when there was none yet."""
+        return int(json.loads(self._entry(number)[1])["batchWatermarkMs"])
+
     def _offsets(self, number: int) -> list[SourceOffset | None]:
         """Return the offsets that a batch ends at, in the order of the query's sources; None for others'."""
+        return [offset_of_rocketmq(line) for line in self._entry(number)[2:]]
+
+    def _entry(self, number: int) -> list[str]:
         lines = self._text(f"offsets/{number}").splitlines()
         if not lines or lines[0] != _VERSION:
             raise OptionError(
@@ -72,7 +79,7 @@ class CheckpointLog:
                 checkpoint=self._location,
                 batch=number,
             )
-        return [offset_of_rocketmq(line) for line in lines[2:]]
+        return lines
 
     def _text(self, name: str) -> str:
         path = f"{self._location}/{name}"

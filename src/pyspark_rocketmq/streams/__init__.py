@@ -16,6 +16,7 @@ Examples
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.aggregates import Accumulator, ClassicAccumulator
 from pyspark_rocketmq.streams.builder import DataStreamSource, StreamBuilder
+from pyspark_rocketmq.streams.counts import late_rows, skipped_rows
 from pyspark_rocketmq.streams.job import CheckpointStrategy, ShuffleStrategy, WindowStrategy
 from pyspark_rocketmq.streams.rstream import (
     GroupedStream,
@@ -25,7 +26,6 @@ from pyspark_rocketmq.streams.rstream import (
     StreamConfig,
     WindowedStream,
 )
-from pyspark_rocketmq.streams.runner import skipped_rows
 from pyspark_rocketmq.streams.stream import DataStream, JoinStream, SplitStream
 from pyspark_rocketmq.streams.times import HoppingWindow, SessionWindow, Time, TumblingWindow, WindowBuilder
 from pyspark_rocketmq.streams.window_stream import OverWindowStream, WindowStream
@@ -55,5 +55,6 @@ __all__ = [
     "WindowStrategy",
     "WindowStream",
     "WindowedStream",
+    "late_rows",
     "skipped_rows",
 ]

@@ -133,9 +133,8 @@ def _extreme(
     value: Column, number: Column, plain: Callable[[Column], Column], by: Callable[[Column, Column], Column]
 ) -> Column:
     """Compare texts as numbers if all of a group are numbers, else as texts."""
-    return F.when(F.count(value) == F.count(number), by(value, F.struct(number, value))).otherwise(
-        plain(value)
-    )
+    order = F.when(value.isNotNull(), F.struct(number, value))
+    return F.when(F.count(value) == F.count(number), by(value, order)).otherwise(plain(value))
 
 
 def _at_the_end(function: Callable[[list[Any]], Any], name: str) -> Column:

@@ -15,7 +15,7 @@ from pyspark_rocketmq.streams.analysis import Shape
 from pyspark_rocketmq.streams.expressions import quoted
 from pyspark_rocketmq.streams.lift import Field, Projection
 from pyspark_rocketmq.streams.plan import Node, Schema
-from pyspark_rocketmq.streams.python_steps import BEAT, ERROR, TAG, TIME, VALUE, WINDOW
+from pyspark_rocketmq.streams.python_steps import ADVICE, BEAT, ERROR, TAG, TIME, VALUE, WINDOW
 
 __all__ = ["Flow", "Guard", "column"]
 
@@ -52,7 +52,7 @@ class Guard:
         text = F.concat(F.lit(f"{step.name}: "), error)
         counted = df.observe(self._metric(step.name), F.count_if(error.isNotNull()).alias("skipped"))
         if self.mode == "fail":
-            failing = F.raise_error(text).cast("boolean")
+            failing = F.raise_error(F.concat(text, F.lit(f": {ADVICE}"))).cast("boolean")
             return counted.where(F.when(error.isNotNull(), failing).otherwise(F.lit(True)))
         if VALUE in df.columns:
             self.found.append(

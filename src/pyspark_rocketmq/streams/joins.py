@@ -7,15 +7,15 @@ from typing import Any, Final, assert_never
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import StringType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
 from pyspark_rocketmq.streams.analysis import Shape
 from pyspark_rocketmq.streams.expressions import comparisons, quoted
 from pyspark_rocketmq.streams.flow import Flow, Guard, column
-from pyspark_rocketmq.streams.python_steps import BEAT, TAG, TIME, VALUE
-from pyspark_rocketmq.streams.times import HoppingWindow, SessionWindow, TumblingWindow
+from pyspark_rocketmq.streams.python_steps import ADVICE, BEAT, TAG, TIME, VALUE
+from pyspark_rocketmq.streams.times import HoppingWindow, SessionWindow, TumblingWindow, Window
 
 __all__ = ["PairOfValues", "dimension_joined", "key_joined", "stream_joined"]
 
@@ -39,6 +39,8 @@ def stream_joined(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
     on = on & _time_condition(node)
     how = "left_outer" if node.outer else "inner"
     joined = left_df.join(marked, on, how)
+    if node.window is not None:
+        joined = joined.withColumn(TIME, F.window_time(_WINDOW))
     taken = {name.lower() for name in left.columns}
     columns = [column(name) for name in left.columns]
     names = list(left.columns)
@@ -54,14 +56,13 @@ def stream_joined(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
 
 def key_joined(left: Flow, right: Flow, node: p.KeyJoin, guard: Guard) -> Flow:
     """Return a function's value of every pair with equal keys in a window."""
-    if isinstance(node.window, SessionWindow):
-        raise PlanError("streams are joined in tumbling or sliding windows", step=node.name)
     sides = [_keyed(flow, node) for flow in (left, right)]
     marked = sides[1].select(*(F.col(name).alias(_RIGHT + name) for name in sides[1].columns))
     on = (F.col(TAG) == F.col(_RIGHT + TAG)) & (F.col(_WINDOW) == F.col(_RIGHT + _WINDOW))
     joined = sides[0].join(marked, on, "left_outer" if node.outer else "inner")
-    pairs = joined.select(TIME, VALUE, F.col(_RIGHT + VALUE).alias(_OTHER))
-    schema = pairs.select(TIME, VALUE).schema.add("__error", StringType())
+    pairs = joined.select(F.window_time(_WINDOW).alias(TIME), VALUE, F.col(_RIGHT + VALUE).alias(_OTHER))
+    texts = [StructField(VALUE, StringType()), StructField("__error", StringType())]
+    schema = StructType([pairs.schema[TIME], *texts])
     df = pairs.mapInArrow(PairOfValues(node.name, node.function, strict=guard.mode == "fail"), schema)
     df = guard.without_errors(df, F.col("__error"), node)
     return Flow(df=df.select(TIME, VALUE), shape=Shape.JSON, checked=True, watermarked=True)
@@ -93,6 +94,7 @@ class PairOfValues:
                     errors.append(None)
                 except Exception as error:
                     if self._strict:
+                        error.add_note(f"at a pair, in {self._step}: {ADVICE}")
                         raise
                     made.append(left)
                     errors.append(f"{type(error).__name__}: {error}")
@@ -145,24 +147,33 @@ def dimension_joined(
 
 
 def _timed(flow: Flow, node: p.StreamJoin) -> DataFrame:
-    """Return a side with its watermark, its window, and without heartbeats."""
+    """Return a side with its watermark, its window or its time, and without heartbeats."""
     df = flow.with_watermark(node.watermark_s).without_beats().df
-    columns = [F.col(TIME), *map(column, flow.columns)]
-    match node.window:
-        case None:
-            return df.select(*columns)
+    columns = [column(name) for name in flow.columns]
+    if node.window is None:
+        return df.select(TIME, *columns)
+    return df.select(_joining(node.window, node), *columns)
+
+
+def _joining(window: Window, node: p.Node) -> Column:
+    """Return the window in which rows are paired.
+
+    It takes the place of the time: Spark refuses two columns with a watermark behind a join. The time of a
+    pair is that of its window.
+    """
+    match window:
         case TumblingWindow(size=size):
-            return df.select(*columns, F.window(TIME, str(size)).alias(_WINDOW))
+            return F.window(TIME, str(size)).alias(_WINDOW)
         case HoppingWindow(size=size, slide=slide):
-            return df.select(*columns, F.window(TIME, str(size), str(slide)).alias(_WINDOW))
+            return F.window(TIME, str(size), str(slide)).alias(_WINDOW)
         case SessionWindow():
             raise PlanError("streams are joined in tumbling or hopping windows", step=node.name)
-    assert_never(node.window)
+    assert_never(window)
 
 
 def _condition(left: Flow, right: Flow, node: p.StreamJoin) -> tuple[Column, set[str]]:
     """Return the condition, and the right's fields that equal the left's of the same name."""
-    on, equal = F.lit(True), set()
+    on, equal, equates = F.lit(True), set(), False
     for left_name, operator, right_name in comparisons(node.condition, step=node.name):
         for name, flow, side in ((left_name, left, "left"), (right_name, right, "right")):
             if name not in flow.columns:
@@ -173,7 +184,8 @@ def _condition(left: Flow, right: Flow, node: p.StreamJoin) -> tuple[Column, set
         on = on & F.expr(f"{quoted(left_name)} {operator} {quoted(_RIGHT + right_name)}")
         if operator == "=" and left_name == right_name:
             equal.add(right_name)
-    if not equal and "==" not in node.condition and "=" not in node.condition:
+        equates = equates or operator == "="
+    if not equates:
         raise PlanError("a join needs at least one (left,==,right)", step=node.name)
     return on, equal
 
@@ -188,11 +200,8 @@ def _time_condition(node: p.StreamJoin) -> Column:
 
 
 def _keyed(flow: Flow, node: p.KeyJoin) -> DataFrame:
-    """Return a side of a key join: time, key, text and window."""
+    """Return a side of a key join: window, key and text."""
     if not flow.tagged:
         raise PlanError("both sides of a join have a key: where(...).equalTo(...)", step=node.name)
     df = flow.with_watermark(node.watermark_s).without_beats().df
-    window = node.window
-    assert not isinstance(window, SessionWindow)
-    sizes = [str(window.size)] + ([str(window.slide)] if isinstance(window, HoppingWindow) else [])
-    return df.select(TIME, TAG, VALUE, F.window(TIME, *sizes).alias(_WINDOW))
+    return df.select(_joining(node.window, node), TAG, VALUE)

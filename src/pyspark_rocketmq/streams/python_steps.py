@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-__all__ = ["BEAT", "ERROR", "TAG", "TIME", "VALUE", "WINDOW", "PythonSteps", "Step", "to_json"]
+__all__ = ["ADVICE", "BEAT", "ERROR", "TAG", "TIME", "VALUE", "WINDOW", "PythonSteps", "Step", "to_json"]
 
 VALUE: Final = "__value"
 TIME: Final = "__time"
@@ -23,6 +23,11 @@ BEAT: Final = "__beat"
 TAG: Final = "__tag"
 ERROR: Final = "__error"
 WINDOW: Final = "__window"
+
+ADVICE: Final = (
+    "onError('skip') leaves such records out and counts them, onError('dead-letters', topic=...) keeps them"
+)
+"""What a query that fails at a record says."""
 
 _MAX_ERROR: Final = 500
 _EPOCH_SCALE: Final = 1000
@@ -111,6 +116,7 @@ class PythonSteps:
 
     def _failed(self, index: int, step: str, error: Exception) -> _Row:
         if self._strict:
+            error.add_note(f"at a record, in {step}: {ADVICE}")
             raise error
         return _Row(index, None, error=f"{step}: {type(error).__name__}: {error}"[:_MAX_ERROR])
 

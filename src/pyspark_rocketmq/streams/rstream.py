@@ -398,9 +398,12 @@ class RocketMQStream:
         return self._query
 
     def stop(self) -> None:
-        """Stop it after the running batch."""
+        """Stop it after the running batch, and return when that is committed."""
+        from pyspark_rocketmq.streams.runner import finish  # noqa: PLC0415
+
         if self._query is not None:
             self._query.stop()
+            finish(self._query)
 
     def isRunning(self) -> bool:
         """Whether it runs."""

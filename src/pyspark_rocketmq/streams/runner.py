@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -15,15 +16,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.spark.listener import RocketMQQueryListener
 from pyspark_rocketmq.streams import plan as p
 from pyspark_rocketmq.streams.compile import Compiler, is_bounded
+from pyspark_rocketmq.streams.counts import RunCounts
 from pyspark_rocketmq.streams.explain import explained
 from pyspark_rocketmq.streams.flow import Guard
 from pyspark_rocketmq.streams.home import JobRecord, checkpoint_of, job_lock, stop_requested
 from pyspark_rocketmq.streams.sinks import final_flow, run_once, start_sinks
 
-__all__ = ["collected_plans", "final_frame", "session_of", "skipped_rows", "start"]
+__all__ = ["collected_plans", "final_frame", "finish", "session_of", "start"]
 
 _STATE_SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -34,6 +37,9 @@ _STATE_SETTINGS: Final = {
 _SECURITY: Final = frozenset({"accesskey", "secretkey", "securitytoken", "credentialsfile", "tls"})
 _POLL_S: Final = 0.5
 
+_END_S: Final = 10.0
+
+_watchers: dict[str, tuple[StreamingQuery, threading.Thread]] = {}
 _collecting: list[p.Plan] | None = None
 
 
@@ -79,30 +85,54 @@ def start(
     if _collecting is not None:
         _collecting.append(plan)
         return None
-    session = session_of(spark)
     guard = Guard(plan.on_error)
-    compiler = Compiler(session, plan, errors=guard)
     if is_bounded(plan):
         if plan.on_error == "dead-letters":
             raise PlanError("dead letters are for streams: files have their malformed lines still")
-        run_once(compiler, guard)
+        run_once(Compiler(session_of(spark), plan, errors=guard), guard)
         return None
     checkpoint = plan.checkpoint or checkpoint_of(plan.job)
+    lock = job_lock(plan.job, checkpoint, standby=standby, clock=SYSTEM_CLOCK)
     held = contextlib.ExitStack()
     with contextlib.ExitStack() as undo:
         undo.enter_context(held)
+        if not standby:
+            held.enter_context(lock)  # before a session is started for nothing
+        session = session_of(spark)
+        compiler = Compiler(session, plan, errors=guard)
+        if standby:
+            compiler.flow(compiler.common())  # what cannot be compiled says so now, not after the take-over
+            held.enter_context(lock)
         held.enter_context(_followed(session, plan))
-        held.enter_context(job_lock(plan.job, checkpoint, standby=standby, clock=SYSTEM_CLOCK))
         stop_requested(plan.job)  # one that was meant for an earlier run
         with _state_settings(session):
             query = start_sinks(compiler, guard, checkpoint, dict(trigger or _trigger(plan)))
             letters = _start_dead_letters(session, plan, guard, f"{checkpoint}-dead-letters")
+        held.enter_context(_counted(session, query, checkpoint))
         JobRecord(plan.job, checkpoint, os.getpid(), SYSTEM_CLOCK.now_ms(), explained(plan)).write()
         undo.pop_all()
-    threading.Thread(
+    watcher = threading.Thread(
         target=_watch, args=(plan.job, query, letters, held), name=f"streams-{plan.job}", daemon=True
-    ).start()
+    )
+    if not _watchers:
+        atexit.register(_finish_all)
+    _watchers[str(query.runId)] = query, watcher
+    watcher.start()
     return query
+
+
+def finish(query: StreamingQuery) -> None:
+    """Wait until a query that has ended has committed its last batch and let go of its job."""
+    watched = _watchers.get(str(query.runId))
+    if watched is not None:
+        watched[1].join(_END_S)
+
+
+def _finish_all() -> None:
+    """Let the queries that have ended finish, before the process is gone."""
+    for query, _ in _watchers.values():
+        if not query.isActive:
+            finish(query)
 
 
 def _trigger(plan: p.Plan) -> dict[str, str]:
@@ -174,6 +204,18 @@ def _followed(spark: SparkSession, plan: p.Plan) -> Iterator[None]:
         listener.close()
 
 
+@contextlib.contextmanager
+def _counted(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> Iterator[None]:
+    """Have what the run leaves out counted."""
+    counts = RunCounts(str(query.runId), CheckpointLog(spark, checkpoint).watermark_ms)
+    counts.register()
+    spark.streams.addListener(counts)
+    try:
+        yield
+    finally:
+        spark.streams.removeListener(counts)
+
+
 def _start_dead_letters(
     spark: SparkSession, plan: p.Plan, guard: Guard, checkpoint: str
 ) -> StreamingQuery | None:
@@ -199,17 +241,3 @@ def final_frame(spark: SparkSession | None, plan: p.Plan) -> DataFrame:
     sink = plan.sinks[0]
     flow = final_flow(compiler.flow(sink), sink, compiler.guard)
     return flow.df.select(*flow.columns) if flow.columns else flow.df.select(flow.text().alias("value"))
-
-
-def skipped_rows(query: StreamingQuery) -> dict[str, int]:
-    """Return how many records each step has left out, of the batches that Spark remembers.
-
-    Steps are named as in ``explain()``; see ``spark.sql.streaming.numRecentProgressUpdates``.
-    """
-    counts: dict[str, int] = {}
-    for progress in query.recentProgress:
-        for step, row in progress.observedMetrics.items():
-            if "skipped" in row.asDict():
-                name = step.split("/")[0]
-                counts[name] = counts.get(name, 0) + int(row["skipped"])
-    return counts

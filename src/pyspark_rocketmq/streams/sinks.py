@@ -95,6 +95,8 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
         flow = final_flow(common, sink, guard)
         writer = _configured(rows_of(flow, sink, plan), flow, plan, checkpoint, trigger)
         return _started(writer, sink, plan, checkpoint)
+    if common.shape is Shape.JSON and not common.checked:  # once for all, and where it is counted
+        common = common.with_fields([], guard, compiler.common())
     for sink in plan.sinks:  # what does not compile shall fail now, not in the first batch
         rows_of(final_flow(compiler.flow(sink), sink, guard), sink, plan)
     writer = _configured(common.df, common, plan, checkpoint, trigger)

@@ -13,10 +13,12 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
 from pyspark_rocketmq.streams.dimension import database_url
 from pyspark_rocketmq.streams.job import Job
+from pyspark_rocketmq.streams.naming import twins
 
 __all__ = ["Ending"]
 
 
+@twins
 class Ending:
     """What a stream can end in; several sinks of a job share one query."""
 
@@ -163,7 +165,10 @@ class Ending:
         RocketMQError
             Another process runs the job.
         """
-        from pyspark_rocketmq.streams.runner import start  # noqa: PLC0415 - what runs is not needed to write down
+        from pyspark_rocketmq.streams.runner import (  # noqa: PLC0415 - what runs is not needed to write down
+            finish,
+            start,
+        )
 
         query = start(self._job.spark, self.plan(), trigger=trigger, standby=standby)
         if query is not None and not isAsyn:
@@ -172,6 +177,8 @@ class Ending:
             except KeyboardInterrupt:
                 query.stop()
                 raise
+            finally:
+                finish(query)
         return query
 
     def asyncStart(self, *, standby: bool = False, **trigger: Any) -> StreamingQuery | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,9 @@ from pyspark_rocketmq.streams.sources import text_of
 
 __all__ = ["tried"]
 
+_SMALL: Final = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false"}
+"""A few rows are soonest done in one partition and without compiling what is run once."""
+
 _START: Final = datetime(2030, 1, 1, tzinfo=UTC)
 _SCHEMA: Final = "value string, time timestamp"
 
@@ -38,7 +42,7 @@ def tried(
     plan = replace(plan, sinks=(plan.sinks[sink],))
     sources = [node for node in plan.nodes() if isinstance(node, p.Source)]
     by_source = _by_source(sources, rows)
-    with tempfile.TemporaryDirectory(prefix="streams-test-") as folder:
+    with _settings(spark), tempfile.TemporaryDirectory(prefix="streams-test-") as folder:
         given: dict[p.Node, Flow] = {}
         for number, (source, its_rows) in enumerate(by_source.items()):
             where = Path(folder) / str(number)
@@ -59,6 +63,20 @@ def tried(
         if not batches:
             return [_value(row[0]) for row in rows_out.collect()]
         return _streamed(rows_out, flow, Path(folder) / "checkpoint")
+
+
+@contextlib.contextmanager
+def _settings(spark: SparkSession) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in _SMALL}
+    try:
+        for name, value in _SMALL.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.unset(name)
+            if old is not None:
+                spark.conf.set(name, old)
 
 
 def _streamed(df: Any, flow: Flow, checkpoint: Path) -> list[Any]:

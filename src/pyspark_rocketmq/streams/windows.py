@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, assert_never
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import NumericType, StringType
 
@@ -13,9 +13,10 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
 from pyspark_rocketmq.streams.aggregates import aggregate_columns, finished
 from pyspark_rocketmq.streams.analysis import Shape
+from pyspark_rocketmq.streams.counts import with_ends
 from pyspark_rocketmq.streams.flow import Flow, Guard, column
 from pyspark_rocketmq.streams.python_steps import BEAT, TAG, TIME, WINDOW
-from pyspark_rocketmq.streams.times import HoppingWindow, SessionWindow, TumblingWindow, Window
+from pyspark_rocketmq.streams.times import HoppingWindow, SessionWindow, TumblingWindow
 
 __all__ = ["by_time_field", "distinct", "grouped", "top_rows", "windowed"]
 
@@ -23,8 +24,6 @@ TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss"
 WINDOW_FIELDS: Final = ("start_time", "end_time", "fire_time")
 KEY: Final = "key"
 """What the newer API calls the key of a group."""
-
-_ROWS: Final = "__rows"
 
 
 def by_time_field(flow: Flow, field: str, guard: Guard, step: p.Node) -> Flow:
@@ -56,20 +55,21 @@ def windowed(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> 
         raise PlanError("session windows have no results before their end", step=node.name)
     if collects:
         flow = flow.with_text()
+    # Rows are late for the first step with state only, and in streams only.
+    first = flow.df.isStreaming and not flow.watermarked
     flow = flow.with_watermark(node.watermark_s).without_beats()
     expressions = aggregate_columns(flow, node.aggregates, node.numeric, node.name)
-    window = _window(node.window).alias(WINDOW)
-    counted = flow.df.observe(f"{node.name} in", F.count(F.lit(1)).alias("rows"))
-    df = counted.groupBy(window, *(column(key) for key in node.keys)).agg(
-        *expressions, F.count(F.lit(1)).alias(_ROWS)
-    )
-    df = df.observe(f"{node.name} out", F.sum(_ROWS).alias("rows")).drop(_ROWS)
+    df, window = _in_windows(flow, node, first=first)
+    df = df.groupBy(window, *(column(key) for key in node.keys)).agg(*expressions)
     results = [finished(item) for item in node.aggregates]
     end = F.col(f"{WINDOW}.end")
     fire = end + F.expr(f"INTERVAL {int(node.watermark_s * 1000)} MILLISECONDS")
     times = [F.col(f"{WINDOW}.start"), end, fire]
-    shown = [F.date_format(t, TIME_FORMAT).alias(name) for t, name in zip(times, WINDOW_FIELDS, strict=True)]
-    names = [*node.keys, *(item.alias for item in node.aggregates), *WINDOW_FIELDS]
+    named = {  # a window's time that windows behind it are grouped by stays what it is
+        name: time for name, time in zip(WINDOW_FIELDS, times, strict=True) if name not in node.keys
+    }
+    shown = [F.date_format(time, TIME_FORMAT).alias(name) for name, time in named.items()]
+    names = [*node.keys, *(item.alias for item in node.aggregates), *named]
     # A session's struct carries no mark of a window: its time is one tick before its end, as `window_time`.
     time = (
         F.window_time(WINDOW)
@@ -150,15 +150,22 @@ def _with_inputs(
     return flow.with_fields(names, guard, node)
 
 
-def _window(window: Window) -> Column:
-    match window:
-        case TumblingWindow():
-            return F.window(TIME, str(window.size))
-        case HoppingWindow():
-            return F.window(TIME, str(window.size), str(window.slide))
-        case SessionWindow():
-            return F.session_window(TIME, str(window.gap))
-    assert_never(window)
+def _in_windows(flow: Flow, node: p.Windowed, *, first: bool) -> tuple[DataFrame, Column]:
+    """Return rows that can be grouped by their windows, and by what; how late they are is reported."""
+    match node.window:
+        case TumblingWindow(size=size):
+            df = flow.df.withColumn(WINDOW, F.window(TIME, str(size)))
+        case HoppingWindow(size=size, slide=slide):
+            df = flow.df.withColumn(WINDOW, F.window(TIME, str(size), str(slide)))
+        case SessionWindow(gap=gap):
+            end = F.col(TIME) + F.expr(f"INTERVAL {gap.length_ms} MILLISECONDS")
+            df = with_ends(flow.df, end, node.name) if first else flow.df
+            return df, F.session_window(TIME, str(gap)).alias(WINDOW)
+        case other:
+            assert_never(other)
+    if first:
+        df = with_ends(df, F.col(f"{WINDOW}.end"), node.name)
+    return df, F.col(WINDOW)
 
 
 def _having(flow: Flow, condition: Column | str | None) -> Flow:

@@ -22,6 +22,19 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path))
 
 
+class Passing:
+    """A clock that is moved on by whoever waits."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
 def test_one_process_runs_a_job():
     checkpoint = checkpoint_of("a.b")
     record = JobRecord("a.b", checkpoint, 1, 2, "steps")
@@ -29,11 +42,13 @@ def test_one_process_runs_a_job():
     assert not record.is_running()
     with job_lock("a.b", checkpoint, standby=False, clock=SYSTEM_CLOCK):
         assert find_job("a.b").is_running()
+        clock = Passing()
         with (
             pytest.raises(RocketMQError, match="running already"),
-            job_lock("a.b", checkpoint, standby=False, clock=SYSTEM_CLOCK),
+            job_lock("a.b", checkpoint, standby=False, clock=clock),
         ):
             pass
+        assert clock.now >= 3, "an earlier run is given a moment to let go"
     assert [found.job for found in jobs()] == ["a.b"]
     assert not find_job("a.b").is_running()
     with pytest.raises(OptionError, match=r"no job 'x'.*a\.b"):

@@ -1,0 +1,170 @@
+"""What a run of a job has left out: malformed records by step, and rows that came too late.
+
+Spark's own count of late rows is taken behind the first half of an aggregation: hundreds of rows of a key
+count once. Here every batch reports how many rows it has for each end of a window; those whose end lies at or
+before the watermark that Spark goes by are late.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_rocketmq.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryProgress,
+    )
+
+__all__ = ["RunCounts", "late_rows", "skipped_rows", "with_ends"]
+
+_LATE: Final = " late"
+_MOST_ENDS: Final = 4_096
+"""A batch with more different ends of windows has its late rows counted nearly."""
+
+_EACH_ROW: Final = frozenset({"symmetricHashJoin", "dedupe", "dedupeWithinWatermark"})
+"""The operators whose own count of late rows is one of rows."""
+
+_runs: dict[str, RunCounts] = {}
+
+
+def with_ends(df: DataFrame, end: Column, step: str) -> DataFrame:
+    """Return rows that report how many of them there are for each end of a window."""
+    ends = F.histogram_numeric(F.unix_micros(end), F.lit(_MOST_ENDS))
+    return df.observe(f"{step}{_LATE}", ends.alias("ends"))
+
+
+class RunCounts(StreamingQueryListener):
+    """The counts of one run of a query, from its beginning.
+
+    Parameters
+    ----------
+    run_id : str
+    watermark_of : Callable
+        Looks up the watermark (ms) of a batch of an earlier run.
+    """
+
+    def __init__(self, run_id: str, watermark_of: Callable[[int], int]) -> None:
+        self._run_id = run_id
+        self._watermark_of = watermark_of
+        self._lock = threading.Lock()
+        self._skipped: Counter[str] = Counter()
+        self._late = 0
+        self._watermarks: dict[int, int] = {}
+        self._waiting: dict[int, Counter[int]] = {}
+
+    def register(self) -> None:
+        """Let `late_rows` and `skipped_rows` find it."""
+        _runs[self._run_id] = self
+
+    def add(self, progress: StreamingQueryProgress) -> None:
+        """Count a batch, once."""
+        number = progress.batchId
+        with self._lock:
+            if number in self._watermarks:
+                return
+            self._watermarks[number] = _milliseconds(progress.eventTime)
+            for name, row in progress.observedMetrics.items():
+                values = row.asDict()
+                if "skipped" in values:
+                    self._skipped[name.split("/")[0]] += int(values["skipped"])
+                elif name.endswith(_LATE):
+                    ends = Counter({int(at["x"]): round(at["y"]) for at in values["ends"] or ()})
+                    self._waiting.setdefault(number, Counter()).update(ends)
+            for operator in progress.stateOperators:
+                if operator.operatorName in _EACH_ROW:
+                    self._late += operator.numRowsDroppedByWatermark
+
+    def skipped(self) -> dict[str, int]:
+        """Return the records that each step has left out."""
+        with self._lock:
+            return dict(self._skipped)
+
+    def late(self) -> int:
+        """Return the rows that came too late."""
+        with self._lock:
+            for number in list(self._waiting):
+                self._settle(number, self._watermark_before(number))
+            return self._late
+
+    def _watermark_before(self, number: int) -> int:
+        if number == 0:
+            return 0
+        known = self._watermarks.get(number - 1)
+        return self._watermark_of(number - 1) if known is None else known
+
+    def _settle(self, number: int, watermark_ms: int) -> None:
+        ends = self._waiting.pop(number)
+        self._late += sum(count for end, count in ends.items() if end <= watermark_ms * 1_000)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Count a batch."""
+        if str(event.progress.runId) == self._run_id:
+            self.add(event.progress)
+            with self._lock:
+                for number in [n for n in self._waiting if n - 1 in self._watermarks]:
+                    self._settle(number, self._watermarks[number - 1])
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing is to be counted."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing is to be counted."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Nothing is to be counted."""
+
+
+def skipped_rows(query: StreamingQuery) -> dict[str, int]:
+    """Return how many records each step has left out since this run of the job began.
+
+    Steps are named as in ``explain()``.
+
+    Raises
+    ------
+    OptionError
+        The query was not started by a pipeline in this process.
+    """
+    return _counts(query).skipped()
+
+
+def late_rows(query: StreamingQuery) -> int:
+    """Return how many rows have come too late, and were left out, since this run of the job began.
+
+    A row of overlapping windows counts once for each of its windows that was out. Of joins and ``distinct``
+    it is Spark's count, which is one of rows there. It is exact while a batch has rows of no more than 4,096
+    different ends of windows.
+
+    Raises
+    ------
+    OptionError
+        The query was not started by a pipeline in this process.
+    """
+    return _counts(query).late()
+
+
+def _counts(query: StreamingQuery) -> RunCounts:
+    counts = _runs.get(str(query.runId))
+    if counts is None:
+        raise OptionError("the query was not started by a pipeline in this process", query=query.name)
+    for progress in query.recentProgress:  # the last ones have perhaps not been told to listeners yet
+        counts.add(progress)
+    return counts
+
+
+def _milliseconds(times: Mapping[str, Any]) -> int:
+    text = times.get("watermark")
+    return 0 if text is None else round(datetime.fromisoformat(text).timestamp() * 1_000)

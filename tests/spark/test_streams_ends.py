@@ -1,0 +1,164 @@
+"""Where pipelines begin and end without a topic: files, rows, frames; files, tables, standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import warnings
+
+import pytest
+from tests.spark.streams_support import at, table
+
+from pyspark_rocketmq.errors import OptionError, PlanError
+from pyspark_rocketmq.streams import (
+    CheckpointStrategy,
+    HoppingWindow,
+    SessionWindow,
+    ShuffleStrategy,
+    StreamBuilder,
+    Time,
+    TumblingWindow,
+    WindowStrategy,
+    late_rows,
+)
+
+pytestmark = pytest.mark.usefixtures("lean")
+
+
+def source(spark, name="ends"):
+    return StreamBuilder.dataStream("tests", name, spark)
+
+
+AGES = [{"name": "a", "age": 30}, {"name": "b", "age": 3}]
+
+
+def test_sources_that_end_close_their_windows(spark, tmp_path, capsys):
+    (tmp_path / "ages.csv").write_text("name,age\na,30\nb,3\n")
+    (tmp_path / "ages.txt").write_text("".join(f"{json.dumps(row)}\n" for row in AGES))
+    frame = spark.createDataFrame([("a", 30), ("b", 3)], "name string, age int")
+    streams = [
+        source(spark).fromCsv(str(tmp_path / "ages.csv")),
+        source(spark).fromFile(str(tmp_path / "ages.txt")),
+        source(spark).fromFile(str(tmp_path / "ages.txt"), False).map(json.loads),
+        source(spark).fromArray([json.dumps(row) for row in AGES]).map(json.loads),
+        source(spark).fromCollection(*AGES, schema="name string, age int"),
+        source(spark).from_(frame),
+    ]
+    for stream in streams:
+        sums = stream.window(TumblingWindow.of(Time.hours(1))).sum("age").toDataSteam()
+        assert sums.selectFields("age").toPrint().start() is None
+        assert capsys.readouterr().out == '{"age": 33}\n'
+    with pytest.raises(PlanError, match="there is no file"):
+        source(spark).fromFile(str(tmp_path / "nope")).toPrint().start()
+
+
+def test_sinks_of_each_kind(spark, tmp_path):
+    with sqlite3.connect(tmp_path / "r.db") as connection:
+        connection.execute("CREATE TABLE ages (name TEXT PRIMARY KEY, age INTEGER)")
+        connection.execute("INSERT INTO ages VALUES ('a', 1)")
+    stream = source(spark).fromCollection(*AGES, schema="name string, age int")
+    seen = []
+    for end in (
+        stream.toFile(str(tmp_path / "text")),
+        stream.toJson(str(tmp_path / "json")),
+        stream.toCsv(str(tmp_path / "csv")),
+        stream.toParquet(str(tmp_path / "parquet")),
+        stream.toDB(f"sqlite:///{tmp_path}/r.db", None, None, "ages", key="name"),
+        stream.to(lambda df, number: seen.append((number, df.count()))),
+    ):
+        last = end
+    last.start()
+    found = {
+        "text": [json.loads(row[0]) for row in spark.read.text(str(tmp_path / "text")).collect()],
+        "json": [row.asDict() for row in spark.read.json(str(tmp_path / "json")).collect()],
+        "parquet": [row.asDict() for row in spark.read.parquet(str(tmp_path / "parquet")).collect()],
+        "csv": [
+            row.asDict()
+            for row in spark.read.schema("name string, age int").csv(str(tmp_path / "csv")).collect()
+        ],
+    }
+    for kind, rows in found.items():
+        assert table(rows, "name", "age") == [("a", 30), ("b", 3)], kind
+    with sqlite3.connect(tmp_path / "r.db") as connection:
+        assert connection.execute("SELECT * FROM ages ORDER BY name").fetchall() == [("a", 30), ("b", 3)]
+    assert seen == [(0, 2)]
+
+
+@pytest.fixture
+def run(spark, tmp_path, monkeypatch):
+    """Run a pipeline over files, one a batch, and return its query."""
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path / "home"))
+
+    def finish(end):
+        query = end.asyncStart(availableNow=True)
+        try:
+            assert query.awaitTermination(100)
+        finally:
+            query.stop()
+        return query
+
+    return finish
+
+
+def batches(folder, *rows):
+    folder.mkdir(exist_ok=True)
+    for row in rows:
+        lines = "".join(json.dumps({"t": int(time * 1000), **record}) + "\n" for time, record in row)
+        age = len(list(folder.iterdir()))
+        file = folder / f"{age:03d}.json"
+        file.write_text(lines)
+        os.utime(file, (1_600_000_000 + age, 1_600_000_000 + age))  # Spark takes the oldest first
+
+
+@pytest.mark.parametrize(
+    ("window", "late"),
+    [
+        (TumblingWindow.of(Time.seconds(10), "t"), 300),
+        (HoppingWindow.of(Time.seconds(10), Time.seconds(5), "t"), 600),
+        (SessionWindow.of(Time.seconds(3), "t"), 300),
+    ],
+)
+def test_late_rows_are_counted_row_by_row_over_a_restart(spark, tmp_path, run, window, late):
+    """Spark's own count has one row for the 150 of a batch, which have one key."""
+    rows = tmp_path / "in"
+
+    def pipeline():
+        files = source(spark, "late").fromFile(str(rows), tail=True, maxFilesPerTrigger=1)
+        counts = files.window(window).groupBy("k").count("n").waterMark(2).toDataSteam()
+        return counts.toTable("late_counts").with_(CheckpointStrategy.local(str(tmp_path / "checkpoint")))
+
+    behind = [[at(40, k="a")], [at(41, k="a")], [at(1, k="a")] * 150]
+    columns = "k string, n bigint, start_time string, end_time string, fire_time string"
+    spark.sql(f"CREATE TABLE late_counts ({columns}) USING parquet LOCATION '{tmp_path}/table'")
+    try:
+        batches(rows, [at(1, k="a"), at(2, k="b")], *behind)
+        first = run(pipeline())
+        assert late_rows(first) == late / 2
+        batches(rows, [at(2, k="a")] * 150)
+        second = run(pipeline())
+        assert (late_rows(first), late_rows(second)) == (late / 2, late / 2)
+        assert {row.k: row.n for row in spark.table("late_counts").collect()}["b"] == 1
+    finally:
+        spark.sql("DROP TABLE late_counts")
+    with pytest.raises(OptionError, match="not started by a pipeline"):
+        late_rows(type("Query", (), {"runId": "x", "name": "x"})())
+
+
+def test_what_is_there_for_parity_only_says_so_once(spark):
+    stream = source(spark).fromArray(["x"])
+    strategies = [
+        ShuffleStrategy.shuffleWithMQ(),
+        ShuffleStrategy.shuffleInMemory(),
+        WindowStrategy.highPerformance(),
+    ]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        stream.with_(*strategies, *strategies)
+    assert len(told) == 3
+    assert all("has no effect" in str(warning.message) for warning in told)
+    assert stream.with_(WindowStrategy.exactlyOnce("/c")).toPrint().plan().checkpoint == "/c"
+    with pytest.raises(PlanError, match=r"with_\(CheckpointStrategy.remote"):
+        source(spark).fromArray(["x"]).window(TumblingWindow.of(Time.seconds(1))).count().setLocalStorageOnly(
+            False
+        ).toDataSteam().toPrint().plan()
