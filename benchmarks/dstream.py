@@ -1,4 +1,4 @@
-"""How fast RDDs and direct streams read, beside our structured source on the same topic.
+"""How fast RDDs, direct streams and receivers read, beside our structured source on the same topic.
 
 ``python -m benchmarks.dstream`` starts a broker, fills a topic, and times all contenders in turn. Each makes
 a whole pass over the topic and sums the lengths of all bodies, in ``local[2]``.
@@ -44,6 +44,9 @@ def contenders(mq: Bench, case: Case) -> dict[str, Contender]:
         ),
         rdds("direct-batches", "direct", "batches", "direct stream, recordBatches(['body'])"),
         rdds("direct-messages", "direct", "messages", "direct stream, rdd.map(lambda message: ...)"),
+        rdds("receiver-messages", "receiver", "messages", "one receiver, blocks in memory and on disk"),
+        rdds("reliable-messages", "reliable", "messages", "one receiver with a write-ahead log"),
+        rdds("reliable-batches", "reliable", "batches", "the same, recordBatches(['body'])"),
         rdds("rdd-batches", "rdd", "batches", "createRDD(...).recordBatches(['body'])"),
         rdds("rdd-messages", "rdd", "messages", "createRDD(...).map(lambda message: ...)"),
         rdds("rdd-handler", "rdd", "handler", "createRDD(..., messageHandler=...)"),
@@ -81,7 +84,7 @@ def main() -> None:
         contenders=chosen,
         results=results,
         facts=facts,
-        baseline=BASELINE,
+        baseline=BASELINE if BASELINE in {each.name for each in chosen} else chosen[0].name,
     )
     report.print(console)
     for file in report.write(args.results):

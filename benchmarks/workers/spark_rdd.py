@@ -1,9 +1,11 @@
-"""Our RDD and direct stream: a whole pass over a topic that sums the lengths of all bodies."""
+"""Our RDD, direct stream and receivers: a whole pass over a topic that sums the lengths of all bodies."""
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import threading
+import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 
@@ -14,14 +16,15 @@ from pyspark.streaming import StreamingContext
 from benchmarks.workers.rounds import Done, serve
 from benchmarks.workers.spark import session
 from pyspark_rocketmq.client import Client
-from pyspark_rocketmq.dstream import RocketMQDStream, RocketMQRDD, RocketMQUtils
+from pyspark_rocketmq.dstream import ReceivedRDD, RocketMQDStream, RocketMQRDD, RocketMQUtils
 from pyspark_rocketmq.model import Message, OffsetRange
 
 _TIMEOUT_S = 300
 _INTERVAL_S = 0.1
+_RECEIVED_INTERVAL_S = 0.5
 _GROUP = "bench"
 
-Add = Callable[[RocketMQRDD], tuple[int, int]]
+Add = Callable[[RocketMQRDD | ReceivedRDD], tuple[int, int]]
 """Counts messages and the bytes of their bodies."""
 
 
@@ -30,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name_server")
     parser.add_argument("topic")
-    parser.add_argument("what", choices=["rdd", "direct"])
+    parser.add_argument("what", choices=["rdd", "direct", "receiver", "reliable"])
     parser.add_argument("elements", choices=["messages", "handler", "batches"])
     args = parser.parse_args()
     handler = _length if args.elements == "handler" else None
@@ -58,7 +61,13 @@ def main() -> None:
             )
             return _first_batch(ssc, stream, add)
 
-        serve(rdd if args.what == "rdd" else direct)
+        def received() -> Done:
+            with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="bench-") as folder:
+                warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
+                ssc = StreamingContext(spark.sparkContext, _RECEIVED_INTERVAL_S)
+                return _received(ssc, args, folder, add)
+
+        serve({"rdd": rdd, "direct": direct}.get(args.what, received))
     finally:
         spark.stop()
 
@@ -85,6 +94,41 @@ def _first_batch(
     return Done(*sums[0])
 
 
+def _received(ssc: StreamingContext, args: argparse.Namespace, folder: str, add: Add) -> Done:
+    """Run one receiver, of a group of its own, until everything there was is in batches that are done."""
+    wanted = sum(len(found) for found in _ranges(args.name_server, args.topic))
+    properties = {
+        "nameServer": args.name_server,
+        "topic": args.topic,
+        "consumerGroup": f"bench-{uuid.uuid4().hex}",
+        "startFrom": "earliest",
+    }
+    sums: list[tuple[int, int]] = []
+    done = threading.Event()
+    if args.what == "reliable":
+        ssc.checkpoint(folder)
+        stream = RocketMQUtils.createReliableInputDStream(ssc, properties)
+    else:
+        stream = RocketMQUtils.createInputDStream(ssc, properties, "MEMORY_AND_DISK")
+
+    def output(rdd: ReceivedRDD) -> None:
+        if rdd.received:
+            sums.append(add(rdd))
+            if sum(count for count, _ in sums) >= wanted:
+                done.set()
+
+    stream.foreachRDD(output)
+    ssc.start()
+    try:
+        if not done.wait(_TIMEOUT_S):
+            raise TimeoutError(f"{sums} of {wanted} within {_TIMEOUT_S} s")
+        RocketMQUtils.stopReceivers()
+    finally:
+        ssc.stop(stopSparkContext=False)
+    messages, size = (sum(part) for part in zip(*sums, strict=True))
+    return Done(messages, size)
+
+
 def _ranges(name_server: str, topic: str) -> list[OffsetRange]:
     with Client(name_server) as client:
         ends = client.max_offsets(client.read_queues(topic))
@@ -95,7 +139,7 @@ def _length(message: Message) -> int:
     return len(message.body)
 
 
-def _of_messages(rdd: RocketMQRDD) -> tuple[int, int]:
+def _of_messages(rdd: RocketMQRDD | ReceivedRDD) -> tuple[int, int]:
     return _summed(rdd.map(_length).mapPartitions(_sum))
 
 
@@ -103,7 +147,7 @@ def _of_lengths(rdd: RocketMQRDD) -> tuple[int, int]:
     return _summed(rdd.mapPartitions(_sum))
 
 
-def _of_batches(rdd: RocketMQRDD) -> tuple[int, int]:
+def _of_batches(rdd: RocketMQRDD | ReceivedRDD) -> tuple[int, int]:
     return _summed(rdd.recordBatches(["body"]).mapPartitions(_sum_batches))
 
 

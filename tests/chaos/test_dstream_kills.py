@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from tests.support.example_process import ExampleProcess
 from tests.support.postgres import PostgresServer
+from tests.support.stored_orders import Results
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
@@ -59,26 +59,6 @@ def run(tmp_path) -> Iterator[Callable[[str, list[str]], ExampleProcess]]:
     yield start
     for process in started:
         process.kill_driver()
-
-
-class Results:
-    """What an example has stored."""
-
-    def __init__(self, url: str) -> None:
-        self._engine = sa.create_engine(url)
-
-    def rows(self, statement: str) -> list[tuple]:
-        with self._engine.connect() as connection:
-            try:
-                return [tuple(row) for row in connection.execute(sa.text(statement))]
-            except (sa.exc.OperationalError, sa.exc.ProgrammingError):
-                return []  # the table is not there yet
-
-    def bodies(self) -> Counter[str]:
-        return Counter(body for (body,) in self.rows("SELECT body FROM orders"))
-
-    def close(self) -> None:
-        self._engine.dispose()
 
 
 @pytest.fixture

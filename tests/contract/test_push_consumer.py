@@ -26,6 +26,7 @@ from pyspark_rocketmq.client import (
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import OptionError, TopicNotFoundError
 from pyspark_rocketmq.planning.assign import AllocateStrategy, allocate
+from pyspark_rocketmq.record.objects import MessageDecoder
 
 FIRST = ConsumeFromWhere.FIRST_OFFSET
 JAVA_S = 60
@@ -378,3 +379,38 @@ def test_wrong_use_is_told(mq, topic, group):
         PushOptions(threads=0)
     with pytest.raises(OptionError, match="for broadcasting"):
         PushOptions(progress_file=Path("x"))
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_whole_pulls_are_committed_when_they_are_finished(mq, send, topic, client, group, ordered):
+    name = topic(queues=2)
+    bodies = send(name, 20)
+    ends = client.max_offsets(client.read_queues(name))
+    taken: list[tuple] = []
+    options = PushOptions(start=FIRST, commit_ms=100, ordered=ordered)
+    consumer = PushConsumer(group, mq.name_server, options)
+    consumer.subscribe(name)
+    consumer.start_runs(lambda worker, run: taken.append((worker, run)))
+    try:
+
+        def found() -> list[str]:
+            runs = [run for _, run in list(taken)]
+            return [
+                m.body.decode() for run in runs for m in MessageDecoder(run.queue).messages([run.chunk()])
+            ]
+
+        eventually(lambda: sorted(found()) == sorted(bodies), 30, what="twenty messages")
+        eventually(lambda: client.committed_offsets(group, ends) == dict.fromkeys(ends, 0), 10, what="zeros")
+        (first, run), *rest = taken
+        assert not first.idle or not ordered, (
+            "a queue in order is not free while a pull of it is not finished"
+        )
+        first.finish_run(run)
+        eventually(lambda: client.committed_offsets(group, ends)[run.queue] > 0, 10, what="the first commit")
+        consumer.stop_pulling()
+        for worker, other in rest:
+            worker.finish_run(other)
+        assert first.idle
+    finally:
+        consumer.close()
+    assert client.committed_offsets(group, ends) == ends

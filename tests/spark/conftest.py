@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,11 +11,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.streaming import StreamingContext
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.model import MessageQueue
+
+INTERVAL_S = 0.4
+"""Of the batches of DStreams."""
 
 Row = tuple[str, int, int, str]
 """brokerName, queueId, queueOffset, body."""
@@ -74,6 +79,37 @@ def read(spark: SparkSession, mq: DevCluster) -> Callable[..., DataFrame]:
         return (reader.schema(schema) if schema else reader).load()
 
     return load
+
+
+@pytest.fixture
+def contexts(spark) -> Iterator[Callable[[], StreamingContext]]:
+    """Make StreamingContexts on the suite's SparkContext; each is stopped at the end."""
+    made: list[StreamingContext] = []
+
+    def make(get: Callable[[], StreamingContext] | None = None) -> StreamingContext:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
+            ssc = get() if get else StreamingContext(spark.sparkContext, INTERVAL_S)
+        made.append(ssc)
+        return ssc
+
+    yield make
+    for ssc in made:
+        ssc.stop(stopSparkContext=False)
+
+
+@pytest.fixture
+def conf(spark) -> Iterator[Callable[..., None]]:
+    """Set keys of the SparkContext's conf for a test."""
+    before = dict(spark.sparkContext._conf.getAll())
+
+    def set_all(settings: dict[str, str]) -> None:
+        for key, value in settings.items():
+            spark.sparkContext._conf.set(key, value)
+
+    yield set_all
+    for key in dict(spark.sparkContext._conf.getAll()).keys() - before.keys():
+        spark.sparkContext._conf._jconf.remove(key)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The code of docs/source.md and docs/rdd-and-dstream.md, as it stands there."""
+"""The code of docs/source.md, docs/rdd-and-dstream.md and docs/receivers.md, as it stands there."""
 
 from __future__ import annotations
 
@@ -59,3 +59,21 @@ def test_what_rdd_and_dstream_md_shows(spark, mq, send, topic, capfd):
         eventually(lambda: " 200\n" in capfd.readouterr().out, what="the counted batch")
     finally:
         ssc.stop(stopSparkContext=False)
+
+
+def test_what_receivers_md_shows(contexts, mq, send, topic, client, capfd):
+    name = topic(queues=2)
+    queues = client.read_queues(name)
+    client.commit_offsets("report", dict.fromkeys(queues, 0))
+    send(name, 50)
+    (block,) = blocks("receivers.md")
+    ssc = contexts()
+    exec(here(block, mq, name), {"ssc": ssc})
+    ssc.start()
+    printed: list[str] = []
+
+    def counted() -> int:
+        printed.append(capfd.readouterr().out)
+        return sum(int(line.split()[0]) for line in "".join(printed).splitlines() if "Message(" in line)
+
+    eventually(lambda: counted() == 50, 60, what="the counted batches")

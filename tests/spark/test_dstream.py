@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
 import pytest
 from pyspark import SparkContext
 from pyspark.streaming import StreamingContext
-from tests.spark.conftest import same_messages
+from tests.spark.conftest import INTERVAL_S, same_messages
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin
@@ -18,8 +17,6 @@ from pyspark_rocketmq.dstream import ConsumerStrategy, HasOffsetRanges, OffsetRa
 from pyspark_rocketmq.errors import NoOffsetRangesError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.rate import FinishedBatch, PidSettings, RateEstimate
-
-INTERVAL_S = 0.4
 
 
 @dataclass
@@ -42,23 +39,6 @@ class Seen:
 
 
 @pytest.fixture
-def contexts(spark) -> Iterator[Callable[[], StreamingContext]]:
-    """Make StreamingContexts on the suite's SparkContext; each is stopped at the end."""
-    made: list[StreamingContext] = []
-
-    def make(get: Callable[[], StreamingContext] | None = None) -> StreamingContext:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
-            ssc = get() if get else StreamingContext(spark.sparkContext, INTERVAL_S)
-        made.append(ssc)
-        return ssc
-
-    yield make
-    for ssc in made:
-        ssc.stop(stopSparkContext=False)
-
-
-@pytest.fixture
 def direct(contexts, mq, group):
     """``direct(topic, ...)``: a context and its direct stream, not started yet."""
 
@@ -68,20 +48,6 @@ def direct(contexts, mq, group):
         return ssc, RocketMqUtils.createMQPullStream(ssc, group, topic, *args, options=given, **keywords)
 
     return make
-
-
-@pytest.fixture
-def conf(spark) -> Iterator[Callable[..., None]]:
-    """Set keys of the SparkContext's conf for a test."""
-    before = dict(spark.sparkContext._conf.getAll())
-
-    def set_all(settings: dict[str, str]) -> None:
-        for key, value in settings.items():
-            spark.sparkContext._conf.set(key, value)
-
-    yield set_all
-    for key in dict(spark.sparkContext._conf.getAll()).keys() - before.keys():
-        spark.sparkContext._conf._jconf.remove(key)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -55,13 +56,14 @@ class ExampleProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(timeout=10)
 
-    def kill_worker(self) -> bool:
+    def kill_worker(self, which: Callable[[psutil.Process], bool] = lambda _: True) -> bool:
         """Kill one of the processes that run tasks while it runs one; False if none does within a second."""
         assert self._process is not None
         end = time.monotonic() + 1.0
         try:
             tree = psutil.Process(self._process.pid).children(recursive=True)
             workers = [worker for daemon in tree if _is_daemon(daemon) for worker in daemon.children()]
+            workers = [worker for worker in workers if which(worker)]
             # A worker without a task sleeps: only one that has a task is switched to.
             before = {worker: worker.num_ctx_switches() for worker in workers}
             while time.monotonic() < end:

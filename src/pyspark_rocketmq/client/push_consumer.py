@@ -15,12 +15,12 @@ from typing import Final, Self
 
 from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.membership import Membership, create_client_id
-from pyspark_rocketmq.client.push_delivery import Delivery, Listener
+from pyspark_rocketmq.client.push_delivery import Delivery, Listener, send_back
 from pyspark_rocketmq.client.push_options import PushOptions
 from pyspark_rocketmq.client.push_progress import FileProgress, GroupProgress, Progress, starting_offsets
-from pyspark_rocketmq.client.push_worker import QueueWorker
+from pyspark_rocketmq.client.push_worker import QueueWorker, TakeRun
 from pyspark_rocketmq.errors import OptionError, RocketMQError, TopicNotFoundError
-from pyspark_rocketmq.model import MessageQueue, MessageSelector
+from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.planning.assign import allocate
 
@@ -83,6 +83,7 @@ class PushConsumer:
         self._membership: Membership | None = None
         self._progress: Progress = GroupProgress(self._client, group)
         self._delivery: Delivery | None = None
+        self._take_run: TakeRun | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -140,6 +141,28 @@ class PushConsumer:
         )
         self._thread = threading.Thread(target=self._run, name=f"push-{self.group}", daemon=True)
         self._thread.start()
+
+    def start_runs(self, take: TakeRun) -> None:
+        """Join the group as `start` does, but hand out what each pull found undecoded.
+
+        For those who store messages before they look at them. What is taken ends with
+        ``worker.finish_run(run)``; until then its offsets are not committed.
+        """
+        self._take_run = take
+        self.start(lambda _: None)
+
+    def send_back(self, message: Message, queue: MessageQueue) -> bool:
+        """Put a message off that came in a run of a queue; return whether the broker took it."""
+        return send_back(self._client, self.group, self.options, message, queue)
+
+    def stop_pulling(self) -> None:
+        """Pull no more and stay in the group until `close`: what is under way can still be finished."""
+        self._ends.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_S)
+        for worker in self._workers.values():
+            worker.stop()
 
     def rebalance(self) -> None:
         """Compare the queues with the group's members now, in the background."""
@@ -289,6 +312,7 @@ class PushConsumer:
                 selector=self._subscriptions[queue.topic],
                 options=self.options,
                 deliver=delivery,
+                take_run=self._take_run,
             )
             worker.note_lock(held=True)
             self._workers[queue] = worker

@@ -21,7 +21,7 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
 
-__all__ = ["Delivery", "Listener"]
+__all__ = ["Delivery", "Listener", "send_back", "shown_message"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -117,39 +117,44 @@ class Delivery:
 
     def _call(self, messages: Sequence[Message]) -> ConsumeResult:
         try:
-            return self._listener([_shown(message) for message in messages]) or ConsumeResult.SUCCESS
+            return self._listener([shown_message(message) for message in messages]) or ConsumeResult.SUCCESS
         except Exception:  # noqa: BLE001 - the user's code; as in Java an exception puts messages off
             _LOG.exception("the listener of group %s failed: the messages come again", self._group)
             return ConsumeResult.LATER
 
     def _send_back(self, message: Message, queue: MessageQueue) -> bool:
-        """Have the broker deliver a message again later; return whether it took it."""
-        most = self._options.max_reconsume_times
-        request = ConsumerSendMsgBackRequest(
-            offset=message.commit_log_offset,
-            group=self._group,
-            delay_level=self._options.retry_delay_level,
-            origin_msg_id=message.msg_id,
-            origin_topic=_shown(message).topic,
-            max_reconsume_times=_DEFAULT_RECONSUME_TIMES if most < 0 else most,
-            broker_name=queue.broker_name,
-        )
-        client = self._client
-        try:
-            addr = client.broker_address(queue.broker_name, topic=queue.topic)
-            deadline = client.deadline(client.request_timeout_ms)
-            client.connection(addr).call(request, deadline=deadline).require(queue=queue)
-        except RocketMQError as error:
-            _LOG.warning("a message of %s could not be sent back yet: %s", queue, error)
-            return False
-        return True
+        return send_back(self._client, self._group, self._options, message, queue)
+
+
+def send_back(
+    client: Client, group: str, options: PushOptions, message: Message, queue: MessageQueue
+) -> bool:
+    """Have the broker deliver a message again later; return whether it took it."""
+    most = options.max_reconsume_times
+    request = ConsumerSendMsgBackRequest(
+        offset=message.commit_log_offset,
+        group=group,
+        delay_level=options.retry_delay_level,
+        origin_msg_id=message.msg_id,
+        origin_topic=shown_message(message).topic,
+        max_reconsume_times=_DEFAULT_RECONSUME_TIMES if most < 0 else most,
+        broker_name=queue.broker_name,
+    )
+    try:
+        addr = client.broker_address(queue.broker_name, topic=queue.topic)
+        deadline = client.deadline(client.request_timeout_ms)
+        client.connection(addr).call(request, deadline=deadline).require(queue=queue)
+    except RocketMQError as error:
+        _LOG.warning("a message of %s could not be sent back yet: %s", queue, error)
+        return False
+    return True
 
 
 def _batches(messages: Sequence[Message], size: int) -> Iterator[Sequence[Message]]:
     return (messages[start : start + size] for start in range(0, len(messages), size))
 
 
-def _shown(message: Message) -> Message:
+def shown_message(message: Message) -> Message:
     """Return a message that came through ``%RETRY%group`` as one of the topic that it was sent to."""
     topic = message.properties.get(_RETRY_TOPIC)
     return message if topic is None else replace(message, topic=topic)

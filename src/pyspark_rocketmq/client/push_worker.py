@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark_rocketmq.client import broker
@@ -24,7 +25,7 @@ from pyspark_rocketmq.planning.in_flight import InFlight
 from pyspark_rocketmq.record.objects import MessageDecoder
 from pyspark_rocketmq.record.rows import Chunk
 
-__all__ = ["Deliver", "QueueWorker"]
+__all__ = ["Deliver", "PulledRun", "QueueWorker", "TakeRun"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -36,6 +37,36 @@ _FOREVER: Final = (1 << 63) - 1
 
 Deliver = Callable[["QueueWorker", Sequence[Message]], None]
 """Takes the messages of one pull, in order; may return before they are finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class PulledRun:
+    """What one pull found, undecoded: what takes runs is spared an object a message.
+
+    Parameters
+    ----------
+    queue : MessageQueue
+    from_offset : int
+        What was asked for; names the run for `QueueWorker.finish_run`.
+    offset_delta : int
+        See `Chunk`.
+    records : bytes or memoryview
+    """
+
+    queue: MessageQueue
+    from_offset: int
+    offset_delta: int
+    records: bytes | memoryview
+
+    def chunk(self, buffer: memoryview | None = None, start: int = 0) -> Chunk:
+        """Return the records as a decoder takes them; in a larger buffer if they lie in one."""
+        data = memoryview(self.records) if buffer is None else buffer
+        end = start + len(self.records)
+        return Chunk(data, start, end, self.from_offset, _FOREVER, self.offset_delta)
+
+
+TakeRun = Callable[["QueueWorker", PulledRun], None]
+"""Takes what a pull found instead of `Deliver`; ends with `QueueWorker.finish_run`, at any time."""
 
 
 class QueueWorker:
@@ -51,6 +82,8 @@ class QueueWorker:
     selector : MessageSelector
     options : PushOptions
     deliver : Callable
+    take_run : Callable, optional
+        Takes whole pulls in its place; limits in messages then count pulls.
     """
 
     def __init__(
@@ -63,6 +96,7 @@ class QueueWorker:
         selector: MessageSelector,
         options: PushOptions,
         deliver: Deliver,
+        take_run: TakeRun | None = None,
     ) -> None:
         self.queue = queue
         self._client = client
@@ -70,6 +104,7 @@ class QueueWorker:
         self._selector = selector
         self._options = options
         self._deliver = deliver
+        self._take_run = take_run
         self._decoder = MessageDecoder(queue)
         self._next = position
         self._in_flight = InFlight(position)
@@ -118,9 +153,16 @@ class QueueWorker:
 
     def finish(self, messages: Sequence[Message]) -> None:
         """Take note that messages are done with."""
+        self._finish(message.queue_offset for message in messages)
+
+    def finish_run(self, run: PulledRun) -> None:
+        """Take note that everything of a pull is done with."""
+        self._finish([run.from_offset])
+
+    def _finish(self, offsets: Iterable[int]) -> None:
         with self._state:
             if not self._dropped:
-                self._in_flight.finish(message.queue_offset for message in messages)
+                self._in_flight.finish(offsets)
                 self._state.notify_all()
 
     def pause(self, seconds: float) -> bool:
@@ -131,8 +173,10 @@ class QueueWorker:
 
     @property
     def idle(self) -> bool:
-        """Whether no listener works on the queue in order: it may be unlocked for the next owner."""
-        return not self._calling.locked()
+        """Whether nobody works on the queue in order: it may be unlocked for the next owner."""
+        with self._state:
+            runs = len(self._in_flight) if self._take_run is not None else 0
+        return not runs and not self._calling.locked()
 
     def note_lock(self, *, held: bool) -> None:
         """Take note of what the broker said to a lock."""
@@ -189,7 +233,9 @@ class QueueWorker:
         )
         patience_ms = options.suspend_ms + _SUSPEND_LAG_MS + client.request_timeout_ms
         answer = call.on(client.connection(addr), deadline=client.deadline(patience_ms))
-        messages = self._messages(answer)
+        take = self._take_run
+        run = None if take is None else self._run_of(answer)
+        messages = self._messages(answer) if take is None else []
         next_offset = answer.header.next_begin_offset
         if answer.status is PullStatus.OFFSET_ILLEGAL:
             _LOG.warning("%s has no offset %d: going on at %d", self.queue, self._next, next_offset)
@@ -199,11 +245,20 @@ class QueueWorker:
             if self.stopped:
                 return
             self._next = next_offset
-            self._in_flight.add(
-                [(message.queue_offset, len(message.body)) for message in messages], next_offset=next_offset
-            )
+            sizes = [(message.queue_offset, len(message.body)) for message in messages]
+            if run is not None:
+                sizes.append((run.from_offset, len(run.records)))
+            self._in_flight.add(sizes, next_offset=next_offset)
         if messages:
             self._deliver(self, messages)
+        if run is not None and take is not None:
+            take(self, run)
+
+    def _run_of(self, answer: PullAnswer) -> PulledRun | None:
+        if answer.status is not PullStatus.FOUND:
+            return None
+        # A copy: the run may wait for long, and must not hold a connection's whole buffer.
+        return PulledRun(self.queue, self._next, answer.header.offset_delta, bytes(answer.records))
 
     def _messages(self, answer: PullAnswer) -> list[Message]:
         """Return what the pull found; brokers compare hashes of tags, so these are looked at again."""

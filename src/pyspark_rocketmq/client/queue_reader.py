@@ -20,14 +20,14 @@ import pyarrow.compute as pc
 
 from pyspark_rocketmq.client.range_pull import RangePull, ReadOptions
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import Message, OffsetRange, RangeReport
+from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, RangeReport
 from pyspark_rocketmq.record.arrow import BatchDecoder, Chunk, Column
 from pyspark_rocketmq.record.objects import MessageDecoder
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.core import Client
 
-__all__ = ["DecodeOptions", "read_batches", "read_chunks", "read_messages"]
+__all__ = ["DecodeOptions", "decode_batches", "read_batches", "read_chunks", "read_messages"]
 
 ReportHandler = Callable[[RangeReport], None]
 
@@ -154,7 +154,7 @@ def read_batches(
     rows = planned = size = 0
     decoder: BatchDecoder | None = None
     for pull, chunks in read_chunks(client, ranges, options):
-        decoder = decoder or _decoder(pull.offsets, decode, tags)
+        decoder = decoder or _decoder(pull.offsets.queue, decode, tags)
         pending += chunks
         planned += sum(chunk.until_offset - chunk.from_offset for chunk in chunks)
         size += sum(chunk.end - chunk.start for chunk in chunks)
@@ -197,15 +197,31 @@ def read_messages(
             yield from found if tags is None else (message for message in found if message.tags in tags)
 
 
+def decode_batches(
+    queue: MessageQueue, chunks: Sequence[Chunk], decode: DecodeOptions, tags: frozenset[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """Decode answers of a queue that were pulled before; with a tag filter only what it really asks for.
+
+    Raises
+    ------
+    CorruptMessageError
+        A record does not decode.
+    """
+    for batch in _decoder(queue, decode, tags).batches(chunks):
+        kept = batch if tags is None else _matching(batch, tags)
+        if kept.num_rows:
+            yield kept
+
+
 _TAGS_FOR_CHECK = "__tags__"
 
 
-def _decoder(offsets: OffsetRange, decode: DecodeOptions, tags: frozenset[str] | None) -> BatchDecoder:
-    """Build the decoder of one range; a tag filter needs the tags, asked for or not."""
+def _decoder(queue: MessageQueue, decode: DecodeOptions, tags: frozenset[str] | None) -> BatchDecoder:
+    """Build the decoder of one queue; a tag filter needs the tags, asked for or not."""
     extra = [] if tags is None else [Column(_TAGS_FOR_CHECK, "tags")]
     return BatchDecoder(
         [*decode.columns, *extra],
-        queue=offsets.queue,
+        queue=queue,
         body_as=decode.body_as,
         check_crc=decode.check_crc,
         max_batch_rows=decode.max_batch_rows,

@@ -1,9 +1,13 @@
 """RDDs and DStreams of RocketMQ, as rocketmq-spark has them, in PySpark; for classic Spark."""
 
 from pyspark_rocketmq.dstream.api import RocketMQUtils
+from pyspark_rocketmq.dstream.config import RocketMQConfig
 from pyspark_rocketmq.dstream.direct import RocketMQDStream
 from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, HasOffsetRanges, OffsetRanges, TopicQueueId
 from pyspark_rocketmq.dstream.rdd import RocketMQRDD
+from pyspark_rocketmq.dstream.receiver import ReliableRocketMQReceiver, RocketMQReceiver
+from pyspark_rocketmq.dstream.receiver_server import ReceiverInfo
+from pyspark_rocketmq.dstream.receiver_stream import ReceivedRDD, RocketMQReceiverStream
 from pyspark_rocketmq.dstream.strategies import ConsumerStrategy, LocationStrategies, LocationStrategy
 from pyspark_rocketmq.dstream.transactional import transactional_output
 from pyspark_rocketmq.model import OffsetRange
@@ -19,8 +23,14 @@ __all__ = [
     "LocationStrategy",
     "OffsetRange",
     "OffsetRanges",
+    "ReceivedRDD",
+    "ReceiverInfo",
+    "ReliableRocketMQReceiver",
+    "RocketMQConfig",
     "RocketMQDStream",
     "RocketMQRDD",
+    "RocketMQReceiver",
+    "RocketMQReceiverStream",
     "RocketMQUtils",
     "RocketMqUtils",
     "TopicQueueId",

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from pyspark import SparkContext
+from pyspark import SparkContext, StorageLevel
 from pyspark.streaming import StreamingContext
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dstream.direct import BatchMaker, RocketMQDStream
-from pyspark_rocketmq.dstream.plan import DirectPlan, Pace
+from pyspark_rocketmq.dstream.plan import DirectPlan, pace_of
 from pyspark_rocketmq.dstream.ranges import RangesLike, to_ranges
 from pyspark_rocketmq.dstream.rdd import MessageHandler, RocketMQRDD, key_value
+from pyspark_rocketmq.dstream.receiver import ReliableRocketMQReceiver, RocketMQReceiver
+from pyspark_rocketmq.dstream.receiver_server import ReceiverInfo
+from pyspark_rocketmq.dstream.receiver_stream import (
+    RocketMQReceiverStream,
+    receiver_infos,
+    stop_receivers,
+)
 from pyspark_rocketmq.dstream.strategies import (
     ConsumerStrategy,
     LocationStrategies,
@@ -23,9 +31,15 @@ from pyspark_rocketmq.dstream.strategies import (
 )
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, StartPolicy
-from pyspark_rocketmq.options import Kind, SourceOptions, parse_direct_options
+from pyspark_rocketmq.options import (
+    CompatibilityWarning,
+    Kind,
+    ReceiverOptions,
+    SourceOptions,
+    parse_direct_options,
+    parse_options,
+)
 from pyspark_rocketmq.options.kinds import GROUP, TOPICS
-from pyspark_rocketmq.planning.rate import PidSettings
 from pyspark_rocketmq.spark.positions import (
     PlanningClient,
     available_ends,
@@ -40,6 +54,8 @@ T = TypeVar("T")
 
 _SPEED: Final = "pull.max.speed.per.partition"
 _SPEED_SPELLINGS: Final = frozenset({_SPEED, "maxrateperqueue"})
+_TOPIC_SPELLINGS: Final = frozenset({"topic", "consumer.topic", "topics"})
+_GROUP_SPELLINGS: Final = frozenset({"consumerGroup", "consumer.group", "groupId"})
 _CONF_SPEED: Final = "spark.streaming.rocketmq.maxRatePerPartition"
 
 
@@ -155,7 +171,9 @@ class RocketMQUtils:
             )
         finally:
             client.close()
-        plan = DirectPlan(policy, positions, started_at_ms, _pace(ssc))
+        plan = DirectPlan(
+            policy, positions, started_at_ms, pace_of(ssc.sparkContext.getConf().get, _interval_ms(ssc))
+        )
         return RocketMQDStream(
             ssc,
             BatchMaker(
@@ -169,6 +187,110 @@ class RocketMQUtils:
                 handler=messageHandler,
             ),
         )
+
+    # --- push mode ---
+
+    @staticmethod
+    def createInputDStream(
+        ssc: StreamingContext,
+        properties: Mapping[str, Any],
+        storageLevel: StorageLevel | str = StorageLevel.MEMORY_AND_DISK_2,
+        *,
+        receivers: int = 1,
+        deserialize: Callable[[bytes], Any] | None = None,
+    ) -> RocketMQReceiverStream:
+        """Return topics as a stream that receivers feed: `RocketMQReceiver`.
+
+        Parameters
+        ----------
+        ssc : StreamingContext
+        properties : Mapping
+            Keys of `RocketMQConfig`, or of `ReceiverOptions`.
+        storageLevel : StorageLevel or str
+            Where blocks are kept until their batches are done.
+        receivers : int
+            How many tasks, each a member of the group and each on a core of its own.
+        deserialize : Callable, optional
+            Makes an object of a body; None skips the message.
+
+        Raises
+        ------
+        OptionError
+            A property is wrong, or no core would be left for batches.
+        """
+        receiver = _receiver(RocketMQReceiver, properties, storageLevel, deserialize)
+        return RocketMQReceiverStream(ssc, receiver, receivers)
+
+    @staticmethod
+    def createReliableInputDStream(
+        ssc: StreamingContext,
+        properties: Mapping[str, Any],
+        storageLevel: StorageLevel | str = StorageLevel.MEMORY_AND_DISK,
+        *,
+        receivers: int = 1,
+        deserialize: Callable[[bytes], Any] | None = None,
+    ) -> RocketMQReceiverStream:
+        """Return topics as a stream that receivers with a write-ahead log feed: `ReliableRocketMQReceiver`.
+
+        Needs ``ssc.checkpoint(directory)`` before the start; for the rest see `createInputDStream`.
+
+        Raises
+        ------
+        OptionError
+            A property is wrong, or no core would be left for batches.
+        """
+        receiver = _receiver(ReliableRocketMQReceiver, properties, storageLevel, deserialize)
+        return RocketMQReceiverStream(ssc, receiver, receivers)
+
+    @staticmethod
+    def receiverStream(
+        ssc: StreamingContext, receiver: RocketMQReceiver, receivers: int = 1
+    ) -> RocketMQReceiverStream:
+        """Attach a receiver, as ``ssc.receiverStream`` does in Scala and Java.
+
+        Raises
+        ------
+        OptionError
+            No core would be left for batches.
+        """
+        return RocketMQReceiverStream(ssc, receiver, receivers)
+
+    @staticmethod
+    def receiverInfos() -> list[ReceiverInfo]:
+        """Return what is known of the running receivers of this driver; none before the first batch."""
+        return receiver_infos()
+
+    @staticmethod
+    def stopReceivers(timeout: float = 30.0) -> None:
+        """Stop all receivers of this driver, and wait until batches have what they stored.
+
+        Call it before ``ssc.stop(stopGraceFully=True)``: then nothing that was acknowledged is left behind.
+
+        Parameters
+        ----------
+        timeout : float
+            In seconds.
+
+        Raises
+        ------
+        RocketMQError
+            That did not come true in time.
+        """
+        stop_receivers(timeout)
+
+
+def _receiver(
+    kind: type[RocketMQReceiver],
+    properties: Mapping[str, Any],
+    level: StorageLevel | str,
+    deserialize: Callable[[bytes], Any] | None,
+) -> RocketMQReceiver:
+    parsed = parse_options(ReceiverOptions, properties)
+    spellings = {spelling.lower() for spelling in _TOPIC_SPELLINGS | _GROUP_SPELLINGS}
+    rest = {key: value for key, value in properties.items() if key.lower() not in spellings}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CompatibilityWarning)  # it was said a moment ago
+        return kind(None, parsed.topics, parsed.consumer_group, level, options=rest, deserialize=deserialize)
 
 
 def _policy(
@@ -193,22 +315,8 @@ def _with_conf(sc: SparkContext, options: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _pace(ssc: StreamingContext) -> Pace:
-    conf = ssc.sparkContext.getConf()
-    prefix = "spark.streaming.backpressure"
-    initial = conf.get(f"{prefix}.initialRate")
-    interval = ssc._jssc.ssc().graph().batchDuration().milliseconds()  # noqa: SLF001
-    return Pace(
-        pid=PidSettings(
-            batch_interval_ms=int(interval),
-            proportional=float(conf.get(f"{prefix}.pid.proportional", "1.0")),
-            integral=float(conf.get(f"{prefix}.pid.integral", "0.2")),
-            derivative=float(conf.get(f"{prefix}.pid.derived", "0.0")),
-            min_rate=float(conf.get(f"{prefix}.pid.minRate", "100")),
-        ),
-        backpressure=conf.get(f"{prefix}.enabled", "false").lower() == "true",
-        initial_rate=int(initial) if initial else None,
-    )
+def _interval_ms(ssc: StreamingContext) -> int:
+    return int(ssc._jssc.ssc().graph().batchDuration().milliseconds())  # noqa: SLF001
 
 
 def _parsed(kind: Kind[T], name: str, text: str) -> T:

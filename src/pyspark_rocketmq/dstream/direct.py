@@ -15,14 +15,20 @@ from datetime import datetime
 from typing import Any, Final
 
 from pyspark import RDD, SparkContext
-from pyspark.serializers import NoOpSerializer
 from pyspark.streaming import DStream, StreamingContext, StreamingListener
-from pyspark.streaming.util import TransformFunction
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dstream.batch_log import BatchLog
 from pyspark_rocketmq.dstream.commit import CommitCallback, Committer
-from pyspark_rocketmq.dstream.jvm import empty_input, jvm_of, revive, scala_map, streaming_context
+from pyspark_rocketmq.dstream.jvm import (
+    listen,
+    planned_stream,
+    remember_ms,
+    report_input,
+    revive,
+    streaming_context,
+)
+from pyspark_rocketmq.dstream.live import keep_live, of_batches
 from pyspark_rocketmq.dstream.plan import DirectPlan
 from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, OffsetRanges, RangesLike
 from pyspark_rocketmq.dstream.rdd import MessageHandler, RocketMQRDD
@@ -34,9 +40,6 @@ from pyspark_rocketmq.spark.positions import planning_client
 __all__ = ["BatchMaker", "RocketMQDStream"]
 
 _LOG: Final = logging.getLogger(__name__)
-
-_LIVE: Final[weakref.WeakValueDictionary[int, RocketMQRDD]] = weakref.WeakValueDictionary()
-"""The RDDs of running streams by Spark's id: PySpark wraps an RDD anew for each function it calls."""
 
 _SHOWN_RANGES: Final = 20
 
@@ -111,10 +114,7 @@ class _Run(StreamingListener):
         self._context = streaming_context(sc)
         directory = self._context.checkpointDir()
         self._log = None if directory is None else BatchLog(sc, directory, maker.stream_id)
-        java = jvm_of(sc).org.apache.spark.streaming.api.java
-        self._context.addStreamingListener(
-            java.JavaStreamingListenerWrapper(java.PythonStreamingListenerWrapper(self))
-        )
+        listen(sc, self._context, self)
         weakref.finalize(self, self._client.close)
 
     def batch(self, time_ms: int) -> RocketMQRDD:
@@ -131,7 +131,7 @@ class _Run(StreamingListener):
         self._rdds[time_ms] = made
         for forgotten in self._rdds.keys() - self._maker.plan.remembered():
             del self._rdds[forgotten]
-        _LIVE[made.id()] = made
+        keep_live(made)
         self._report(time_ms, ranges)
         return made
 
@@ -139,7 +139,8 @@ class _Run(StreamingListener):
         plan = self._maker.plan
         if self._log is not None and (before := self._log.read(time_ms)) is not None:
             plan.adopt(time_ms, before)
-        ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=self._remember_ms())
+        remembered = remember_ms(self._context, self._maker.stream_id)
+        ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=remembered)
         if self._log is not None:
             self._log.write(time_ms, ranges)
             self._log.forget(plan.remembered())
@@ -158,22 +159,12 @@ class _Run(StreamingListener):
         if ends and self._maker.auto_commit:
             self._commits.finished(ends)
 
-    def _remember_ms(self) -> int:
-        """Return how long Spark may ask for a batch again, which windows make longer."""
-        streams = self._context.graph().getInputStreams()
-        mine = next((stream for stream in streams if stream.id() == self._maker.stream_id), None)
-        duration = None if mine is None else mine.rememberDuration()
-        return 0 if duration is None else int(duration.milliseconds())
-
     def _report(self, time_ms: int, ranges: OffsetRanges) -> None:
-        """Tell Spark's input info tracker what the batch has: the Streaming tab shows it."""
-        streaming = jvm_of(self._sc).org.apache.spark.streaming
         full = [str(found) for found in ranges if len(found) > 0]
         more = [f"and {len(full) - _SHOWN_RANGES} more"] if len(full) > _SHOWN_RANGES else []
-        facts = scala_map(self._sc, {"Description": "\n".join(full[:_SHOWN_RANGES] + more)})
-        self._context.scheduler().inputInfoTracker().reportInfo(
-            streaming.Time(time_ms),
-            streaming.scheduler.StreamInputInfo(self._maker.stream_id, ranges.planned, facts),
+        about = "\n".join(full[:_SHOWN_RANGES] + more)
+        report_input(
+            self._sc, self._context, self._maker.stream_id, time_ms, messages=ranges.planned, about=about
         )
 
 
@@ -194,13 +185,8 @@ class RocketMQDStream(DStream[Any], CanCommitOffsets):
 
     def __init__(self, ssc: StreamingContext, maker: BatchMaker) -> None:
         sc = ssc.sparkContext
-        base = empty_input(sc, ssc._jssc)  # noqa: SLF001 - PySpark's own way to the JVM's context
-        maker.stream_id = base.dstream().id()
-        function = TransformFunction(sc, maker, NoOpSerializer())  # type: ignore[no-untyped-call]
-        transformed = jvm_of(sc).org.apache.spark.streaming.api.python.PythonTransformedDStream(
-            base.dstream(), function
-        )
-        super().__init__(transformed.asJavaDStream(), ssc, sc.serializer)
+        java, maker.stream_id = planned_stream(ssc, maker)
+        super().__init__(java, ssc, sc.serializer)
         self._committer = Committer(maker.given, maker.group)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -213,24 +199,8 @@ class RocketMQDStream(DStream[Any], CanCommitOffsets):
 
     def transform(self, func: Callable[..., RDD[Any]]) -> Any:
         """Apply a function to each batch's RDD, which knows its ``offsetRanges``."""
-        return super().transform(_of_batches(func))
+        return super().transform(of_batches(func))
 
     def foreachRDD(self, func: Callable[..., None]) -> None:
         """Call a function with each batch's RDD, which knows its ``offsetRanges``."""
-        super().foreachRDD(_of_batches(func))
-
-
-def _of_batches(func: Callable[..., Any]) -> Callable[[datetime, RDD[Any]], Any]:
-    """Give a function the RDD that was made for the batch instead of PySpark's new wrapper around it."""
-    if func.__code__.co_argcount == 1:
-        return lambda _, rdd: func(_made(rdd))
-    return lambda time, rdd: func(time, _made(rdd))
-
-
-def _made(rdd: RDD[Any]) -> RDD[Any]:
-    made = _LIVE.get(rdd.id(), rdd)
-    level = rdd.getStorageLevel()
-    # PySpark runs a chain of Python steps as one, from its beginning, unless the RDD before them is cached:
-    # of a stream that is persisted Spark has told the JVM's RDD only.
-    made.is_cached = made.is_cached or level.useMemory or level.useDisk
-    return made
+        super().foreachRDD(of_batches(func))

@@ -15,11 +15,26 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pyspark import RDD, SparkContext
-from pyspark.serializers import CPickleSerializer
+from pyspark.serializers import CPickleSerializer, NoOpSerializer
+from pyspark.streaming import StreamingContext, StreamingListener
+from pyspark.streaming.util import TransformFunction
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
-__all__ = ["elements_rdd", "empty_input", "executors", "revive", "scala_map", "streaming_context"]
+__all__ = [
+    "bytes_tag",
+    "elements_rdd",
+    "empty_input",
+    "env_part",
+    "executors",
+    "listen",
+    "planned_stream",
+    "remember_ms",
+    "report_input",
+    "revive",
+    "scala_map",
+    "streaming_context",
+]
 
 _DRIVER: Final = "driver"
 _PROGRESS_LISTENER: Final = "org.apache.spark.streaming.ui.StreamingJobProgressListener"
@@ -48,13 +63,22 @@ def elements_rdd(sc: SparkContext, elements: Sequence[Any], locations: Sequence[
     for element, places in zip(elements, locations, strict=True):
         seq = jvm.PythonUtils.toSeq(list(places))
         pairs.add(jvm.scala.Tuple2(bytearray(pickle.dumps(element, pickle.HIGHEST_PROTOCOL)), seq))
-    made = sc._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), _bytes_tag(sc))  # noqa: SLF001
+    made = sc._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), bytes_tag(sc))  # noqa: SLF001
     return RDD(made.toJavaRDD(), sc, CPickleSerializer())
 
 
-def _bytes_tag(sc: SparkContext) -> Any:
+def bytes_tag(sc: SparkContext) -> Any:
+    """Return Scala's ClassTag of byte arrays."""
     jvm = jvm_of(sc)
     return jvm.scala.reflect.ClassTag.apply(jvm.org.apache.spark.util.Utils.classForName("[B", True, False))
+
+
+def env_part(sc: SparkContext, name: str) -> Any:
+    """Return a field of Spark's SparkEnv, whose methods py4j cannot look through."""
+    cls = jvm_of(sc).org.apache.spark.util.Utils.classForName("org.apache.spark.SparkEnv", True, False)
+    field = cls.getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(sc._jsc.sc().env())  # noqa: SLF001
 
 
 def executors(sc: SparkContext) -> list[str]:
@@ -78,9 +102,50 @@ def empty_input(sc: SparkContext, jssc: Any) -> Any:
     """Return an input stream (a Java DStream) that has one empty RDD a batch."""
     jvm = jvm_of(sc)
     scala = sc._jsc.sc()  # noqa: SLF001
-    tag = _bytes_tag(sc)
+    tag = bytes_tag(sc)
     stream = jvm.org.apache.spark.streaming.dstream.ConstantInputDStream(jssc.ssc(), scala.emptyRDD(tag), tag)
     return jvm.org.apache.spark.streaming.api.java.JavaDStream(stream, tag)
+
+
+def planned_stream(ssc: StreamingContext, maker: Any) -> tuple[Any, int]:
+    """Return a Java DStream whose RDDs a function makes, called with each batch's time, and its id.
+
+    Spark pickles the function into every checkpoint.
+    """
+    sc = ssc.sparkContext
+    base = empty_input(sc, ssc._jssc)  # noqa: SLF001 - PySpark's own way to the JVM's context
+    function = TransformFunction(sc, maker, NoOpSerializer())  # type: ignore[no-untyped-call]
+    transformed = jvm_of(sc).org.apache.spark.streaming.api.python.PythonTransformedDStream(
+        base.dstream(), function
+    )
+    return transformed.asJavaDStream(), int(base.dstream().id())
+
+
+def listen(sc: SparkContext, context: Any, listener: StreamingListener) -> None:
+    """Have a listener told of batches."""
+    java = jvm_of(sc).org.apache.spark.streaming.api.java
+    context.addStreamingListener(
+        java.JavaStreamingListenerWrapper(java.PythonStreamingListenerWrapper(listener))
+    )
+
+
+def remember_ms(context: Any, stream_id: int) -> int:
+    """Return how long Spark may ask for a stream's batch again, which windows make longer."""
+    streams = context.graph().getInputStreams()
+    mine = next((stream for stream in streams if stream.id() == stream_id), None)
+    duration = None if mine is None else mine.rememberDuration()
+    return 0 if duration is None else int(duration.milliseconds())
+
+
+def report_input(
+    sc: SparkContext, context: Any, stream_id: int, time_ms: int, *, messages: int, about: str
+) -> None:
+    """Tell Spark's input info tracker what a batch has: the Streaming tab shows it."""
+    streaming = jvm_of(sc).org.apache.spark.streaming
+    context.scheduler().inputInfoTracker().reportInfo(
+        streaming.Time(time_ms),
+        streaming.scheduler.StreamInputInfo(stream_id, messages, scala_map(sc, {"Description": about})),
+    )
 
 
 def revive(sc: SparkContext, rdd: RDD[Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from pyspark_rocketmq.spark.positions import (
     queues_to_read,
 )
 
-__all__ = ["DirectPlan", "Pace"]
+__all__ = ["DirectPlan", "Pace", "pace_of"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -49,6 +49,27 @@ class Pace:
     pid: PidSettings
     backpressure: bool = False
     initial_rate: int | None = None
+
+
+def pace_of(setting: Callable[[str], str | None], batch_interval_ms: int) -> Pace:
+    """Return what ``spark.streaming.backpressure.*`` says, looked up in a SparkConf."""
+    prefix = "spark.streaming.backpressure"
+    initial = setting(f"{prefix}.initialRate")
+
+    def number(name: str, default: str) -> float:
+        return float(setting(f"{prefix}.pid.{name}") or default)
+
+    return Pace(
+        pid=PidSettings(
+            batch_interval_ms=batch_interval_ms,
+            proportional=number("proportional", "1.0"),
+            integral=number("integral", "0.2"),
+            derivative=number("derived", "0.0"),
+            min_rate=number("minRate", "100"),
+        ),
+        backpressure=(setting(f"{prefix}.enabled") or "false").lower() == "true",
+        initial_rate=int(initial) if initial else None,
+    )
 
 
 @dataclass(slots=True)

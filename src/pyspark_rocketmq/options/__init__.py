@@ -15,6 +15,7 @@ from pyspark_rocketmq.options.declare import (
     parse_options,
 )
 from pyspark_rocketmq.options.dstream import DirectOptions, parse_direct_options
+from pyspark_rocketmq.options.receiver import Allocation, MessageModel, ReceiverOptions, StartFrom
 from pyspark_rocketmq.options.sink import Compressor, Guarantee, SinkOptions
 from pyspark_rocketmq.options.source import SourceOptions
 from pyspark_rocketmq.options.sql import (
@@ -27,6 +28,7 @@ from pyspark_rocketmq.options.sql import (
 )
 
 __all__ = [
+    "Allocation",
     "BadRecords",
     "BodyAs",
     "BodyFormat",
@@ -38,13 +40,16 @@ __all__ = [
     "Guarantee",
     "JobOptions",
     "Kind",
+    "MessageModel",
     "Option",
     "OptionRow",
     "Options",
     "OutputMode",
+    "ReceiverOptions",
     "RuntimeMode",
     "SinkOptions",
     "SourceOptions",
+    "StartFrom",
     "TableOptions",
     "TimestampStrategy",
     "Where",

@@ -9,6 +9,7 @@ from typing import Final
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import OptionRow, Options, option_reference
 from pyspark_rocketmq.options.dstream import DirectOptions
+from pyspark_rocketmq.options.receiver import ReceiverOptions
 from pyspark_rocketmq.options.sink import SinkOptions
 from pyspark_rocketmq.options.source import SourceOptions
 from pyspark_rocketmq.options.sql import JobOptions, TableOptions
@@ -29,6 +30,11 @@ _SECTIONS: Final[tuple[tuple[str, type[Options], str], ...]] = (
         "DStreams",
         DirectOptions,
         "`RocketMQUtils` and its strategies, beside those of reading that they take.",
+    ),
+    (
+        "Receivers",
+        ReceiverOptions,
+        "Of `createInputDStream` and the like, beside those of reading that they take.",
     ),
     ("SQL tables", TableOptions, "`CREATE TABLE … WITH (…)`, beside those of reading and of writing."),
     ("SQL jobs", JobOptions, "`SET`, beside Spark's own settings (`spark.…`)."),

@@ -1,0 +1,91 @@
+"""Receiver or direct: the same job over both, each recovered from its checkpoint, neither losing a message.
+
+    python examples/dstream_receivers.py receiver 127.0.0.1:9876 orders results.db /tmp/receiver
+    python examples/dstream_receivers.py direct   127.0.0.1:9876 orders results.db /tmp/direct
+
+What differs: receivers are members of the consumer group, hold a core each, and write what they get to a log
+below the checkpoint before they acknowledge it, so a message may come twice after a crash and in another
+batch than before. The direct stream has no receiver and no log: its batches are ranges of offsets, and a
+batch that comes again is the very same one.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import warnings
+from collections.abc import Callable
+from datetime import datetime
+
+from pyspark import SparkConf, SparkContext
+from pyspark.streaming import DStream, StreamingContext
+
+from pyspark_rocketmq import ConsumerStrategy, RocketMQUtils
+from pyspark_rocketmq.dstream import RocketMQConfig
+
+MASTER = "local[4,8]"
+
+
+def receiver(ssc: StreamingContext, name_server: str, topic: str) -> DStream:
+    """Two receivers, whose blocks are in a write-ahead log before RocketMQ hears that they arrived."""
+    properties = {
+        RocketMQConfig.NAME_SERVER_ADDR: name_server,
+        RocketMQConfig.CONSUMER_GROUP: "receiver-example",
+        RocketMQConfig.CONSUMER_TOPIC: topic,
+        RocketMQConfig.CONSUMER_OFFSET_RESET_TO: RocketMQConfig.CONSUMER_OFFSET_EARLIEST,
+        RocketMQConfig.CONSUMER_OFFSET_PERSIST_INTERVAL: 500,
+    }
+    return RocketMQUtils.createReliableInputDStream(ssc, properties, "MEMORY_AND_DISK", receivers=2)
+
+
+def direct(ssc: StreamingContext, name_server: str, topic: str) -> DStream:
+    """No receiver: each batch is a range of offsets of each queue, read by the batch's own tasks."""
+    options = {"nameServer": name_server}
+    return RocketMQUtils.createMQPullStream(
+        ssc, "direct-example", topic, ConsumerStrategy.earliest, autoCommit=False, options=options
+    )
+
+
+def main(kind: str, name_server: str, topic: str, database: str, checkpoint: str) -> None:
+    """Stream until the process ends."""
+    warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master {MASTER} pyspark-shell"
+
+    def set_up() -> StreamingContext:
+        """Build the stream: called only when there is no checkpoint."""
+        ssc = StreamingContext(SparkContext(conf=conf()), 0.5)
+        ssc.checkpoint(checkpoint)
+        stream = {"receiver": receiver, "direct": direct}[kind](ssc, name_server, topic)
+        stream.foreachRDD(save_to(database))
+        return ssc
+
+    ssc = StreamingContext.getOrCreate(checkpoint, set_up)
+    ssc.start()
+    ssc.awaitTermination()
+
+
+def conf() -> SparkConf:
+    """Return the settings of a small Spark on this machine."""
+    settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+    return SparkConf().setMaster(MASTER).setAppName("receivers").setAll(list(settings.items()))
+
+
+def save_to(database: str) -> Callable[..., None]:
+    """Return an output operation that counts how often each message came."""
+
+    def save(time: datetime, rdd) -> None:
+        messages = rdd.map(lambda m: (m.broker_name, m.queue_id, m.queue_offset, m.body.decode()))
+        rows = [(time.isoformat(), *row) for row in messages.collect()]
+        connection = sqlite3.connect(database)
+        with connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS orders (batch, broker, queue, position, body)")
+            connection.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?)", rows)
+        connection.close()
+
+    return save
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,48 @@
+"""The keys of rocketmq-spark's ``RocketMQConfig``, as constants."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["RocketMQConfig"]
+
+
+class RocketMQConfig:
+    """Names of properties for ``createInputDStream``, ``createReliableInputDStream`` and the pull mode."""
+
+    NAME_SERVER_ADDR: Final = "nameserver.addr"
+    CLIENT_NAME: Final = "client.name"
+    CLIENT_IP: Final = "client.ip"
+    CLIENT_CALLBACK_EXECUTOR_THREADS: Final = "client.callback.executor.threads"
+    NAME_SERVER_POLL_INTERVAL: Final = "nameserver.poll.interval"
+    DEFAULT_NAME_SERVER_POLL_INTERVAL: Final = 30_000
+    BROKER_HEART_BEAT_INTERVAL: Final = "brokerserver.heartbeat.interval"
+    DEFAULT_BROKER_HEART_BEAT_INTERVAL: Final = 30_000
+
+    CONSUMER_GROUP: Final = "consumer.group"
+    CONSUMER_TOPIC: Final = "consumer.topic"
+    CONSUMER_TAG: Final = "consumer.tag"
+    DEFAULT_TAG: Final = "*"
+    CONSUMER_OFFSET_RESET_TO: Final = "consumer.offset.reset.to"
+    CONSUMER_OFFSET_LATEST: Final = "latest"
+    CONSUMER_OFFSET_EARLIEST: Final = "earliest"
+    CONSUMER_OFFSET_TIMESTAMP: Final = "timestamp"
+    CONSUMER_MESSAGES_ORDERLY: Final = "consumer.messages.orderly"
+    CONSUMER_OFFSET_PERSIST_INTERVAL: Final = "consumer.offset.persist.interval"
+    DEFAULT_CONSUMER_OFFSET_PERSIST_INTERVAL: Final = 5_000
+    CONSUMER_MIN_THREADS: Final = "consumer.min.threads"
+    CONSUMER_MAX_THREADS: Final = "consumer.max.threads"
+
+    QUEUE_SIZE: Final = "spout.queue.size"
+    DEFAULT_QUEUE_SIZE: Final = 500
+    MESSAGES_MAX_RETRY: Final = "spout.messages.max.retry"
+    DEFAULT_MESSAGES_MAX_RETRY: Final = 3
+    MESSAGES_TTL: Final = "spout.messages.ttl"
+    DEFAULT_MESSAGES_TTL: Final = 300_000
+
+    MAX_PULL_SPEED_PER_PARTITION: Final = "pull.max.speed.per.partition"
+    PULL_MAX_BATCH_SIZE: Final = "pull.max.batch.size"
+    PULL_TIMEOUT_MS: Final = "pull.timeout.ms"
+    PULL_CONSUMER_CACHE_INIT_CAPACITY: Final = "pull.consumer.cache.initialCapacity"
+    PULL_CONSUMER_CACHE_MAX_CAPACITY: Final = "pull.consumer.cache.maxCapacity"
+    PULL_CONSUMER_CACHE_LOAD_FACTOR: Final = "pull.consumer.cache.loadFactor"

@@ -1,0 +1,191 @@
+"""Where received blocks are until their batches are done: Spark's own block manager, log and tracker."""
+
+# Facts (Spark 4.3.0, read with javap and tried)
+# - ReceivedBlockHandler, ReceivedBlockTracker, BlockRDD and WriteAheadLogBackedBlockRDD are what Spark's
+#   receivers stand on; none of them needs a receiver. Their log goes through Hadoop's FileSystem, its reader
+#   ends before a torn record, and a block is in it, flushed, when storeBlock returns.
+# - The tracker writes a block down when it is added, and what a batch consists of before the batch is made;
+#   recovered, it answers the same for the batches it knows.
+# - With a log one replica is kept in memory, whatever the level says: Spark warns of it.
+# - py4j hands byte arrays over by value, in base64: only buffers stay in the JVM. Spark's serializer makes a
+#   byte array of a buffer: an object stream's head (AC ED 00 05), the class [B, the length, the bytes.
+# - SparkEnv cannot be looked through by reflection on its methods (one names a class that is not there).
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark import RDD, SparkContext
+from pyspark.serializers import NoOpSerializer
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.dstream.jvm import bytes_tag, env_part, jvm_of
+
+__all__ = ["ARRAY_HEAD", "BlockStore", "StoredBatch"]
+
+_FOREVER: Final = 1 << 62
+
+ARRAY_HEAD: Final = bytes.fromhex("aced0005757200025b42acf317f8060854e0020000" + "7870")
+"""What stands before length and bytes of a byte array that Java serialized."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """The blocks of a batch: an RDD of bytes, one partition and one element a block."""
+
+    rdd: RDD[Any]
+    messages: int
+    blocks: int
+
+
+class BlockStore:
+    """The blocks of one stream.
+
+    Parameters
+    ----------
+    sc : SparkContext
+    stream_id : int
+    level : StorageLevel
+        Of the JVM.
+    directory : str, optional
+        For the logs; any path that Hadoop knows. Without one blocks are in the block manager only.
+    recover : bool
+        Whether the logs of a former life count.
+    """
+
+    def __init__(
+        self, sc: SparkContext, stream_id: int, level: Any, directory: str | None, *, recover: bool
+    ) -> None:
+        self._sc, self._jvm, self._stream_id, self._level = sc, jvm_of(sc), stream_id, level
+        streaming = self._jvm.org.apache.spark.streaming
+        self._scala = sc._jsc.sc()  # noqa: SLF001 - kept: PySpark forgets it when the context is stopped
+        self._tag = bytes_tag(sc)
+        conf, hadoop = self._scala.conf(), self._scala.hadoopConfiguration()
+        clock = self._jvm.org.apache.spark.util.SystemClock()
+        manager = env_part(sc, "blockManager")
+        self._logged = directory is not None
+        if directory is None:
+            self._handler = streaming.receiver.BlockManagerBasedBlockHandler(manager, level)
+        else:
+            self._handler = streaming.receiver.WriteAheadLogBasedBlockHandler(
+                *(
+                    manager,
+                    env_part(sc, "serializerManager"),
+                    stream_id,
+                    level,
+                    conf,
+                    hadoop,
+                    directory,
+                    clock,
+                )
+            )
+        self._tracker = streaming.scheduler.ReceivedBlockTracker(
+            *(conf, hadoop, self._jvm.PythonUtils.toSeq([stream_id]), clock, recover),
+            self._jvm.scala.Option.apply(directory),
+        )
+        self._serializer = self._jvm.org.apache.spark.serializer.JavaSerializer(conf)
+        self._numbers = itertools.count(SYSTEM_CLOCK.now_ms() * 1_000)
+        self._held: dict[int, list[Any]] = {}
+        self._closed = False
+
+    def buffer(self, size: int) -> Any:
+        """Return a JVM's buffer that has room for so many bytes of a block, and is ready for the first."""
+        buffer = self._jvm.java.nio.ByteBuffer.allocate(len(ARRAY_HEAD) + 4 + size)
+        buffer.put(bytearray(ARRAY_HEAD + size.to_bytes(4, "big")))
+        return buffer
+
+    def put(self, buffer: Any, messages: int) -> bool:
+        """Store a filled `buffer`: with a log it is in there when this returns.
+
+        Returns
+        -------
+        bool
+            False: it is not stored.
+
+        Raises
+        ------
+        Py4JError
+            It is not stored: no room at a level without disk, or the log cannot be written.
+        """
+        streaming = self._jvm.org.apache.spark.streaming
+        stream = self._jvm.org.apache.spark.util.ByteBufferInputStream(buffer.flip())
+        elements = self._serializer.newInstance().deserializeStream(stream).asIterator()
+        name = self._jvm.org.apache.spark.storage.StreamBlockId(self._stream_id, next(self._numbers))
+        result = self._handler.storeBlock(name, streaming.receiver.IteratorBlock(elements))
+        count = self._jvm.scala.jdk.javaapi.OptionConverters.toScala(
+            self._jvm.java.util.OptionalLong.of(messages)
+        )
+        info = streaming.scheduler.ReceivedBlockInfo(
+            self._stream_id, count, self._jvm.scala.Option.empty(), result
+        )
+        return bool(self._tracker.addBlock(info))
+
+    def batch(self, time_ms: int) -> StoredBatch:
+        """Return the batch of a time: what came since the one before; asked again, the same."""
+        time = self._jvm.org.apache.spark.streaming.Time(time_ms)
+        self._tracker.allocateBlocksToBatch(time)
+        infos = list(self._as_java(self._tracker.getBlocksOfBatchAndStream(time, self._stream_id)))
+        messages = sum(int(count.get()) for info in infos if not (count := info.numRecords()).isEmpty())
+        names = [info.blockId() for info in infos]
+        if names:
+            self._held[time_ms] = names
+        made = self._logged_rdd(infos, names) if self._logged else self._rdd(names)
+        rdd: RDD[Any] = RDD(made.toJavaRDD(), self._sc, NoOpSerializer())
+        return StoredBatch(rdd, messages, len(names))
+
+    @property
+    def unallocated(self) -> bool:
+        """Whether there are blocks that no batch has yet."""
+        return bool(self._tracker.hasUnallocatedReceivedBlocks())
+
+    def forget(self, before_ms: int) -> None:
+        """Drop the blocks of the batches before a time: nobody asks for them any more."""
+        for time_ms in [known for known in list(self._held) if known < before_ms]:
+            self._rdd(self._held.pop(time_ms)).removeBlocks()
+
+    def clean_log(self, before_ms: int) -> None:
+        """Delete what the logs have of the time before."""
+        self._handler.cleanupOldBlocks(before_ms)
+        self._tracker.cleanupOldBatches(self._jvm.org.apache.spark.streaming.Time(before_ms), False)
+
+    def close(self) -> None:
+        """Close the logs and drop all blocks from memory and disk."""
+        if self._closed:
+            return
+        self._closed = True
+        left = self._as_java(self._tracker.getUnallocatedBlocks(self._stream_id))
+        self._held[-1] = [info.blockId() for info in left]
+        self.forget(_FOREVER)
+        if self._logged:
+            self._handler.stop()
+        self._tracker.stop()
+
+    def _rdd(self, names: list[Any]) -> Any:
+        ids = self._array(self._jvm.org.apache.spark.storage.BlockId, names)
+        return self._jvm.org.apache.spark.rdd.BlockRDD(self._scala, ids, self._tag)
+
+    def _logged_rdd(self, infos: list[Any], names: list[Any]) -> Any:
+        storage, streaming = self._jvm.org.apache.spark.storage, self._jvm.org.apache.spark.streaming
+        handles = [info.walRecordHandleOption().get() for info in infos]
+        return streaming.rdd.WriteAheadLogBackedBlockRDD(
+            self._scala,
+            self._array(storage.BlockId, names),
+            self._array(streaming.util.WriteAheadLogRecordHandle, handles),
+            self._array(self._jvm.boolean, [info.isBlockIdValid() for info in infos]),
+            False,
+            self._level,
+            self._tag,
+        )
+
+    def _array(self, kind: Any, values: list[Any]) -> Any:
+        gateway = self._sc._gateway  # noqa: SLF001
+        assert gateway is not None
+        array = gateway.new_array(kind, len(values))
+        for at, value in enumerate(values):
+            array[at] = value
+        return array
+
+    def _as_java(self, seq: Any) -> Any:
+        return self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(seq)

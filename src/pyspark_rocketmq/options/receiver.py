@@ -1,0 +1,192 @@
+"""The options of receivers, by rocketmq-spark's names (``RocketMQConfig``)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageSelector
+from pyspark_rocketmq.options.choices import TAGS
+from pyspark_rocketmq.options.client import ClientOptions
+from pyspark_rocketmq.options.declare import Kind, Options, group, option
+from pyspark_rocketmq.options.kinds import BOOLEAN, DURATION_MS, GROUP, TEXT, TOPICS, choice, whole_number
+
+__all__ = ["Allocation", "MessageModel", "ReceiverOptions", "StartFrom"]
+
+
+class StartFrom(enum.Enum):
+    """Where a group begins in a queue that it has no offset of."""
+
+    LATEST = "latest"
+    EARLIEST = "earliest"
+    TIMESTAMP = "timestamp"
+
+
+class MessageModel(enum.Enum):
+    """Whether a group's members share the messages."""
+
+    CLUSTERING = "clustering"
+    BROADCASTING = "broadcasting"
+
+
+class Allocation(enum.Enum):
+    """How queues are dealt out; the names of ``planning.assign``."""
+
+    AVERAGE = "average"
+    CIRCLE = "circle"
+    CONSISTENT_HASH = "consistentHash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverOptions(Options):
+    """What a receiver can be told.
+
+    Raises
+    ------
+    OptionError
+        Options contradict one another.
+    """
+
+    COMPATIBILITY: ClassVar[Mapping[str, str]] = {
+        "client.name": "a member's id is unique by itself",
+        "client.ip": "a member's id has the machine's address",
+        "client.callback.executor.threads": "answers are taken by the thread that waits for them",
+        "consumer.min.threads": "threads begin when there is work",
+        "pull.max.speed.per.partition": "of direct streams; receivers obey spark.streaming.receiver.maxRate",
+        "pull.consumer.cache.initialCapacity": "of direct streams",
+        "pull.consumer.cache.maxCapacity": "of direct streams",
+        "pull.consumer.cache.loadFactor": "of direct streams",
+    }
+
+    client: ClientOptions = group(ClientOptions)
+
+    consumer_group: str = option(
+        "consumerGroup",
+        GROUP,
+        aliases=("consumer.group", "groupId"),
+        doc="The group that the receivers are members of.",
+    )
+    topics: tuple[str, ...] = option(
+        "topic",
+        TOPICS,
+        aliases=("consumer.topic", "topics"),
+        doc="What the group reads; all its members must read the same.",
+    )
+    tags: tuple[str, ...] = option(
+        "tags",
+        TAGS,
+        default=(),
+        default_text="*",
+        aliases=("consumer.tag", "tag", "subExpression"),
+        doc="Only messages with one of these tags.",
+    )
+    sql_filter: str | None = option(
+        "sqlFilter",
+        Kind("an SQL92 condition", "amount > 100 AND region = 'EU'", TEXT.parse),
+        default=None,
+        doc="Only messages whose properties fulfil it; the broker needs enablePropertyFilter=true.",
+    )
+    start: StartFrom = option(
+        "startFrom",
+        choice(StartFrom),
+        default=StartFrom.LATEST,
+        default_text="latest",
+        aliases=("consumer.offset.reset.to",),
+        doc="Where a group begins in queues that it has no offset of.",
+    )
+    timestamp_ms: int | None = option(
+        "startTimestamp",
+        whole_number(0, example=1_767_225_600_000),
+        default=None,
+        default_text="half an hour ago",
+        doc="For startFrom=timestamp: when the first message was stored, in milliseconds since the epoch.",
+    )
+    ordered: bool = option(
+        "ordered",
+        BOOLEAN,
+        default=False,
+        aliases=("consumer.messages.orderly",),
+        doc="Lock queues at the brokers, so that no two members ever receive of one at the same time.",
+    )
+    message_model: MessageModel = option(
+        "messageModel",
+        choice(MessageModel),
+        default=MessageModel.CLUSTERING,
+        default_text="clustering",
+        doc="broadcasting: every receiver gets every message, from startFrom on at each start.",
+    )
+    allocation: Allocation = option(
+        "allocateStrategy",
+        choice(Allocation),
+        default=Allocation.AVERAGE,
+        default_text="average",
+        doc="How queues are dealt out to members; the same for all of them, Java's too.",
+    )
+    threads: int = option(
+        "consumerThreads",
+        whole_number(1, example=8, maximum=1_000),
+        default=4,
+        aliases=("consumer.max.threads",),
+        doc="How many threads of a receiver call deserialize for each topic; one a queue with ordered.",
+    )
+    pull_batch_size: int = option(
+        "pull.max.batch.size",
+        whole_number(1, example=32, maximum=10_000),
+        default=32,
+        aliases=("pullBatchSize",),
+        doc="The most messages to ask for in one pull; the broker's own limit (32 by default) holds too.",
+    )
+    heartbeat_ms: int = option(
+        "heartbeatIntervalMs",
+        DURATION_MS,
+        default=30_000,
+        aliases=("brokerserver.heartbeat.interval",),
+        doc="How often a receiver tells every broker that it is there.",
+    )
+    commit_ms: int = option(
+        "offsetPersistIntervalMs",
+        DURATION_MS,
+        default=5_000,
+        aliases=("consumer.offset.persist.interval",),
+        doc="How often the offsets of what is acknowledged are committed.",
+    )
+    queue_size: int = option(
+        "receiverQueueSize",
+        whole_number(1, example=500),
+        default=500,
+        aliases=("spout.queue.size",),
+        doc="How many pulls of a queue may wait to be stored; then it is not pulled.",
+    )
+    max_retry: int = option(
+        "storeRetries",
+        whole_number(0, example=3),
+        default=3,
+        aliases=("spout.messages.max.retry",),
+        doc="How often a block that could not be stored is tried again, before the receiver restarts.",
+    )
+    ttl_ms: int = option(
+        "storeTimeoutMs",
+        DURATION_MS,
+        default=300_000,
+        aliases=("spout.messages.ttl",),
+        doc="How long storing a block may take, before the receiver restarts.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.tags and self.sql_filter:
+            raise OptionError("give either tags or sqlFilter: a broker filters by one of them")
+        if self.timestamp_ms is not None and self.start is not StartFrom.TIMESTAMP:
+            raise OptionError("startTimestamp needs startFrom=timestamp", option="startTimestamp")
+        for name, value in (("heartbeatIntervalMs", self.heartbeat_ms), ("storeTimeoutMs", self.ttl_ms)):
+            if value < 1:
+                raise OptionError(f"{name} must be 1 or more", option=name)
+
+    @property
+    def selector(self) -> MessageSelector:
+        """What of the topics is received."""
+        if self.sql_filter is not None:
+            return MessageSelector.by_sql(self.sql_filter)
+        return MessageSelector.by_tag(" || ".join(self.tags))

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.dstream.plan import pace_of
+from pyspark_rocketmq.dstream.receiver_stream import receiver_rate
+from pyspark_rocketmq.planning.rate import RateEstimate
+
+PREFIX = "spark.streaming.backpressure"
+LEARNED = RateEstimate(rate=300.0)
+
+
+@pytest.mark.parametrize(
+    ("conf", "most", "estimate", "rate"),
+    [
+        ({}, None, LEARNED, None),
+        ({}, 50.0, LEARNED, 50),
+        ({f"{PREFIX}.enabled": "true"}, None, RateEstimate(), None),
+        ({f"{PREFIX}.enabled": "true"}, None, LEARNED, 150),
+        ({f"{PREFIX}.enabled": "true"}, 120.0, LEARNED, 120),
+        ({f"{PREFIX}.enabled": "true", f"{PREFIX}.initialRate": "70"}, None, RateEstimate(), 70),
+        ({f"{PREFIX}.enabled": "true", f"{PREFIX}.initialRate": "70"}, None, LEARNED, 150),
+        ({f"{PREFIX}.initialRate": "70"}, None, RateEstimate(), None),
+    ],
+)
+def test_two_receivers_share_what_was_learned(conf, most, estimate, rate):
+    assert receiver_rate(pace_of(conf.get, 1_000), most, estimate, 2) == rate
+
+
+def test_the_estimator_s_settings_are_spark_s():
+    conf = {f"{PREFIX}.pid.minRate": "7", f"{PREFIX}.pid.derived": "0.5"}
+    pace = pace_of(conf.get, 400)
+    assert (pace.pid.min_rate, pace.pid.derivative, pace.pid.proportional) == (7.0, 0.5, 1.0)
+    assert pace.pid.batch_interval_ms == 400
