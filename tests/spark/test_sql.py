@@ -324,3 +324,33 @@ def test_json_is_parsed_once_and_by_spark_itself(run, policy):
     plan = rows._jdf.queryExecution().optimizedPlan().toString()
     assert plan.count("from_json(") == 1, plan
     assert not [name for name in ("EvalPython", "MapInArrow", "PythonUDF") if name in plan]
+
+
+def test_columns_come_from_a_sample(run, topic, settled, client):
+    name = topic()
+    fill(client, name, ['{"a": 1, "b": {"c": [1.5]}}', '{"a": 2, "d": true}'])
+    settled(name, 2)
+    table = with_options("", ", 'inferSchema' = 'true'").replace("TABLE t ()", "TABLE t")
+    job = run(READ + table + "SELECT a, b.c[0], d FROM t", name)
+    assert rows_of(job) == [(1, 1.5, None), (2, None, True)]
+
+
+def test_inserting_into_a_table_of_sparks(run, spark, topic, settled, client, tmp_path):
+    name = topic()
+    fill(client, name, [GOOD, GOOD])
+    settled(name, 2)
+    for table in ("found", "streamed"):
+        spark.sql(f"CREATE TABLE {table} (a INT, b STRING) USING parquet LOCATION '{tmp_path}/{table}'")
+    try:
+        source = with_options("a INT, b STRING", ", 'startingOffsets' = 'earliest'")
+        run(READ + source + "INSERT INTO found SELECT * FROM t", name)
+        assert [tuple(row) for row in spark.table("found").collect()] == [(1, "x")] * 2
+        insert = source + "INSERT INTO streamed SELECT * FROM t"
+        assert run(insert, name, trigger="availableNow").await_termination(60)
+        fill(client, name, [GOOD])
+        settled(name, 3)
+        assert run(insert, name, trigger="availableNow").await_termination(60)  # from its checkpoint
+        assert [tuple(row) for row in spark.table("streamed").collect()] == [(1, "x")] * 3
+    finally:
+        for table in ("found", "streamed"):
+            spark.sql(f"DROP TABLE {table}")

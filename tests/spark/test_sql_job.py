@@ -20,6 +20,7 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client import Client, Message, OutgoingMessage, Producer
 from pyspark_rocketmq.client.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.devcluster.jars import resolve
 from pyspark_rocketmq.sql import execute
 
 JOBS = Path(__file__).parents[2] / "examples" / "sql"
@@ -31,8 +32,11 @@ PATIENCE_S = 300
 class JobProcess:
     """``pyspark-rocketmq sql`` in a session of processes of its own."""
 
-    def __init__(self, job: Path, checkpoint: Path, name_server: str, log_file: Path) -> None:
+    def __init__(
+        self, job: Path, checkpoint: Path, name_server: str, log_file: Path, jars: Path | str = ""
+    ) -> None:
         conf = {
+            "jars": str(jars),
             "ui.enabled": "false",
             "driver.bindAddress": "127.0.0.1",
             "driver.host": "127.0.0.1",
@@ -57,6 +61,11 @@ class JobProcess:
         """Fail if it ended by itself."""
         assert self._process is not None
         assert self._process.poll() is None, self._log_file.read_text(errors="replace")[-4_000:]
+
+    def wait(self) -> int:
+        """Return its status when it ended by itself."""
+        assert self._process is not None
+        return self._process.wait(timeout=PATIENCE_S)
 
     def kill(self) -> None:
         """kill -9, Python and the JVM."""
@@ -161,6 +170,43 @@ def test_the_example_of_user_behaviour(spark, mq: DevCluster, client: Client, tm
         ({"user_id": 1, "item_id": 10}, "old", "1"),
         ({"user_id": 2, "item_id": 2000}, "new", "2"),
     ]
+
+
+AVRO = {
+    "type": "record",
+    "name": "order",
+    "fields": [{"name": "id", "type": ["null", "long"]}, {"name": "product", "type": ["null", "string"]}],
+}
+AVRO_JOB = """
+SET 'trigger' = 'availableNow';
+CREATE TABLE orders (id BIGINT, product STRING) WITH ('connector' = 'rocketmq', 'topic' = 'avro_orders',
+  'startingOffsets' = 'earliest', 'format' = 'avro', 'avroSchemaFile' = '{schema}', 'badRecords' = 'drop');
+CREATE TABLE copies (id BIGINT, product STRING) WITH ('connector' = 'rocketmq', 'topic' = 'avro_copies');
+INSERT INTO orders VALUES (1, 'x'), (2, NULL), (NULL, NULL);
+INSERT INTO copies SELECT * FROM orders;
+"""
+
+
+@pytest.mark.timeout(300)
+def test_avro_with_sparks_own_module_for_it(mq: DevCluster, client: Client, tmp_path: Path) -> None:
+    (module, *_) = resolve(("org.apache.spark:spark-avro_2.13:4.1.1",))
+    for topic in ("avro_orders", "avro_copies"):
+        create_topic(mq, topic, 1, 6)
+    send(client, "avro_orders", ["\x01"])  # a negative union index: not Avro of this schema
+    schema, job_file = tmp_path / "order.avsc", tmp_path / "avro.sql"
+    schema.write_text(json.dumps(AVRO))
+    job_file.write_text(AVRO_JOB.format(schema=schema))
+    job = JobProcess(job_file, tmp_path / "checkpoint", mq.name_server, tmp_path / "job.log", jars=module)
+    try:
+        job.start()
+        assert job.wait() == 0, (tmp_path / "job.log").read_text(errors="replace")[-4_000:]
+    finally:
+        job.kill()
+    found = [message.body for message in written(client, "avro_orders")]
+    good = [b"\x00\x00", b"\x02\x02\x02\x02x", b"\x02\x04\x00"]  # as Avro's specification says
+    assert sorted(found) == sorted([*good, b"\x01"])
+    copies = sorted(message.body for message in written(client, "avro_copies"))
+    assert copies == [b'{"id":1,"product":"x"}', b'{"id":2}', b"{}"]
 
 
 def test_a_wrong_job_is_said_with_its_place(

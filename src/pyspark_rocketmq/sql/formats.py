@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -116,12 +119,25 @@ class Format:
             from pyspark.sql.avro.functions import from_avro  # noqa: PLC0415 - needs Spark's module for it
 
             row = from_avro(F.col(BODY), self._avro_schema(), settings)
-        else:
-            from pyspark.sql.protobuf.functions import from_protobuf  # noqa: PLC0415
+            return self._of_struct(rows, row, self._is_bad_avro)
+        from pyspark.sql.protobuf.functions import from_protobuf  # noqa: PLC0415
 
-            descriptor = self.options.protobuf_descriptor_file
-            row = from_protobuf(F.col(BODY), self._message(), descriptor, settings)
+        descriptor = self.options.protobuf_descriptor_file
+        row = from_protobuf(F.col(BODY), self._message(), descriptor, settings)
         return self._of_struct(rows, row, lambda parsed: parsed.isNull())
+
+    def _is_bad_avro(self, parsed: Column) -> Column:
+        """Tell bad bodies, which Spark gives as records of nulls, from records whose fields are all null."""
+        from pyspark.sql.avro.functions import to_avro  # noqa: PLC0415
+
+        fields = _avro_fields(self._avro_schema())
+        empty = reduce(and_, (parsed.getField(name).isNull() for name in fields), parsed.isNotNull())
+        if all(fields.values()):
+            # Only the encoding of so many nulls is a good one. Spark's to_avro takes no null for what is no
+            # union, hence the condition.
+            written = F.when(empty, to_avro(parsed, self._avro_schema()))
+            return parsed.isNull() | F.coalesce(written != F.col(BODY), F.lit(False))
+        return parsed.isNull() | empty
 
     def _of_struct(self, rows: DataFrame, row: Column, is_bad: Callable[[Column], Column]) -> Decoded:
         # Conditions on the columns would be moved below a plain projection, and each body be parsed twice.
@@ -227,6 +243,18 @@ class Format:
     def _message(self) -> str:
         assert self.options.protobuf_message is not None
         return self.options.protobuf_message
+
+
+def _avro_fields(schema: str) -> dict[str, bool]:
+    """Return the fields of a record's schema, and whether each may be null."""
+    try:
+        record = json.loads(schema)
+        types = {field["name"]: field["type"] for field in record["fields"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise OptionError("not the schema of an Avro record, in JSON", option="avroSchema") from error
+    return {
+        name: kind == "null" or (isinstance(kind, list) and "null" in kind) for name, kind in types.items()
+    }
 
 
 def _written(values: Mapping[str, Column], column: PhysicalColumn) -> Column:
