@@ -78,7 +78,7 @@ def test_the_articles_program(spark, mq, topic, client, here, running, group):
         plans.add(query._jsq.explainInternal(False))
         return sum(row["total"] for row in rows) == 10
 
-    eventually(all_out, 60, what="closed windows, with no new message")
+    eventually(all_out, 120, what="closed windows, with no new message")
     seen = datetime.now(UTC).timestamp()
     ends = [datetime.fromisoformat(row["end_time"] + "+00:00").timestamp() for row in rows]
     assert seen >= max(ends) + 5, "not before its time"
@@ -141,7 +141,7 @@ def test_queues_that_are_apart_in_time(spark, mq, topic, client, here, running, 
         )
         query = running(pipeline)
         eventually(
-            lambda: sum(row["total"] for row in rows) + late_rows(query) == 24, 60, what="closed windows"
+            lambda: sum(row["total"] for row in rows) + late_rows(query) == 24, 120, what="closed windows"
         )
         return late_rows(query)
 
@@ -172,7 +172,7 @@ def test_page_clicks_to_a_topic_and_again_after_a_restart(spark, mq, topic, clie
     query.stop()
     query = running(pipeline())  # what is open is in the checkpoint
     queues = client.read_queues(out)
-    eventually(lambda: sum(client.max_offsets(queues).values()) == 7, 60, what="seven results")
+    eventually(lambda: sum(client.max_offsets(queues).values()) == 7, 120, what="seven results")
     messages = last_messages(client, queues, 20)
     rows = [json.loads(message.body) for message in messages]
     assert table(rows, "userId", "total") == [
@@ -191,13 +191,13 @@ def test_queues_that_come_and_go(spark, mq, topic, client, here, running, group)
     )
     running(pipeline)
     put(client, name, FLOWS)
-    eventually(lambda: len(rows) == 10, 60, what="the first rows")
+    eventually(lambda: len(rows) == 10, 120, what="the first rows")
     for queues in (8, 4):
         Admin(client).create_topic(name, queues=queues)
         client.invalidate(name)
         before = len(rows)
         put(client, name, FLOWS)
-        eventually(lambda b=before: len(rows) == b + 10, 60, what=f"rows of {queues} queues")
+        eventually(lambda b=before: len(rows) == b + 10, 120, what=f"rows of {queues} queues")
     assert sorted(row["InFlow"] for row in rows) == sorted([str(n) for n in range(1, 11)] * 3)
 
 
@@ -213,8 +213,8 @@ def test_dead_letters_go_to_their_topic(spark, mq, topic, client, here, running,
     )
     running(pipeline)
     queues = client.read_queues(letters)
-    eventually(lambda: sum(client.max_offsets(queues).values()) == 1, 60, what="the dead letter")
+    eventually(lambda: sum(client.max_offsets(queues).values()) == 1, 120, what="the dead letter")
     (letter,) = last_messages(client, queues, 5)
     assert letter.body == b"not json"
     assert letter.properties["deadLetterCause"] == "selectFields#2: malformed JSON"
-    eventually(lambda: [row["n"] for row in rows] == ["1"], 60, what="the good record")
+    eventually(lambda: [row["n"] for row in rows] == ["1"], 120, what="the good record")
