@@ -21,8 +21,7 @@ from datetime import datetime
 from pyspark import SparkConf, SparkContext
 from pyspark.streaming import DStream, StreamingContext
 
-from pyspark_rocketmq import ConsumerStrategy, RocketMQUtils
-from pyspark_rocketmq.dstream import RocketMQConfig
+from pyspark_rocketmq import ConsumerStrategy, RocketMQConfig, RocketMQUtils
 
 MASTER = "local[4,8]"
 

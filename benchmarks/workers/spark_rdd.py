@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.streaming import StreamingContext
 
+from benchmarks.workers import received
 from benchmarks.workers.rounds import Done, serve
 from benchmarks.workers.spark import session
 from pyspark_rocketmq.client import Client
@@ -61,13 +62,13 @@ def main() -> None:
             )
             return _first_batch(ssc, stream, add)
 
-        def received() -> Done:
+        def from_receivers() -> Done:
             with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
                 ssc = StreamingContext(spark.sparkContext, _RECEIVED_INTERVAL_S)
                 return _received(ssc, args, folder, add)
 
-        serve({"rdd": rdd, "direct": direct}.get(args.what, received))
+        serve({"rdd": rdd, "direct": direct}.get(args.what, from_receivers))
     finally:
         spark.stop()
 
@@ -103,29 +104,22 @@ def _received(ssc: StreamingContext, args: argparse.Namespace, folder: str, add:
         "consumerGroup": f"bench-{uuid.uuid4().hex}",
         "startFrom": "earliest",
     }
-    sums: list[tuple[int, int]] = []
-    done = threading.Event()
+    sums = received.ROUND["now"] = received.Sums(wanted, add)
     if args.what == "reliable":
         ssc.checkpoint(folder)
         stream = RocketMQUtils.createReliableInputDStream(ssc, properties)
     else:
         stream = RocketMQUtils.createInputDStream(ssc, properties, "MEMORY_AND_DISK")
 
-    def output(rdd: ReceivedRDD) -> None:
-        if rdd.received:
-            sums.append(add(rdd))
-            if sum(count for count, _ in sums) >= wanted:
-                done.set()
-
-    stream.foreachRDD(output)
+    stream.foreachRDD(received.take)
     ssc.start()
     try:
-        if not done.wait(_TIMEOUT_S):
-            raise TimeoutError(f"{sums} of {wanted} within {_TIMEOUT_S} s")
+        if not sums.done.wait(_TIMEOUT_S):
+            raise TimeoutError(f"{sums.parts} of {wanted} within {_TIMEOUT_S} s")
         RocketMQUtils.stopReceivers()
     finally:
         ssc.stop(stopSparkContext=False)
-    messages, size = (sum(part) for part in zip(*sums, strict=True))
+    messages, size = (sum(part) for part in zip(*sums.parts, strict=True))
     return Done(messages, size)
 
 

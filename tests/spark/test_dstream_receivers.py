@@ -158,6 +158,26 @@ def test_a_plain_receiver_obeys_spark_s_max_rate_and_its_log_setting(
     stop_in_order(ssc)
 
 
+def test_several_topics_in_order_through_one_receiver(contexts, mq, send, topic, group):
+    names = [topic(queues=2), topic(queues=1)]
+    options = {"startFrom": "earliest", "ordered": True}
+    receiver = RocketMQReceiver(
+        mq.name_server, dict.fromkeys(names, 1), group, "DISK_ONLY", options=options, deserialize=bytes.decode
+    )
+    ssc, seen = contexts(), []
+    RocketMQUtils.receiverStream(ssc, receiver).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
+    ssc.start()
+    for name in names:
+        send(name, 30)
+    eventually(lambda: len(seen) == 60, 60, what="sixty messages")
+    for name in names:
+        rows = send.sent[name]
+        for queue_id in range(2):
+            wanted = [body for _, queue, _, body in rows if queue == queue_id]
+            assert [body for body in seen if body in set(wanted)] == wanted
+    stop_in_order(ssc)
+
+
 # What a checkpoint holds is unpickled: so these stand at the module's level.
 
 RECOVERED = Got()

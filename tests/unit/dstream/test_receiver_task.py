@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import socket
 import threading
+from collections.abc import Callable
 
 import pytest
 from tests.support.fakes import ManualClock
@@ -57,6 +58,9 @@ class Worker:
     def pause(self, seconds: float) -> bool:
         del seconds
         return self.stopped
+
+    def in_order(self, call: Callable[[], None]) -> None:
+        call()
 
 
 class Driver:
@@ -194,6 +198,46 @@ def test_deserialize_skips_with_none_and_puts_off_with_an_error(running, caplog)
     eventually(lambda: worker.finished == [0, 9], what="a run of which nothing is left")
     eventually(lambda: driver.skipped == 2, what="the count of skipped messages")
     assert "could not be deserialized" in caplog.text
+
+
+class Stubborn(Fed):
+    """Fails twice with each message."""
+
+    failures = 0
+
+    def deserialize(self, body: bytes) -> int:
+        self.failures += 1
+        if self.failures % 3:
+            raise ValueError(body)
+        return int(body)
+
+
+def test_in_order_a_failing_message_is_tried_again_before_the_next_one(running):
+    receiver = Stubborn(None, "orders", "g", options={**NAMES, "consumer.messages.orderly": "true"})
+    task, driver = running(receiver)
+    worker = Worker()
+    for number in range(3):
+        task._take(worker, a_run(number, str(number).encode()))
+    eventually(lambda: worker.finished == [0, 1, 2], what="the acknowledgements")
+    assert [made for block in driver.blocks for made in block_elements(block, None)] == [0, 1, 2]
+    assert receiver.failures == 9
+
+
+def test_a_message_that_everybody_gets_cannot_come_again_and_is_counted(running):
+    receiver = Numbers(None, "orders", "g", options={**NAMES, "messageModel": "broadcasting"})
+    task, driver = running(receiver)
+    worker = Worker()
+    task._take(worker, a_run(0, b"x", b"2"))
+    eventually(lambda: worker.finished == [0], what="the acknowledgement")
+    assert [made for block in driver.blocks for made in block_elements(block, None)] == [2]
+    eventually(lambda: driver.skipped == 1, what="the count")
+
+
+def test_each_topic_has_its_own_threads(running):
+    receiver = Numbers(None, {"orders": 3, "payments": 1}, "g", options=NAMES)
+    task, _ = running(receiver)
+    assert [task._pool(name)._max_workers for name in ("orders", "payments", "orders")] == [3, 1, 3]
+    assert task._pool("orders") is task._pool("orders")
 
 
 def test_restart_is_told_and_who_is_no_task_cannot(running):
