@@ -149,6 +149,11 @@ $(BENCH): $(DEV)
 bench: $(BENCH)  ## Time reading, writing and small batches against the Java clients and Kafka: up to an hour
 	$(BIN)/python -m benchmarks.suite
 
+.PHONY: soak
+MINUTES ?= 10
+soak: $(BENCH)  ## Write and read steadily for MINUTES (10): memory, files, threads, batches must be flat; a plot
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
+
 .PHONY: bench-quick
 bench-quick: $(BENCH)  ## The base case of reading with 500,000 messages and three rounds: a few minutes
 	$(BIN)/python -m benchmarks.suite --quick

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from pyspark.sql import SparkSession
 from tests.support.cluster_chaos import chaos_cluster, disturb_cluster
 from tests.support.mock_chaos import disturb
 from tests.support.workload import Figures
@@ -23,6 +26,10 @@ def test_thirty_kinds_of_fault_on_the_mock_cluster() -> None:
 
 
 @pytest.mark.timeout(900)
-def test_servers_of_a_real_cluster_die_and_come_back() -> None:
+def test_servers_of_a_real_cluster_die_and_come_back(spark: SparkSession, tmp_path: Path) -> None:
     with chaos_cluster() as cluster:
-        check(disturb_cluster(cluster), longest_stall_s=120)
+        figures, copy = disturb_cluster(cluster, spark, tmp_path)
+    print(copy)
+    check(figures, longest_stall_s=120)
+    assert (copy.lost, copy.disordered) == (0, 0)
+    assert copy.copied >= figures.read
