@@ -384,8 +384,10 @@ def test_wrong_use_is_told(mq, topic, group):
 @pytest.mark.parametrize("ordered", [False, True])
 def test_whole_pulls_are_committed_when_they_are_finished(mq, send, topic, client, group, ordered):
     name = topic(queues=2)
-    bodies = send(name, 20)
-    ends = client.max_offsets(client.read_queues(name))
+    bodies = [body for _ in range(10) for body in send(name, 200)]
+    queues = client.read_queues(name)
+    eventually(lambda: sum(client.max_offsets(queues).values()) == len(bodies), what="all to be readable")
+    ends = client.max_offsets(queues)
     taken: list[tuple] = []
     options = PushOptions(start=FIRST, commit_ms=100, ordered=ordered)
     consumer = PushConsumer(group, mq.name_server, options)

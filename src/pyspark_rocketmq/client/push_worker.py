@@ -19,8 +19,10 @@ from pyspark_rocketmq.client import broker
 from pyspark_rocketmq.client.broker import PullAnswer
 from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.push_options import PushOptions
+from pyspark_rocketmq.client.queue_reader import read_chunks
+from pyspark_rocketmq.client.range_pull import ReadOptions
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, PullStatus
+from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, OffsetRange, PullStatus
 from pyspark_rocketmq.planning.in_flight import InFlight
 from pyspark_rocketmq.record.objects import MessageDecoder
 from pyspark_rocketmq.record.rows import Chunk
@@ -34,6 +36,11 @@ _LOOK_AGAIN_S: Final = 0.05
 _LOCK_LIVES_S: Final = 30.0
 _SUSPEND_LAG_MS: Final = 5_000
 _FOREVER: Final = (1 << 63) - 1
+_FAR_BEHIND: Final = 4
+"""From how many full pulls on it is worth to have several under way; of whole pulls only."""
+_PULLS_IN_FLIGHT: Final = 8
+_MOST_AT_ONCE: Final = 10_000
+_STALL_MS: Final = 20_000
 
 Deliver = Callable[["QueueWorker", Sequence[Message]], None]
 """Takes the messages of one pull, in order; may return before they are finished."""
@@ -51,18 +58,21 @@ class PulledRun:
     offset_delta : int
         See `Chunk`.
     records : bytes or memoryview
+    until_offset : int
+        Records from there on belong to another run.
     """
 
     queue: MessageQueue
     from_offset: int
     offset_delta: int
     records: bytes | memoryview
+    until_offset: int = _FOREVER
 
     def chunk(self, buffer: memoryview | None = None, start: int = 0) -> Chunk:
         """Return the records as a decoder takes them; in a larger buffer if they lie in one."""
         data = memoryview(self.records) if buffer is None else buffer
         end = start + len(self.records)
-        return Chunk(data, start, end, self.from_offset, _FOREVER, self.offset_delta)
+        return Chunk(data, start, end, self.from_offset, self.until_offset, self.offset_delta)
 
 
 TakeRun = Callable[["QueueWorker", PulledRun], None]
@@ -253,6 +263,35 @@ class QueueWorker:
             self._deliver(self, messages)
         if run is not None and take is not None:
             take(self, run)
+            if answer.header.max_offset - next_offset > _FAR_BEHIND * options.pull_batch_size:
+                self._catch_up(take, answer.header.max_offset)
+
+    def _catch_up(self, take: TakeRun, end: int) -> None:
+        """Read on with several pulls under way, as batches do, until where the queue ended a moment ago."""
+        options = ReadOptions(
+            consumer_group=self._group,
+            selector=self._selector,
+            fail_on_data_loss=False,  # as after OFFSET_ILLEGAL: going on behind what is gone
+            pull_batch_size=self._options.pull_batch_size,
+            pulls_in_flight=_PULLS_IN_FLIGHT,
+            stall_timeout_ms=_STALL_MS,
+        )
+        wanted = OffsetRange(self.queue, self._next, min(end, self._next + _MOST_AT_ONCE))
+        for _, chunks in read_chunks(self._client, [wanted], options):
+            for chunk in chunks:
+                self._wait_for_room()
+                records = bytes(memoryview(chunk.buffer)[chunk.start : chunk.end])
+                begin, until = chunk.from_offset, chunk.until_offset
+                with self._state:
+                    if self.stopped:
+                        return
+                    self._next = until
+                    self._in_flight.add([(begin, len(records))], next_offset=until)
+                take(self, PulledRun(self.queue, begin, chunk.offset_delta, records, until))
+        with self._state:
+            if not self.stopped:
+                self._next = wanted.until_offset
+                self._in_flight.add([], next_offset=self._next)
 
     def _run_of(self, answer: PullAnswer) -> PulledRun | None:
         if answer.status is not PullStatus.FOUND:

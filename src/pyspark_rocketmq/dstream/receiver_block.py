@@ -19,6 +19,7 @@ from pyspark_rocketmq.client.push_worker import PulledRun
 from pyspark_rocketmq.client.queue_reader import DecodeOptions, decode_batches
 from pyspark_rocketmq.errors import CorruptMessageError, OptionError
 from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
 from pyspark_rocketmq.record.objects import MessageDecoder
 from pyspark_rocketmq.record.rows import Chunk
 
@@ -40,33 +41,33 @@ _MAGIC: Final = b"RMQB"
 _VERSION: Final = 1
 _RECORDS: Final = 0
 _OBJECTS: Final = 1
-_LEAST_RECORD: Final = 4
+_OFFSET_AT: Final = 20
+"""Where a record has its queue offset, see ``record.layout``."""
 
 
-def count_records(records: bytes | memoryview) -> int:
-    """Return how many records lie back to back, without looking into them.
+def count_records(run: PulledRun) -> int:
+    """Return how many records of a run count, without decoding them; an inner batch counts as one.
 
     Raises
     ------
     CorruptMessageError
         The last one is cut off.
     """
+    records, begin, end = run.records, run.from_offset - run.offset_delta, run.until_offset - run.offset_delta
     count = at = 0
     while at < len(records):
         size = int.from_bytes(records[at : at + 4], "big")
-        if size < _LEAST_RECORD or at + size > len(records):
+        if size < MIN_RECORD_SIZE or at + size > len(records):
             raise CorruptMessageError("a record's size leads out of the answer", position=at, size=size)
+        offset = int.from_bytes(records[at + _OFFSET_AT : at + _OFFSET_AT + 8], "big")
+        count += begin <= offset < end
         at += size
-        count += 1
     return count
 
 
 def encode_runs(runs: Sequence[PulledRun]) -> bytes:
     """Return a block of pulled records."""
-    rows = [
-        [r.queue.topic, r.queue.broker_name, r.queue.queue_id, r.from_offset, r.offset_delta, len(r.records)]
-        for r in runs
-    ]
+    rows = [[*_place(r.queue), r.from_offset, r.until_offset, r.offset_delta, len(r.records)] for r in runs]
     return _framed(_RECORDS, json.dumps(rows).encode(), [run.records for run in runs])
 
 
@@ -126,6 +127,10 @@ def run_messages(run: PulledRun, tags: frozenset[str] | None) -> Iterator[Messag
             yield message
 
 
+def _place(queue: MessageQueue) -> tuple[str, str, int]:
+    return queue.topic, queue.broker_name, queue.queue_id
+
+
 def _framed(kind: int, head: bytes, parts: Sequence[bytes | memoryview]) -> bytes:
     front = _HEAD.pack(_MAGIC, _VERSION, kind, 0, len(head))
     data = b"".join([head, *parts])
@@ -152,9 +157,9 @@ def _by_queue(block: bytes, head_size: int) -> Iterator[tuple[MessageQueue, list
     rows = json.loads(block[at : at + head_size])
     at += head_size
     placed: list[tuple[PulledRun, int]] = []
-    for topic, broker_name, queue_id, from_offset, offset_delta, length in rows:
+    for topic, broker_name, queue_id, begin, end, offset_delta, length in rows:
         queue = MessageQueue(topic, broker_name, queue_id)
-        placed.append((PulledRun(queue, from_offset, offset_delta, buffer[at : at + length]), at))
+        placed.append((PulledRun(queue, begin, offset_delta, buffer[at : at + length], end), at))
         at += length
     ordered = sorted(placed, key=lambda each: each[0].queue)
     for queue, some in itertools.groupby(ordered, lambda each: each[0].queue):

@@ -265,7 +265,7 @@ class ReceiverTask:
     # --- the consumer's threads ---
 
     def _take(self, worker: QueueWorker, run: PulledRun) -> None:
-        messages = count_records(run.records)
+        messages = count_records(run)
         wait_s = self._limiter.reserve(messages)
         if wait_s > 0 and worker.pause(wait_s):
             return

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pyspark_rocketmq.client.push_worker import PulledRun
@@ -83,9 +85,12 @@ def test_any_damage_is_found(block):
 
 
 def test_records_are_counted_without_decoding_them():
-    assert [count_records(run.records) for run in RUNS] == [2, 1, 1]
-    assert count_records(b"") == 0
-    with pytest.raises(CorruptMessageError):
-        count_records(RUNS[0].records[:-1])
-    with pytest.raises(CorruptMessageError):
-        count_records(b"\0\0\0\0")
+    assert [count_records(run) for run in RUNS] == [2, 1, 1]
+    assert count_records(replace(RUNS[0], until_offset=6)) == 1
+    assert [m.body for m in block_elements(encode_runs([replace(RUNS[0], until_offset=6)]), None)] == [
+        b"five"
+    ]
+    assert count_records(replace(RUNS[0], records=b"")) == 0
+    for broken in (RUNS[0].records[:-1], b"\0\0\0\0"):
+        with pytest.raises(CorruptMessageError):
+            count_records(replace(RUNS[0], records=broken))
