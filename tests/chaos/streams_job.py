@@ -60,10 +60,14 @@ def main() -> None:
                 end = stream.toRocketmq(target, name_server, guarantee="effectively-once")
                 place = CheckpointStrategy.local(f"{folder}/checkpoints/topic")
         until = {"availableNow": True} if ends == "at-the-end" else {}
-        queries.append(end.with_(place).asyncStart(**until))
-    print("@started", flush=True)
-    for query in queries:
+        query = end.with_(place).asyncStart(**until)
         assert query is not None
+        queries.append(query)
+    print("@started", flush=True)
+    while any(query.isActive for query in queries):
+        spark.streams.awaitAnyTermination()  # one that fails ends the process, and with it the others
+        spark.streams.resetTerminated()
+    for query in queries:
         query.awaitTermination()
 
 

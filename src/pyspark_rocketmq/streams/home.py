@@ -15,10 +15,21 @@ from typing import IO, Final, Self
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
-__all__ = ["JobRecord", "checkpoint_of", "job_lock", "jobs", "jobs_home", "request_stop", "stop_requested"]
+__all__ = [
+    "JobRecord",
+    "checkpoint_of",
+    "find_job",
+    "forget_unwritten_start",
+    "job_lock",
+    "jobs",
+    "jobs_home",
+    "request_stop",
+    "stop_requested",
+]
 
 _ENV: Final = "PYSPARK_ROCKETMQ_STREAMS_HOME"
 _LOCK: Final = "job.lock"
+_OFFSETS: Final = "offsets"
 _POLL_S: Final = 0.2
 _LAST_RUN_MS: Final = 3_000
 """So long an earlier run may take to let go of its job."""
@@ -45,6 +56,21 @@ def local_path(checkpoint: str) -> Path | None:
     if checkpoint.startswith("file:"):
         return Path("/" + checkpoint.removeprefix("file:").lstrip("/"))
     return None if "://" in checkpoint else Path(checkpoint)
+
+
+def forget_unwritten_start(checkpoint: str) -> None:
+    """Remove what is left of a process that was killed while it wrote its job's very first offsets.
+
+    Spark refuses to start where the offset log has no entry and is not empty. Checkpoints elsewhere are left
+    alone. The caller holds the job's lock.
+    """
+    folder = local_path(checkpoint)
+    if folder is None or not (folder / _OFFSETS).is_dir():
+        return
+    left = list((folder / _OFFSETS).iterdir())
+    if all(".tmp" in file.name for file in left):
+        for file in left:
+            file.unlink()
 
 
 @dataclass(frozen=True, slots=True)

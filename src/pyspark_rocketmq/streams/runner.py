@@ -23,7 +23,13 @@ from pyspark_rocketmq.streams.compile import Compiler, is_bounded
 from pyspark_rocketmq.streams.counts import RunCounts
 from pyspark_rocketmq.streams.explain import explained
 from pyspark_rocketmq.streams.flow import Guard
-from pyspark_rocketmq.streams.home import JobRecord, checkpoint_of, job_lock, stop_requested
+from pyspark_rocketmq.streams.home import (
+    JobRecord,
+    checkpoint_of,
+    forget_unwritten_start,
+    job_lock,
+    stop_requested,
+)
 from pyspark_rocketmq.streams.sinks import final_flow, run_once, start_sinks
 
 __all__ = ["collected_plans", "final_frame", "finish", "session_of", "start"]
@@ -105,9 +111,12 @@ def start(
             held.enter_context(lock)
         held.enter_context(_followed(session, plan))
         stop_requested(plan.job)  # one that was meant for an earlier run
+        letters_checkpoint = f"{checkpoint}-dead-letters"
+        for place in (checkpoint, letters_checkpoint):
+            forget_unwritten_start(place)
         with _state_settings(session):
             query = start_sinks(compiler, guard, checkpoint, dict(trigger or _trigger(plan)))
-            letters = _start_dead_letters(session, plan, guard, f"{checkpoint}-dead-letters")
+            letters = _start_dead_letters(session, plan, guard, letters_checkpoint)
         held.enter_context(_counted(session, query, checkpoint))
         JobRecord(plan.job, checkpoint, os.getpid(), SYSTEM_CLOCK.now_ms(), explained(plan)).write()
         undo.pop_all()
