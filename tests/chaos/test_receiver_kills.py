@@ -1,6 +1,6 @@
 """kill -9 of receiver, worker, driver and broker, at random moments: receivers with a log lose nothing.
 
-``CHAOS_KILLS`` says how many kills of each there are: one by default.
+``CHAOS_KILLS`` says how many kills of each there are, one by default, and ``CHAOS_KINDS`` of which.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark_rocketmq.devcluster import DevCluster
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
-KINDS = ("receiver", "worker", "driver", "broker")
+KINDS = tuple(os.environ.get("CHAOS_KINDS", "receiver,worker,driver,broker").split(","))
 QUEUES = 4
 pytestmark = pytest.mark.timeout(240 + 240 * KILLS)
 
@@ -108,6 +108,7 @@ def test_receivers_with_a_log_lose_nothing(broken_mq, send, job, found) -> None:
                     what="a worker with a task to kill",
                 )
         killed[kind] += 1
+        print(f"{dict(killed)} killed, {sum(found.bodies().values())} rows", flush=True)
     sent = send(100)
     eventually(lambda: job.check() or len(found.bodies()) == sent, 240, what=f"all {sent} messages")
     assert set(found.bodies()) == {f"order {number}" for number in range(sent)}

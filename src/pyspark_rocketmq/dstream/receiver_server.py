@@ -168,16 +168,16 @@ class ReceiverServer:
         return not any(keeper.is_alive() for keeper in self._keepers)
 
     def close(self, timeout_s: float) -> None:
-        """Stop the receivers; those that do not end in time are cancelled."""
+        """Take no block any more: what is not acknowledged comes again. Tasks that go on are cancelled."""
         self.ask_to_stop()
-        deadline = self._clock.monotonic() + timeout_s
-        for keeper in self._keepers:
-            if keeper.is_alive():
-                keeper.join(max(0.0, deadline - self._clock.monotonic()))
         with self._lock:
             channels = list(self._channels.values())
         for channel in (self._server, *channels):
             _quietly(channel.close)
+        deadline = self._clock.monotonic() + timeout_s
+        for keeper in self._keepers:
+            if keeper.is_alive():
+                keeper.join(max(0.0, deadline - self._clock.monotonic()))
         if not self.stopped:
             _quietly(lambda: self._scala.cancelJobGroup(self._name))
 
@@ -206,11 +206,8 @@ class ReceiverServer:
                     f"receiver {number} of {self._name} failed {in_vain} times in a row: {reason}"
                 )
                 return
-            pause_s = min(0.5 * 2 ** (in_vain - 1), _LONGEST_PAUSE_S)
-            _LOG.warning(
-                "receiver %d of %s is started again in %.1f s: %s", number, self._name, pause_s, reason
-            )
-            self._stopping.wait(pause_s)
+            if not self._stopping.wait(min(0.5 * 2 ** (in_vain - 1), _LONGEST_PAUSE_S)):
+                _LOG.warning("receiver %d of %s is started again: %s", number, self._name, reason)
 
     def _job(self, number: int) -> None:
         spec = ReceiverSpec(number, self._host, self._port, self._secret, self._interval_ms)

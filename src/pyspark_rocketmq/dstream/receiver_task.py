@@ -17,7 +17,7 @@ from pyspark_rocketmq.client.push_worker import PulledRun, QueueWorker
 from pyspark_rocketmq.dstream.receiver import RocketMQReceiver
 from pyspark_rocketmq.dstream.receiver_block import count_records, encode_objects, encode_runs, run_messages
 from pyspark_rocketmq.dstream.receiver_link import FrameKind, Link, ReceiverSpec, Reply, ReplyStatus
-from pyspark_rocketmq.errors import ConnectionLostError, RocketMQError
+from pyspark_rocketmq.errors import ConnectionLostError
 from pyspark_rocketmq.model import Message
 from pyspark_rocketmq.options import MessageModel, ReceiverOptions, StartFrom
 from pyspark_rocketmq.planning.assign import AllocateStrategy
@@ -376,6 +376,6 @@ class ReceiverRunner:
             task = ReceiverTask(self.receiver, self.options, spec, restart_delay_s=self.restart_delay_s)
             try:
                 task.run()
-            except ConnectionLostError as error:
-                raise RocketMQError(f"receiver {spec.number} ends: {error}") from error
+            except ConnectionLostError as error:  # the stream ends, or starts another task for the receiver
+                _LOG.warning("receiver %d ends: %s", spec.number, error)
         return iter(())
