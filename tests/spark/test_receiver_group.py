@@ -74,7 +74,7 @@ class ReceiversJob:
     def kill_executor(self) -> None:
         """Kill one that has a receiver: each has one."""
         processes = psutil.Process(self._process.pid).children(recursive=True)
-        executors = [p for p in processes if any("CoarseGrainedExecutorBackend" in a for a in p.cmdline())]
+        executors = [process for process in processes if is_executor(process)]
         assert len(executors) == 2
         executors[0].kill()
 
@@ -85,6 +85,13 @@ class ReceiversJob:
     def _read(self) -> None:
         for line in self._process.stdout:
             self.lines.append(line.rstrip("\n"))
+
+
+def is_executor(process: psutil.Process) -> bool:
+    try:
+        return any("CoarseGrainedExecutorBackend" in argument for argument in process.cmdline())
+    except psutil.NoSuchProcess:  # it ended, and nobody has asked how
+        return False
 
 
 @pytest.fixture(scope="module")
