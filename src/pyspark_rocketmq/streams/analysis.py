@@ -13,7 +13,8 @@ from pyspark_rocketmq.streams.lift import Identity, Lifted, ParseJson, Projectio
 
 __all__ = ["Analysis", "Shape", "analyse"]
 
-STATEFUL: Final = (p.Windowed, p.Group, p.TopN, p.Distinct, p.StreamJoin, p.KeyJoin)
+WATERMARKED: Final = (p.Windowed, p.TopN, p.Distinct, p.StreamJoin, p.KeyJoin)
+STATEFUL: Final = (*WATERMARKED, p.Group)
 
 
 class Shape(enum.Enum):

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
-from pyspark_rocketmq.streams.analysis import Analysis, Shape
+from pyspark_rocketmq.streams.analysis import WATERMARKED, Analysis, Shape
 from pyspark_rocketmq.streams.flow import Flow, Guard
 from pyspark_rocketmq.streams.python_steps import BEAT, TIME, VALUE, to_json
 
@@ -58,10 +58,12 @@ def source_flow(spark: SparkSession, node: p.Source, analysis: Analysis, plan: p
 def _rocketmq(spark: SparkSession, node: p.RocketMQSource, analysis: Analysis, plan: p.Plan) -> Flow:
     by_field = any(_by_field(step) for step in analysis.nodes)
     options = {**_DEFAULTS, **node.options}
-    beats = _value(options, "heartbeatInterval") != "off"
+    given = _value(options, "heartbeatInterval")
+    # Without a watermark they would only make empty batches, each with an empty file at its end.
+    beats = given != "off" if given is not None else any(isinstance(n, WATERMARKED) for n in analysis.nodes)
     if not beats:
         options = {name: value for name, value in options.items() if name.lower() != "heartbeatinterval"}
-    elif _value(options, "heartbeatInterval") is None:
+    elif given is None:
         idle_ms = IDLE_BY_FIELD_MS if by_field else IDLE_BY_STORE_TIME_MS
         if plan.idle_s is not None:
             idle_ms = int(plan.idle_s * 1000)
