@@ -59,6 +59,12 @@ def contenders(mq: Bench, log: Kafka | None, case: Case) -> dict[str, Contender]
             warm_ups=3,
         ),
         Contender(
+            "spark-json",
+            [python_command("spark", *place, "--json")],
+            "our Spark batch read whose bodies are parsed by Spark's from_json",
+            warm_ups=3,
+        ),
+        Contender(
             "spark-rare",
             [python_command("spark", *place, "--option", "tags=rare")],
             "our Spark batch read, body only, of the one message in a hundred that has a certain tag",
@@ -84,14 +90,17 @@ def contenders(mq: Bench, log: Kafka | None, case: Case) -> dict[str, Contender]
         ),
     ]
     if log is not None:
-        every.append(
+        command = ("spark_kafka", log.servers, case.topic, *spark_arguments())
+        about = f"Spark's Kafka source ({CONNECTOR}), local[2], the same keys, bodies and headers"
+        every += [
+            Contender(KAFKA, [python_command(*command)], about, warm_ups=3),
             Contender(
-                KAFKA,
-                [python_command("spark_kafka", log.servers, case.topic, *spark_arguments())],
-                f"Spark's Kafka source ({CONNECTOR}), local[2], the same keys, bodies and headers",
+                f"{KAFKA}-json",
+                [python_command(*command, "--json")],
+                f"{about}; parsed likewise",
                 warm_ups=3,
-            )
-        )
+            ),
+        ]
     return {each.name: each for each in every}
 
 
@@ -108,7 +117,11 @@ def main() -> None:
     with ExitStack() as stack:
         mq = stack.enter_context(bench(settings))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        log = stack.enter_context(kafka(folder, partitions=case.queues)) if KAFKA in names else None
+        log = (
+            stack.enter_context(kafka(folder, partitions=case.queues))
+            if any(name.startswith(KAFKA) for name in names)
+            else None
+        )
         console.print(f"filling {case.topic}")
         mq.fill(case)
         if log is not None:

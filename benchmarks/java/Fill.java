@@ -116,6 +116,9 @@ public final class Fill {
 
     /** The orders of one queue. */
     private static final class Orders {
+        private static final int LONGEST_LINE = 37;
+        private static final String END = "], \"note\": \"\"}";
+
         private final String topic;
         private final int queue;
         private final int bodyBytes;
@@ -136,11 +139,14 @@ public final class Fill {
             body.append("{\"orderId\": \"").append(key)
                     .append("\", \"price\": ").append(random.nextInt(100_000) / 100.0)
                     .append(", \"lines\": [");
-            while (body.length() < bodyBytes) {
-                body.append("{\"sku\": \"").append(Integer.toHexString(random.nextInt()))
-                        .append("\", \"quantity\": ").append(random.nextInt(9) + 1).append("}, ");
+            String separator = "";
+            while (body.length() + LONGEST_LINE + END.length() <= bodyBytes) {
+                body.append(separator).append("{\"sku\": \"").append(Integer.toHexString(random.nextInt()))
+                        .append("\", \"quantity\": ").append(random.nextInt(9) + 1).append('}');
+                separator = ", ";
             }
-            body.setLength(bodyBytes);
+            String padding = ".".repeat(Math.max(0, bodyBytes - body.length() - END.length()));
+            body.append(END).insert(body.length() - 2, padding);
             var message = new Message(topic, tag, key, body.toString().getBytes(StandardCharsets.ISO_8859_1));
             message.putUserProperty("region", "region-" + random.nextInt(50));
             return message;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks.workers.rounds import Done, serve
-from benchmarks.workers.spark import session
+from benchmarks.workers.spark import session, total
 
 
 def main() -> None:
@@ -14,16 +14,14 @@ def main() -> None:
     parser.add_argument("servers")
     parser.add_argument("topic")
     parser.add_argument("--conf", action="append", default=[], help="name=value, a setting of the session")
+    parser.add_argument("--json", action="store_true", help="parse the bodies")
     args = parser.parse_args()
     spark = session(dict(pair.partition("=")[::2] for pair in args.conf))
     try:
 
         def read() -> Done:
             reader = spark.read.format("kafka").option("kafka.bootstrap.servers", args.servers)
-            rows = reader.option("subscribe", args.topic).load()
-            row = rows.selectExpr("count(*)", "sum(length(value))").first()
-            assert row is not None
-            return Done(row[0], row[1])
+            return total(reader.option("subscribe", args.topic).load(), "value", as_json=args.json)
 
         serve(read)
     finally:
