@@ -21,7 +21,8 @@ Script = Annotated[Path, typer.Argument(help="A Python script that builds pipeli
 Job = Annotated[str, typer.Argument(help="The job's name: namespace.pipeline, or the job id.")]
 
 _STOP_TIMEOUT_MS = 60_000
-_WITH_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
+_WITH_ARGUMENTS = {"allow_extra_args": True, "allow_interspersed_args": False}
+"""What stands before the script is for us, what stands behind it, options too, is the script's."""
 
 
 @app.command(
