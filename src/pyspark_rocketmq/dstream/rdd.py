@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["MessageHandler", "RocketMQRDD", "key_value"]
+__all__ = ["MessageHandler", "RocketMQRDD", "batch_projection", "key_value"]
 
 MessageHandler = Callable[[Message], Any]
 
@@ -34,6 +34,19 @@ MessageHandler = Callable[[Message], Any]
 def key_value(message: Message) -> tuple[str | None, bytes]:
     """Return a message as (keys, body): a message handler for RDDs of pairs."""
     return message.keys, message.body
+
+
+def batch_projection(columns: Sequence[str] | None, body_as: str) -> Projection:
+    """Return what ``recordBatches(columns, bodyAs)`` reads.
+
+    Raises
+    ------
+    OptionError
+        On a name that is no column, or another type of body than binary and string.
+    """
+    if body_as not in ("binary", "string"):
+        raise OptionError("bodyAs is binary or string", bodyAs=body_as)
+    return to_projection(read_schema(columns, body_as="string" if body_as == "string" else "binary"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +143,7 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
         OptionError
             On a name that is no column.
         """
-        if bodyAs not in ("binary", "string"):
-            raise OptionError("bodyAs is binary or string", bodyAs=bodyAs)
-        projection = to_projection(read_schema(columns, body_as="string" if bodyAs == "string" else "binary"))
-        reader = _BatchReader(self._options, projection)
+        reader = _BatchReader(self._options, batch_projection(columns, bodyAs))
         return RocketMQRDD(self.ctx, self._ranges, self._options, self._given, self._location, reader=reader)
 
     def toDF(self, spark: SparkSession, **options: Any) -> DataFrame:  # type: ignore[override]

@@ -29,13 +29,13 @@ from pyspark_rocketmq.dstream.jvm import (
 )
 from pyspark_rocketmq.dstream.live import keep_live, of_batches
 from pyspark_rocketmq.dstream.plan import Pace, pace_of
+from pyspark_rocketmq.dstream.rdd import batch_projection
 from pyspark_rocketmq.dstream.receiver import RocketMQReceiver
 from pyspark_rocketmq.dstream.receiver_block import block_batches, block_elements
 from pyspark_rocketmq.dstream.receiver_server import ReceiverInfo, ReceiverServer
 from pyspark_rocketmq.dstream.receiver_store import BlockStore, StoredBatch
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.planning.rate import FinishedBatch, RateEstimate
-from pyspark_rocketmq.spark.schema import read_schema, to_projection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,9 +120,7 @@ class ReceivedRDD(PipelinedRDD[bytes, Any]):
         OptionError
             On a name that is no column.
         """
-        if bodyAs not in ("binary", "string"):
-            raise OptionError("bodyAs is binary or string", bodyAs=bodyAs)
-        projection = to_projection(read_schema(columns, body_as="string" if bodyAs == "string" else "binary"))
+        projection = batch_projection(columns, bodyAs)
         decode = DecodeOptions(columns=projection.columns, body_as=projection.body_as)
         return ReceivedRDD(self._batch, self._tags, _Batches(self._tags, decode))
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options.choices import COUNT_OR_NONE, TAGS
+from pyspark_rocketmq.options.choices import COUNT_OR_NONE
 from pyspark_rocketmq.options.client import ClientOptions
-from pyspark_rocketmq.options.declare import Kind, Options, group, option, parse_options
-from pyspark_rocketmq.options.kinds import BOOLEAN, TEXT, whole_number
+from pyspark_rocketmq.options.declare import Options, group, option, parse_options
+from pyspark_rocketmq.options.filters import selector_of, sql_filter_option, tags_option
+from pyspark_rocketmq.options.kinds import BOOLEAN, whole_number
 from pyspark_rocketmq.options.source import SourceOptions
 
 __all__ = ["DirectOptions", "parse_direct_options"]
@@ -58,20 +58,8 @@ class DirectOptions(Options):
         default=32,
         doc="How many pulls of a task are under way at once; never more than 32 MiB of answers.",
     )
-    tags: tuple[str, ...] = option(
-        "tags",
-        TAGS,
-        default=(),
-        default_text="*",
-        aliases=("tag", "consumer.tag", "subExpression"),
-        doc="Only messages with one of these tags: the broker leaves the others out.",
-    )
-    sql_filter: str | None = option(
-        "sqlFilter",
-        Kind("an SQL92 condition", "amount > 100 AND region = 'EU'", TEXT.parse),
-        default=None,
-        doc="Only messages whose properties fulfil it; the broker needs enablePropertyFilter=true.",
-    )
+    tags: tuple[str, ...] = tags_option()
+    sql_filter: str | None = sql_filter_option()
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         BOOLEAN,
@@ -80,8 +68,7 @@ class DirectOptions(Options):
     )
 
     def __post_init__(self) -> None:
-        if self.tags and self.sql_filter:
-            raise OptionError("give either tags or sqlFilter: a broker filters by one of them")
+        selector_of(self.tags, self.sql_filter)  # raises where both are given
 
     def source(self, topics: tuple[str, ...], consumer_group: str) -> SourceOptions:
         """Return the options of reading that every API shares."""

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageSelector
-from pyspark_rocketmq.options.choices import TAGS
 from pyspark_rocketmq.options.client import ClientOptions
-from pyspark_rocketmq.options.declare import Kind, Options, group, option
-from pyspark_rocketmq.options.kinds import BOOLEAN, DURATION_MS, GROUP, TEXT, TOPICS, choice, whole_number
+from pyspark_rocketmq.options.declare import Options, group, option
+from pyspark_rocketmq.options.filters import selector_of, sql_filter_option, tags_option
+from pyspark_rocketmq.options.kinds import BOOLEAN, DURATION_MS, GROUP, TOPICS, choice, whole_number
 
 __all__ = ["Allocation", "MessageModel", "ReceiverOptions", "StartFrom"]
 
@@ -75,20 +75,8 @@ class ReceiverOptions(Options):
         aliases=("consumer.topic", "topics"),
         doc="What the group reads; all its members must read the same.",
     )
-    tags: tuple[str, ...] = option(
-        "tags",
-        TAGS,
-        default=(),
-        default_text="*",
-        aliases=("consumer.tag", "tag", "subExpression"),
-        doc="Only messages with one of these tags.",
-    )
-    sql_filter: str | None = option(
-        "sqlFilter",
-        Kind("an SQL92 condition", "amount > 100 AND region = 'EU'", TEXT.parse),
-        default=None,
-        doc="Only messages whose properties fulfil it; the broker needs enablePropertyFilter=true.",
-    )
+    tags: tuple[str, ...] = tags_option()
+    sql_filter: str | None = sql_filter_option()
     start: StartFrom = option(
         "startFrom",
         choice(StartFrom),
@@ -176,8 +164,7 @@ class ReceiverOptions(Options):
     )
 
     def __post_init__(self) -> None:
-        if self.tags and self.sql_filter:
-            raise OptionError("give either tags or sqlFilter: a broker filters by one of them")
+        selector_of(self.tags, self.sql_filter)  # raises where both are given
         if self.timestamp_ms is not None and self.start is not StartFrom.TIMESTAMP:
             raise OptionError("startTimestamp needs startFrom=timestamp", option="startTimestamp")
         for name, value in (("heartbeatIntervalMs", self.heartbeat_ms), ("storeTimeoutMs", self.ttl_ms)):
@@ -187,6 +174,4 @@ class ReceiverOptions(Options):
     @property
     def selector(self) -> MessageSelector:
         """What of the topics is received."""
-        if self.sql_filter is not None:
-            return MessageSelector.by_sql(self.sql_filter)
-        return MessageSelector.by_tag(" || ".join(self.tags))
+        return selector_of(self.tags, self.sql_filter)

@@ -23,20 +23,19 @@ from pyspark_rocketmq.options.choices import (
     COLUMNS,
     COUNT,
     COUNT_OR_NONE,
-    TAGS,
     BodyAs,
     EventTime,
     TimestampStrategy,
 )
 from pyspark_rocketmq.options.client import ClientOptions
-from pyspark_rocketmq.options.declare import Kind, Options, Where, group, option
+from pyspark_rocketmq.options.declare import Options, Where, group, option
+from pyspark_rocketmq.options.filters import selector_of, sql_filter_option, tags_option
 from pyspark_rocketmq.options.kinds import (
     BOOLEAN,
     DURATION_MS,
     GROUP,
     PATTERN,
     SIZE,
-    TEXT,
     TOPICS,
     choice,
     whole_number,
@@ -279,20 +278,8 @@ class SourceOptions(Options):
     )
 
     # --- which messages ---------------------------------------------------------------------
-    tags: tuple[str, ...] = option(
-        "tags",
-        TAGS,
-        default=(),
-        default_text="*",
-        aliases=("tag", "consumer.tag", "subExpression"),
-        doc="Only messages with one of these tags: the broker leaves the others out.",
-    )
-    sql_filter: str | None = option(
-        "sqlFilter",
-        Kind("an SQL92 condition", "amount > 100 AND region = 'EU'", TEXT.parse),
-        default=None,
-        doc="Only messages whose properties fulfil it; the broker needs enablePropertyFilter=true.",
-    )
+    tags: tuple[str, ...] = tags_option()
+    sql_filter: str | None = sql_filter_option()
 
     push_down_filters: bool = option(
         "pushDownFilters",
@@ -361,8 +348,7 @@ class SourceOptions(Options):
             raise OptionError(f"exactly one of topic, subscribePattern and assign is needed, found {found}")
         if self.partition_per_queue and (self.min_partitions or self.max_records_per_partition):
             raise OptionError("partitionPerQueue contradicts minPartitions and maxRecordsPerPartition")
-        if self.tags and self.sql_filter:
-            raise OptionError("give either tags or sqlFilter: a broker filters by one of them")
+        selector_of(self.tags, self.sql_filter)  # raises where both are given
         if self.heartbeat_interval_ms == 0:
             raise OptionError("heartbeats need an interval above 0", option="heartbeatInterval")
         least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
@@ -389,9 +375,7 @@ class SourceOptions(Options):
     @property
     def selector(self) -> MessageSelector:
         """What the broker shall hand out."""
-        if self.sql_filter is not None:
-            return MessageSelector.by_sql(self.sql_filter)
-        return MessageSelector.by_tag(" || ".join(self.tags))
+        return selector_of(self.tags, self.sql_filter)
 
     def start_policy(self, *, streaming: bool) -> StartPolicy:
         """Return where a query without a checkpoint starts: timestamp > offsets by timestamp > offsets.
