@@ -35,6 +35,9 @@ _LATE: Final = " late"
 _MOST_ENDS: Final = 4_096
 """A batch with more different ends of windows has its late rows counted nearly."""
 
+_REMEMBERED: Final = 10_000
+"""Batches of which is known that they are counted; far more than Spark tells of again (the last 100)."""
+
 _EACH_ROW: Final = frozenset({"symmetricHashJoin", "dedupe", "dedupeWithinWatermark"})
 """The operators whose own count of late rows is one of rows."""
 
@@ -74,9 +77,11 @@ class RunCounts(StreamingQueryListener):
         """Count a batch, once."""
         number = progress.batchId
         with self._lock:
-            if number in self._watermarks:
+            newest = next(reversed(self._watermarks), number)
+            if number in self._watermarks or number <= newest - _REMEMBERED:
                 return
             self._watermarks[number] = _milliseconds(progress.eventTime)
+            self._watermarks.pop(number - _REMEMBERED, None)
             for name, row in progress.observedMetrics.items():
                 values = row.asDict()
                 if "skipped" in values:
