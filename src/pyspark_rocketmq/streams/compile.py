@@ -61,19 +61,15 @@ class Compiler:
     given: Mapping[p.Node, Flow] = field(default_factory=dict)
     errors: Guard | None = None
     analysis: Analysis = field(init=False)
-    _guard: Guard = field(init=False)
+    guard: Guard = field(init=False)
+    """What becomes of records with an error."""
     _streaming: bool = field(init=False)
     _made: dict[p.Node, Flow] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.analysis = analyse(self.plan)
-        self._guard = self.errors or Guard(self.plan.on_error)
+        self.guard = self.errors or Guard(self.plan.on_error)
         self._streaming = not is_bounded(self.plan)
-
-    @property
-    def guard(self) -> Guard:
-        """What becomes of records with an error."""
-        return self._guard
 
     def flow(self, node: p.Node) -> Flow:
         """Return what comes out of a step.
@@ -96,7 +92,7 @@ class Compiler:
     def _compiled(self, node: p.Node) -> Flow:  # noqa: C901, PLR0912 - a case a kind
         match node:
             case p.Source():
-                return source_flow(self.spark, node, self.analysis, self.plan, self._guard)
+                return source_flow(self.spark, node, self.analysis, self.plan, self.guard)
             case p.Apply():
                 return self._applied(node)
             case p.Where():
@@ -116,7 +112,7 @@ class Compiler:
                 flow = self._named(node, node.input, node.fields)
                 return flow.select(map(column, node.fields), node.fields, shape=Shape.COLUMNS)
             case p.TimeSelect():
-                return by_time_field(self._named(node, node.input), node.field, self._guard, node)
+                return by_time_field(self._named(node, node.input), node.field, self.guard, node)
             case p.Select():
                 flow = self.flow(node.input)
                 labels = [label if isinstance(label, str) else to_json(label) for label in node.labels]
@@ -124,20 +120,20 @@ class Compiler:
             case p.Union():
                 return self._union(node)
             case p.Windowed():
-                return windowed(self._named(node, node.input), node, self._guard, streaming=self._streaming)
+                return windowed(self._named(node, node.input), node, self.guard, streaming=self._streaming)
             case p.Group():
-                return grouped(self._named(node, node.input), node, self._guard)
+                return grouped(self._named(node, node.input), node, self.guard)
             case p.TopN():
-                return top_rows(self.flow(node.input), node, self._guard, streaming=self._streaming)
+                return top_rows(self.flow(node.input), node, self.guard, streaming=self._streaming)
             case p.Distinct():
-                return distinct(self._named(node, node.input), node, self._guard)
+                return distinct(self._named(node, node.input), node, self.guard)
             case p.StreamJoin():
                 return stream_joined(self.flow(node.left), self.flow(node.right), node)
             case p.KeyJoin():
-                return key_joined(self.flow(node.left), self.flow(node.right), node, self._guard)
+                return key_joined(self.flow(node.left), self.flow(node.right), node, self.guard)
             case p.DimensionJoin():
                 wanted = sorted(self.analysis.wanted(node) - set(node.table.columns))
-                return dimension_joined(self.spark, self.flow(node.input), node, self._guard, wanted)
+                return dimension_joined(self.spark, self.flow(node.input), node, self.guard, wanted)
             case p.Sink():
                 return self.flow(node.input)
         raise PlanError("there is no such step", step=node.name)
@@ -149,11 +145,11 @@ class Compiler:
             flow.check_fields(fields, node)
             return flow  # with the types that they have
         if flow.shape is Shape.TEXT and fields:
-            return flow.with_fields(fields, self._guard, node)
+            return flow.with_fields(fields, self.guard, node)
         if flow.shape is not Shape.JSON:
             return flow.plain()
         wanted = self.analysis.wanted(before) - ({KEY} if flow.tagged else set())
-        return flow.with_fields(_told_apart([*fields, *sorted(wanted)], flow.columns), self._guard, node)
+        return flow.with_fields(_told_apart([*fields, *sorted(wanted)], flow.columns), self.guard, node)
 
     def _scripted(self, node: p.Script) -> Flow:
         flow = self._named(node, node.input)
@@ -192,7 +188,7 @@ class Compiler:
             case ParseJson():
                 return replace(self.flow(node.input), shape=Shape.JSON)
             case Projection() as projection:
-                return self.flow(node.input).projected(projection, self._guard, node)
+                return self.flow(node.input).projected(projection, self.guard, node)
         chain = [node]
         while self._fuses(chain[0].input):
             before = chain[0].input
@@ -214,7 +210,7 @@ class Compiler:
         keeps = all(step.how in _KEEPS_VALUE for step in chain)
         with_text = flow.with_text()
         steps = tuple(Step(step.name, step.how, step.function) for step in chain)
-        python = PythonSteps(steps, text=text, keeps_value=keeps, strict=self._guard.mode == "fail")
+        python = PythonSteps(steps, text=text, keeps_value=keeps, strict=self.guard.mode == "fail")
         columns = [*flow.hidden, "__value"] if flow.shape is Shape.COLUMNS else flow.hidden
         if keeps:
             columns += list(flow.columns)
@@ -223,13 +219,13 @@ class Compiler:
         # A new one: `add` would change the DataFrame's own.
         schema = StructType([*df.schema.fields, *(StructField(name, StringType()) for name in added)])
         df = df.mapInArrow(python, schema)
-        df = self._guard.without_errors(df, flow.error_unless_beat(F.col(ERROR)), last).drop(ERROR)
+        df = self.guard.without_errors(df, flow.error_unless_beat(F.col(ERROR)), last).drop(ERROR)
         tagged = flow.tagged or any(step.how in {"label", "key"} for step in chain)
         made = replace(flow, df=df, tagged=tagged)
         if keeps:
             return replace(made, checked=not text)
         json = replace(made, shape=Shape.JSON, columns=(), checked=True)
-        return json if last.schema is None else json.with_schema(last.schema, self._guard, last)
+        return json if last.schema is None else json.with_schema(last.schema, self.guard, last)
 
     # --- several sinks ------------------------------------------------------------------------
 

@@ -310,6 +310,11 @@ class FileSink(Sink):
     path: str
     kind: str
 
+    @property
+    def format(self) -> str:
+        """Spark's name of the files' format: lines of JSON are texts that are JSON already."""
+        return "text" if self.kind == "json" else self.kind
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TableSink(Sink):

@@ -30,6 +30,7 @@ from pyspark_rocketmq.streams.home import (
     job_lock,
     stop_requested,
 )
+from pyspark_rocketmq.streams.settings import temporary_settings
 from pyspark_rocketmq.streams.sinks import final_flow, run_once, start_sinks
 
 __all__ = ["collected_plans", "final_frame", "finish", "session_of", "start"]
@@ -114,9 +115,9 @@ def start(
         letters_checkpoint = f"{checkpoint}-dead-letters"
         for place in (checkpoint, letters_checkpoint):
             forget_unwritten_start(place)
-        with _state_settings(session):
+        with temporary_settings(session, _state_settings(session)):
             query = start_sinks(compiler, guard, checkpoint, dict(trigger or _trigger(plan)))
-            letters = _start_dead_letters(session, plan, guard, letters_checkpoint)
+            letters = _start_dead_letters(plan, guard, letters_checkpoint)
         held.enter_context(_counted(session, query, checkpoint))
         JobRecord(plan.job, checkpoint, os.getpid(), SYSTEM_CLOCK.now_ms(), explained(plan)).write()
         undo.pop_all()
@@ -169,21 +170,13 @@ def _watch(
                 letters.stop()
 
 
-@contextlib.contextmanager
-def _state_settings(spark: SparkSession) -> Iterator[None]:
-    """Let a query that starts now keep its state in RocksDB, where the user has not said otherwise."""
-    unset = [name for name in _STATE_SETTINGS if spark.conf.get(name, None) in {None, _default(name)}]
-    before = {name: spark.conf.get(name, None) for name in unset}
-    for name in unset:
-        spark.conf.set(name, _STATE_SETTINGS[name])
-    try:
-        yield
-    finally:
-        for name in unset:
-            spark.conf.unset(name)
-            value = before[name]
-            if value is not None and spark.conf.get(name, None) != value:
-                spark.conf.set(name, value)
+def _state_settings(spark: SparkSession) -> dict[str, str]:
+    """Return how a query that starts now keeps its state in RocksDB, but for what the user has set."""
+    return {
+        name: value
+        for name, value in _STATE_SETTINGS.items()
+        if spark.conf.get(name, None) in {None, _default(name)}
+    }
 
 
 def _default(name: str) -> str:
@@ -225,11 +218,8 @@ def _counted(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> Ite
         spark.streams.removeListener(counts)
 
 
-def _start_dead_letters(
-    spark: SparkSession, plan: p.Plan, guard: Guard, checkpoint: str
-) -> StreamingQuery | None:
+def _start_dead_letters(plan: p.Plan, guard: Guard, checkpoint: str) -> StreamingQuery | None:
     """Start the query that sends records with an error to a topic; it reads the source by itself."""
-    del spark
     if plan.on_error != "dead-letters" or not guard.found:
         return None
     assert plan.dead_letters is not None

@@ -126,8 +126,8 @@ def _started(writer: DataStreamWriter, sink: p.Sink, plan: p.Plan, checkpoint: s
     match sink:
         case p.RocketMQSink(options=options):
             return writer.format("rocketmq").options(**options).start()
-        case p.FileSink(path=path, kind=kind):
-            return writer.format("text" if kind == "json" else kind).start(path)
+        case p.FileSink():
+            return writer.format(sink.format).start(sink.path)
         case p.TableSink(table=table):
             return writer.toTable(table)
         case p.PrintSink() | p.DatabaseSink() | p.CustomSink():
@@ -145,8 +145,7 @@ def batch_writer(sink: p.Sink, plan: p.Plan, checkpoint: str | None, *, numbered
             return lambda df, _: printed(df, sys.stdout)
         case p.CustomSink(function=function):
             return function
-        case p.FileSink(path=path, kind=kind):
-            file_format = "text" if kind == "json" else kind
+        case p.FileSink(path=path, format=file_format):
 
             def files(df: DataFrame, number: int) -> None:
                 target = f"{path}/batch={number}" if numbered else path

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ from pyspark_rocketmq.streams.analysis import Shape
 from pyspark_rocketmq.streams.compile import Compiler
 from pyspark_rocketmq.streams.flow import Flow
 from pyspark_rocketmq.streams.python_steps import TIME, VALUE
+from pyspark_rocketmq.streams.settings import temporary_settings
 from pyspark_rocketmq.streams.sinks import final_flow
 from pyspark_rocketmq.streams.sources import text_of
 
@@ -42,7 +42,7 @@ def tried(
     plan = replace(plan, sinks=(plan.sinks[sink],))
     sources = [node for node in plan.nodes() if isinstance(node, p.Source)]
     by_source = _by_source(sources, rows)
-    with _settings(spark), tempfile.TemporaryDirectory(prefix="streams-test-") as folder:
+    with temporary_settings(spark, _SMALL), tempfile.TemporaryDirectory(prefix="streams-test-") as folder:
         given: dict[p.Node, Flow] = {}
         for number, (source, its_rows) in enumerate(by_source.items()):
             where = Path(folder) / str(number)
@@ -63,20 +63,6 @@ def tried(
         if not batches:
             return [_value(row[0]) for row in rows_out.collect()]
         return _streamed(rows_out, flow, Path(folder) / "checkpoint")
-
-
-@contextlib.contextmanager
-def _settings(spark: SparkSession) -> Iterator[None]:
-    before = {name: spark.conf.get(name, None) for name in _SMALL}
-    try:
-        for name, value in _SMALL.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, old in before.items():
-            spark.conf.unset(name)
-            if old is not None:
-                spark.conf.set(name, old)
 
 
 def _streamed(df: Any, flow: Flow, checkpoint: Path) -> list[Any]:
