@@ -130,12 +130,12 @@ class Format:
         """Tell bad bodies, which Spark gives as records of nulls, from records whose fields are all null."""
         from pyspark.sql.avro.functions import to_avro  # noqa: PLC0415
 
-        fields = _avro_fields(self._avro_schema())
+        schema = self._avro_schema()
+        fields = _avro_fields(schema)
         empty = reduce(and_, (parsed.getField(name).isNull() for name in fields), parsed.isNotNull())
         if all(fields.values()):
-            # Only the encoding of so many nulls is a good one. Spark's to_avro takes no null for what is no
-            # union, hence the condition.
-            written = F.when(empty, to_avro(parsed, self._avro_schema()))
+            # Of so many nulls only their own encoding is a good one; no other record is encoded for this.
+            written = F.when(empty, to_avro(parsed, schema))
             return parsed.isNull() | F.coalesce(written != F.col(BODY), F.lit(False))
         return parsed.isNull() | empty
 
