@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -155,6 +156,34 @@ def test_a_plain_receiver_obeys_spark_s_max_rate_and_its_log_setting(
     same_messages(got.rows, expected)
     logs = [path for path in (tmp_path / "checkpoint").rglob("log-*") if "receivedData" in str(path)]
     assert sum(path.stat().st_size for path in logs) > 300 * 100
+    stop_in_order(ssc)
+
+
+def test_backpressure_slows_receivers_down_to_their_output(contexts, conf, properties, send, topic):
+    """Received at 100 messages a second at first, processed at 25: the rate falls to that and below."""
+    name = topic(queues=2)
+    send(name, 500)
+    prefix = "spark.streaming.backpressure"
+    conf({f"{prefix}.enabled": "true", f"{prefix}.initialRate": "100", f"{prefix}.pid.minRate": "10"})
+    ssc = contexts()
+    stream = RocketMQUtils.createInputDStream(ssc, properties(name, **{"pull.max.batch.size": 4}))
+    got, hurry = Got(), threading.Event()
+
+    def slowly(moment, rdd) -> None:
+        before = len(got.rows)
+        got.take(moment, rdd)
+        hurry.wait((len(got.rows) - before) / 25)
+
+    stream.foreachRDD(slowly)
+    ssc.start()
+    stored = lambda: sum(info.messages for info in RocketMQUtils.receiverInfos())  # noqa: E731
+    eventually(lambda: len(got.sizes) >= 3, 60, what="batches to learn from")
+    first, begin = stored(), time.monotonic()
+    assert first < 470, "too few are left to see a rate"
+    eventually(lambda: stored() == 500, 60, what="the others")
+    assert (500 - first) / (time.monotonic() - begin) < 40, "messages a second behind a slow output"
+    hurry.set()
+    eventually(lambda: len(got.rows) == 500, 60, what="their batches")
     stop_in_order(ssc)
 
 

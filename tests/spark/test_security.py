@@ -151,6 +151,7 @@ def test_acl_1_of_4_9(spark: SparkSession, old: DevCluster, tmp_path: Path) -> N
     keys.write_text("".join(f"{name}={value}\n" for name, value in READER.items()))
     keys.chmod(0o600)
     assert count(spark, old, credentialsFile=str(keys)) == 20
+    assert count(spark, old, **READER, securityToken="signed like any field") == 20
     with pytest.raises(PySparkException) as caught:
         count(spark, old, **READER | {"secretKey": "x" + SECRET})
     assert "AuthenticationError" in str(caught.value)

@@ -72,9 +72,11 @@ def test_the_articles_program(spark, mq, topic, client, here, running, group):
         .toDataSteam()
         .to(collected(rows))
     )
-    query, plans = running(pipeline), set()
+    query, plans, first = running(pipeline), set(), []
 
     def all_out():
+        if not first and query.lastProgress:
+            first.append(datetime.now(UTC).timestamp())
         plans.add(query._jsq.explainInternal(False))
         return sum(row["total"] for row in rows) == 10
 
@@ -82,6 +84,7 @@ def test_the_articles_program(spark, mq, topic, client, here, running, group):
     seen = datetime.now(UTC).timestamp()
     ends = [datetime.fromisoformat(row["end_time"] + "+00:00").timestamp() for row in rows]
     assert seen >= max(ends) + 5, "not before its time"
+    assert seen <= max(*ends, first[0]) + 10, "in silence, 5 seconds after the watermark's 5"
     sums = {}
     for row in rows:  # the ten records may fall into two windows
         before = sums.get(row["ProjectName"], (0, 0, 0))

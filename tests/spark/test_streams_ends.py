@@ -8,6 +8,7 @@ import sqlite3
 import warnings
 
 import pytest
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from tests.spark.streams_support import at, table
 
 from pyspark_rocketmq.errors import OptionError, PlanError
@@ -33,6 +34,23 @@ def source(spark, name="ends"):
 AGES = [{"name": "a", "age": 30}, {"name": "b", "age": 3}]
 
 
+def ages_source(**options):
+    class Reader(DataSourceReader):
+        def read(self, partition):  # noqa: ARG002
+            yield options["name"], int(options["age"])
+            yield "b", int(options["other"])
+
+    class Ages(DataSource):  # in a function: Spark's processes get its code, they cannot import tests
+        def schema(self):
+            return "name string, age int"
+
+        def reader(self, schema):  # noqa: ARG002
+            assert dict(self.options) == options
+            return Reader()
+
+    return Ages(options)
+
+
 def test_sources_that_end_close_their_windows(spark, tmp_path, capsys):
     (tmp_path / "ages.csv").write_text("name,age\na,30\nb,3\n")
     (tmp_path / "ages.txt").write_text("".join(f"{json.dumps(row)}\n" for row in AGES))
@@ -44,6 +62,7 @@ def test_sources_that_end_close_their_windows(spark, tmp_path, capsys):
         source(spark).fromArray([json.dumps(row) for row in AGES]).map(json.loads),
         source(spark).fromCollection(*AGES, schema="name string, age int"),
         source(spark).from_(frame),
+        source(spark).from_(ages_source(name="a", age="30", other="3")),
     ]
     for stream in streams:
         sums = stream.window(TumblingWindow.of(Time.hours(1))).sum("age").toDataSteam()

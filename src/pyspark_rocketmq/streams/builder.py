@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError
@@ -129,17 +130,21 @@ class DataStreamSource:
         """Read records of this process."""
         return self.fromArray(values, schema=schema)
 
-    def from_(self, source: DataFrame, *, timeField: str | None = None) -> DataStream:
+    def from_(self, source: DataFrame | DataSource, *, timeField: str | None = None) -> DataStream:
         """Read a DataFrame, streaming or not: any data source of Spark.
 
         Parameters
         ----------
-        source : DataFrame
+        source : DataFrame or DataSource
+            A Python data source with its options is registered with the session and read as a stream
+            if it can be.
         timeField : str, optional
             Its column of event times; the time of processing when absent.
         """
-        if not isinstance(source, DataFrame):
-            raise PlanError("from_ takes a DataFrame: spark.readStream.format(...).load()", step="from_")
+        if not isinstance(source, DataFrame | DataSource):
+            raise PlanError(
+                "from_ takes a DataFrame (spark.readStream.format(...).load()) or a DataSource", step="from_"
+            )
         name = self._job.step("from_")
         return DataStream(self._job, p.FrameSource(name=name, frame=source, time=timeField))
 

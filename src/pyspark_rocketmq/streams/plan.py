@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.streams.times import Time, Window
@@ -118,9 +119,9 @@ class RowsSource(Source):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FrameSource(Source):
-    """A DataFrame of the user's own; ``time`` is its column of event times."""
+    """A DataFrame or a Python data source of the user's own; ``time`` is its column of event times."""
 
-    frame: DataFrame
+    frame: DataFrame | DataSource
     time: str | None = None
 
 

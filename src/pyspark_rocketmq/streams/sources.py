@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.datasource import DataSource
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
@@ -15,7 +16,7 @@ from pyspark_rocketmq.streams.analysis import WATERMARKED, Analysis, Shape
 from pyspark_rocketmq.streams.flow import Flow, Guard
 from pyspark_rocketmq.streams.python_steps import BEAT, TIME, VALUE, to_json
 
-__all__ = ["bounded", "frame_flow", "source_flow", "text_of"]
+__all__ = ["bounded", "source_flow", "text_of"]
 
 IDLE_BY_STORE_TIME_MS: Final = 1_000
 IDLE_BY_FIELD_MS: Final = 180_000
@@ -32,7 +33,7 @@ def bounded(node: p.Source) -> bool:
         case p.FileSource(tail=tail):
             return not tail
         case p.FrameSource(frame=frame):
-            return not frame.isStreaming
+            return not (frame.isStreaming if isinstance(frame, DataFrame) else _streams(frame))
     return True
 
 
@@ -46,7 +47,7 @@ def source_flow(spark: SparkSession, node: p.Source, analysis: Analysis, plan: p
         case p.RowsSource():
             flow = _rows(spark, node)
         case p.FrameSource():
-            return frame_flow(node)
+            return _frame(spark, node)
         case _:
             raise PlanError("there is no such source", step=node.name)
     if flow.shape is Shape.COLUMNS and VALUE in flow.df.columns:
@@ -133,8 +134,19 @@ def text_of(row: Any) -> str:
     return row if isinstance(row, str) else to_json(row)
 
 
-def frame_flow(node: p.FrameSource) -> Flow:
-    """Return a DataFrame of the user's own as a flow."""
-    df: DataFrame = node.frame
+def _frame(spark: SparkSession, node: p.FrameSource) -> Flow:
+    df = node.frame if isinstance(node.frame, DataFrame) else _load(spark, node.frame)
     time = F.col(node.time).cast("timestamp") if node.time else F.current_timestamp()
     return Flow(df.select(time.alias(TIME), "*"), Shape.COLUMNS, tuple(df.columns))
+
+
+def _load(spark: SparkSession, source: DataSource) -> DataFrame:
+    spark.dataSource.register(type(source))
+    reader = spark.readStream if _streams(source) else spark.read
+    return reader.format(type(source).name()).options(**source.options).load()
+
+
+def _streams(source: DataSource) -> bool:
+    """Whether a data source has a stream reader of either kind."""
+    names = ("streamReader", "simpleStreamReader")
+    return any(getattr(type(source), name) is not getattr(DataSource, name) for name in names)
