@@ -19,9 +19,7 @@ def main() -> None:
     parser.add_argument("name_server")
     parser.add_argument("topic")
     parser.add_argument("--columns", default="body")
-    parser.add_argument(
-        "--in-flight", type=int, default=ReadOptions.__dataclass_fields__["pulls_in_flight"].default
-    )
+    parser.add_argument("--in-flight", type=int)
     parser.add_argument("--share", default="0/1", help="which queues: number of this process / processes")
     args = parser.parse_args()
     number, _, processes = args.share.partition("/")

@@ -63,12 +63,19 @@ class Network:
             self.mq.send(OutgoingMessage("orders", body, tags="t", keys="k"))
         return bodies
 
-    def read(self, *, stall_timeout_ms: int = 5_000, check_crc: bool = False) -> list[bytes]:
+    def read(
+        self, *, stall_timeout_ms: int = 5_000, check_crc: bool = False, pulls_in_flight: int | None = None
+    ) -> list[bytes]:
         """Read the whole queue; return the bodies."""
         batches = read_batches(
             self.client,
             [OffsetRange(self.queue, 0, self.mq.max_offset(self.queue))],
-            ReadOptions(consumer_group="g", stall_timeout_ms=stall_timeout_ms, missing_patience_ms=100),
+            ReadOptions(
+                consumer_group="g",
+                stall_timeout_ms=stall_timeout_ms,
+                missing_patience_ms=100,
+                pulls_in_flight=pulls_in_flight,
+            ),
             DecodeOptions(columns=COLUMNS, check_crc=check_crc),
         )
         return [body for batch in batches for body in batch.column("body").to_pylist()]
@@ -135,6 +142,19 @@ def test_a_slow_network_only_takes_longer() -> None:
     with network(Trouble(delay_s=0.002), request_timeout_ms=5_000) as net:
         bodies = net.fill(500)
         assert net.read() == bodies
+
+
+def test_a_long_way_to_the_broker_is_kept_full() -> None:
+    """Of 0.1 s there and back: 32 pulls of 32 messages at a time take 16 turns, and that is too slow."""
+    seconds = {}
+    with network(Trouble(way_s=0.05), request_timeout_ms=5_000) as net:
+        bodies = net.fill(16_000)
+        for pulls in (32, None):
+            began = time.monotonic()
+            assert net.read(pulls_in_flight=pulls) == bodies
+            seconds[pulls] = time.monotonic() - began
+    assert seconds[32] > 1.5
+    assert seconds[None] < 0.7 * seconds[32]
 
 
 def test_bytes_that_drip() -> None:

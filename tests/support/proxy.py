@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -35,6 +36,8 @@ class Trouble:
         Gets each chunk that comes down and its position; returns what travels instead.
     delay_s : float
         Before each chunk, both ways.
+    way_s : float
+        How long each byte is on its way, both ways; unlike ``delay_s`` it does not bound how many are.
     step : int
         The largest chunk that is sent on.
     """
@@ -44,6 +47,7 @@ class Trouble:
     drop: tuple[int, int] | None = None
     change: Callable[[bytes, int], bytes] | None = None
     delay_s: float = 0.0
+    way_s: float = 0.0
     step: int = _CHUNK
 
 
@@ -58,6 +62,43 @@ def flip(*positions: int, mask: int = 0x01) -> Callable[[bytes, int], bytes]:
         return bytes(damaged)
 
     return change
+
+
+class _Way:
+    """The chunks of a socket, each so long after it came."""
+
+    def __init__(self, source: socket.socket, way_s: float) -> None:
+        self._source = source
+        self._way_s = way_s
+        self._chunks: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> Iterator[bytes]:
+        if not self._way_s:
+            return iter(lambda: self._source.recv(_CHUNK), b"")
+        self._thread.start()
+        return self._late()
+
+    def __exit__(self, *error: object) -> None:
+        if self._thread.ident is not None:
+            self._thread.join(timeout=5)
+
+    def _read(self) -> None:
+        chunk = b"?"
+        while chunk:
+            try:
+                chunk = self._source.recv(_CHUNK)
+            except OSError:
+                chunk = b""
+            self._chunks.put((time.monotonic() + self._way_s, chunk))
+
+    def _late(self) -> Iterator[bytes]:
+        while True:
+            due, chunk = self._chunks.get()
+            time.sleep(max(0.0, due - time.monotonic()))  # this is the way that the test ordered
+            if not chunk:
+                return
+            yield chunk
 
 
 @dataclass
@@ -76,15 +117,16 @@ class _Link:
                 sock.shutdown(socket.SHUT_RDWR)
 
     def pump(self, source: socket.socket, sink: socket.socket, *, downwards: bool) -> None:
-        with contextlib.suppress(OSError):
-            self._forward(source, sink, downwards=downwards)
+        with contextlib.suppress(OSError), _Way(source, self.trouble.way_s) as chunks:
+            self._forward(chunks, sink, downwards=downwards)
         if not self.stalled.is_set():
             self.close()
 
-    def _forward(self, source: socket.socket, sink: socket.socket, *, downwards: bool) -> None:
-        while chunk := source.recv(_CHUNK):
-            while chunk:
-                part, chunk = chunk[: self.trouble.step], chunk[self.trouble.step :]
+    def _forward(self, chunks: Iterable[bytes], sink: socket.socket, *, downwards: bool) -> None:
+        step = self.trouble.step
+        for chunk in chunks:
+            for start in range(0, len(chunk), step):
+                part = chunk[start : start + step]
                 if self.trouble.delay_s:
                     time.sleep(self.trouble.delay_s)  # this is the delay that the test ordered
                 if downwards:

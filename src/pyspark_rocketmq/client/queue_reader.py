@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pyspark_rocketmq.client.range_pull import RangePull, ReadOptions
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, RangeReport
+from pyspark_rocketmq.planning.depth import PullDepth
 from pyspark_rocketmq.record.arrow import BatchDecoder, Chunk, Column
 from pyspark_rocketmq.record.objects import MessageDecoder
 
@@ -73,9 +74,10 @@ def read_chunks(
     """
     waiting = deque(ranges)
     active: deque[RangePull] = deque()
+    depth = PullDepth(options.pulls_in_flight)
     try:
         while waiting or active:
-            _fill(client, active, waiting, options)
+            _fill(client, active, waiting, options, depth)
             head = active[0]
             try:
                 if head.blocked:
@@ -86,7 +88,7 @@ def read_chunks(
                 head.recover(error)
                 continue
             if chunks:
-                _fill(client, active, waiting, options)  # the broker works while the caller does
+                _fill(client, active, waiting, options, depth)  # the broker works while the caller does
                 yield head, chunks
             if head.done:
                 head.close()
@@ -98,16 +100,20 @@ def read_chunks(
 
 
 def _fill(
-    client: Client, active: deque[RangePull], waiting: deque[OffsetRange], options: ReadOptions
+    client: Client,
+    active: deque[RangePull],
+    waiting: deque[OffsetRange],
+    options: ReadOptions,
+    depth: PullDepth,
 ) -> None:
     """Keep the allowed number of pulls in flight, the first range first."""
-    budget = options.pulls_in_flight - sum(pull.load for pull in active)
+    budget = depth.limit - sum(pull.load for pull in active)
     if active and not active[0].waits:
         budget = max(budget, 1)  # whatever the others hold, the one that everything waits for goes on
     for pull in active:
         budget -= _try_to_fill(pull, budget)
     while waiting and (budget > 0 or not active):
-        pull = RangePull(client, waiting.popleft(), options)
+        pull = RangePull(client, waiting.popleft(), options, depth)
         active.append(pull)
         budget -= _try_to_fill(pull, budget)
 

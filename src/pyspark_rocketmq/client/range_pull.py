@@ -36,6 +36,7 @@ from pyspark_rocketmq.model import (
     MessageSelector,
     OffsetRange,
 )
+from pyspark_rocketmq.planning.depth import PullDepth, Sent
 from pyspark_rocketmq.planning.gaps import PullVerdict, decide_loss
 from pyspark_rocketmq.planning.window import Ask, PullWindow, Taken
 from pyspark_rocketmq.record.arrow import Chunk
@@ -68,8 +69,8 @@ class ReadOptions:
         Whether messages that are gone raise `DataLossError` or are counted and skipped.
     pull_batch_size : int
         The most messages asked for in one pull; brokers cap it (32 by default).
-    pulls_in_flight : int
-        The most pulls in flight of one reader, over all its ranges.
+    pulls_in_flight : int, optional
+        The most pulls in flight of one reader, over all its ranges; by default as many as `PullDepth` says.
     max_bytes_in_flight : int
         Bound, by the size of former answers, on what the broker may have to hold for this reader.
     stall_timeout_ms : int
@@ -86,7 +87,7 @@ class ReadOptions:
     selector: MessageSelector = MessageSelector()  # noqa: RUF009 - frozen
     fail_on_data_loss: bool = True
     pull_batch_size: int = 1024
-    pulls_in_flight: int = 32
+    pulls_in_flight: int | None = None
     max_bytes_in_flight: int = 32 << 20
     stall_timeout_ms: int = 120_000
     empty_pull_delay_ms: int = 10
@@ -105,15 +106,18 @@ class RangePull:
     client : Client
     offsets : OffsetRange
     options : ReadOptions
+    depth : PullDepth
+        Of the reader that drives it.
     """
 
-    def __init__(self, client: Client, offsets: OffsetRange, options: ReadOptions) -> None:
+    def __init__(self, client: Client, offsets: OffsetRange, options: ReadOptions, depth: PullDepth) -> None:
         self.offsets = offsets
         self.lost: list[LostRange] = []
         self.blocked = False
         """Set when a pull could not even be sent: the range is tried again when its turn comes."""
         self._client = client
         self._options = options
+        self._depth = depth
         self._window: PullWindow[_Payload] = PullWindow(
             offsets,
             batch_size=options.pull_batch_size,
@@ -126,7 +130,7 @@ class RangePull:
         self._at_master = True
         self._refused_by: set[str] = set()
         self._slave_is_closed = False
-        self._in_flight: dict[int, Ask] = {}
+        self._in_flight: dict[int, tuple[Ask, Sent]] = {}
         self._answer_bytes = _FIRST_GUESS_BYTES
         self._failures = 0
         self._progress = self._now()
@@ -163,8 +167,10 @@ class RangePull:
             return 0
         try:
             connection = self._connection = self._connection or self._locate()
+            sent = self._depth.sent(self._now())
             values = [(ask.offset, ask.max_messages) for ask in asks]
-            self._in_flight.update(zip(connection.submit_many(self._template, values), asks, strict=True))
+            opaques = connection.submit_many(self._template, values)
+            self._in_flight.update(zip(opaques, ((ask, sent) for ask in asks), strict=True))
         except RocketMQError:
             for ask in asks:
                 self._window.refused(ask.offset)
@@ -184,8 +190,11 @@ class RangePull:
         if not self._in_flight or self._connection is None:
             raise BrokerNotFoundError("no pull could be sent", queue=self.offsets.queue)
         deadline = Deadline(self._client.clock, self._client.request_timeout_ms)
-        for opaque, response in self._connection.wait_some(self._in_flight, deadline):
-            self._digest(self._in_flight.pop(opaque), response)
+        answers = self._connection.wait_some(self._in_flight, deadline)
+        if answers:
+            self._depth.answered(len(answers), self._in_flight[answers[-1][0]][1], self._now())
+        for opaque, response in answers:
+            self._digest(self._in_flight.pop(opaque)[0], response)
         return [_chunk(taken) for taken in self._take() if taken.payload is not None]
 
     def recover(self, error: RocketMQError) -> None:

@@ -9,8 +9,14 @@ from typing import Any, ClassVar, Final
 from pyspark_rocketmq.options.choices import COUNT_OR_NONE
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Options, group, option, parse_options
-from pyspark_rocketmq.options.filters import selector_of, sql_filter_option, tags_option
-from pyspark_rocketmq.options.kinds import BOOLEAN, whole_number
+from pyspark_rocketmq.options.kinds import BOOLEAN
+from pyspark_rocketmq.options.pulling import (
+    pull_batch_size_option,
+    pulls_in_flight_option,
+    selector_of,
+    sql_filter_option,
+    tags_option,
+)
 from pyspark_rocketmq.options.source import SourceOptions
 
 __all__ = ["DirectOptions", "parse_direct_options"]
@@ -45,19 +51,8 @@ class DirectOptions(Options):
         aliases=("maxRatePerQueue",),
         doc="The most messages a second of each queue. -1 is no limit.",
     )
-    pull_batch_size: int = option(
-        "pull.max.batch.size",
-        whole_number(1, example=32, maximum=10_000),
-        default=32,
-        aliases=("pullBatchSize",),
-        doc="The most messages to ask for in one pull; the broker's own limit (32 by default) holds too.",
-    )
-    pulls_in_flight: int = option(
-        "pullsInFlight",
-        whole_number(1, example=32, maximum=256),
-        default=32,
-        doc="How many pulls of a task are under way at once; never more than 32 MiB of answers.",
-    )
+    pull_batch_size: int = pull_batch_size_option("pull.max.batch.size", 32, "pullBatchSize")
+    pulls_in_flight: int | None = pulls_in_flight_option()
     tags: tuple[str, ...] = tags_option()
     sql_filter: str | None = sql_filter_option()
     fail_on_data_loss: bool = option(

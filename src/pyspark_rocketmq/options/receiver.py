@@ -11,8 +11,13 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageSelector
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Options, group, option
-from pyspark_rocketmq.options.filters import selector_of, sql_filter_option, tags_option
 from pyspark_rocketmq.options.kinds import BOOLEAN, DURATION_MS, GROUP, TOPICS, choice, whole_number
+from pyspark_rocketmq.options.pulling import (
+    pull_batch_size_option,
+    selector_of,
+    sql_filter_option,
+    tags_option,
+)
 
 __all__ = ["Allocation", "MessageModel", "ReceiverOptions", "StartFrom"]
 
@@ -120,13 +125,7 @@ class ReceiverOptions(Options):
         aliases=("consumer.max.threads",),
         doc="How many threads of a receiver call deserialize for each topic; one a queue with ordered.",
     )
-    pull_batch_size: int = option(
-        "pull.max.batch.size",
-        whole_number(1, example=32, maximum=10_000),
-        default=32,
-        aliases=("pullBatchSize",),
-        doc="The most messages to ask for in one pull; the broker's own limit (32 by default) holds too.",
-    )
+    pull_batch_size: int = pull_batch_size_option("pull.max.batch.size", 32, "pullBatchSize")
     heartbeat_ms: int = option(
         "heartbeatIntervalMs",
         DURATION_MS,

@@ -29,7 +29,6 @@ from pyspark_rocketmq.options.choices import (
 )
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Options, Where, group, option
-from pyspark_rocketmq.options.filters import selector_of, sql_filter_option, tags_option
 from pyspark_rocketmq.options.kinds import (
     BOOLEAN,
     DURATION_MS,
@@ -50,6 +49,13 @@ from pyspark_rocketmq.options.policies import (
     asks_group,
     complete,
     mentions,
+)
+from pyspark_rocketmq.options.pulling import (
+    pull_batch_size_option,
+    pulls_in_flight_option,
+    selector_of,
+    sql_filter_option,
+    tags_option,
 )
 
 __all__ = ["SourceOptions"]
@@ -291,19 +297,10 @@ class SourceOptions(Options):
     )
 
     # --- how to read ------------------------------------------------------------------------
-    pull_batch_size: int = option(
-        "pullBatchSize",
-        whole_number(1, example=1024, maximum=10_000),
-        default=1024,
-        aliases=("consumer.batch.size", "pull.max.batch.size"),
-        doc="The most messages to ask for in one pull; the broker's own limit (32 by default) holds too.",
+    pull_batch_size: int = pull_batch_size_option(
+        "pullBatchSize", 1024, "consumer.batch.size", "pull.max.batch.size"
     )
-    pulls_in_flight: int = option(
-        "pullsInFlight",
-        whole_number(1, example=32, maximum=256),
-        default=32,
-        doc="How many pulls of a task are under way at once; never more than 32 MiB of answers.",
-    )
+    pulls_in_flight: int | None = pulls_in_flight_option()
     empty_pull_delay_ms: int = option(
         "emptyPullDelayMs",
         whole_number(1, example=10, maximum=60_000),

@@ -1,4 +1,4 @@
-"""Which messages a reader wants: the options that batches, streams, RDDs and receivers share."""
+"""Which messages are pulled, and how: the options that batches, streams, RDDs and receivers share."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageSelector
 from pyspark_rocketmq.options.choices import TAGS
 from pyspark_rocketmq.options.declare import Kind, option
-from pyspark_rocketmq.options.kinds import TEXT
+from pyspark_rocketmq.options.kinds import TEXT, whole_number
 
-__all__ = ["selector_of", "sql_filter_option", "tags_option"]
+__all__ = [
+    "pull_batch_size_option",
+    "pulls_in_flight_option",
+    "selector_of",
+    "sql_filter_option",
+    "tags_option",
+]
 
 
 def tags_option() -> Any:
@@ -32,6 +38,28 @@ def sql_filter_option() -> Any:
         Kind("an SQL92 condition", "amount > 100 AND region = 'EU'", TEXT.parse),
         default=None,
         doc="Only messages whose properties fulfil it; the broker needs enablePropertyFilter=true.",
+    )
+
+
+def pull_batch_size_option(name: str, default: int, *aliases: str) -> Any:
+    """Declare how much is asked for in one pull, an int."""
+    return option(
+        name,
+        whole_number(1, example=default, maximum=10_000),
+        default=default,
+        aliases=aliases,
+        doc="The most messages to ask for in one pull; the broker's own limit (32 by default) holds too.",
+    )
+
+
+def pulls_in_flight_option() -> Any:
+    """Declare ``pullsInFlight``, an int or None."""
+    return option(
+        "pullsInFlight",
+        whole_number(1, example=32, maximum=256),
+        default=None,
+        default_text="32, up to 256 where the way is long",
+        doc="How many pulls of a task are under way at once; never more than 32 MiB of answers.",
     )
 
 
