@@ -148,6 +148,7 @@ def main() -> None:
             "broker": f"{mq.cluster.version} {settings or 'default limits'}",
         }
     kind = ("-cold" if args.cold else "") + ("-settings" if settings else "")
+    kind += f"-{args.name}" if args.name else ""
     report = Report(
         f"read-{case.topic.removeprefix('bench-')}{kind}",
         f"Reading {case.messages:,} messages of {case.body_bytes} bytes from {case.queues} queues",
@@ -164,6 +165,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     add_arguments(parser, contenders="drain,client,client-2p,spark,java-pull,spark-kafka")
+    parser.add_argument("--name", default="", help="what to add to the names of the files")
     parser.add_argument("--compressed", action="store_true")
     parser.add_argument("--cold", action="store_true", help="nothing of the broker's files in memory")
     parser.add_argument(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pyspark_rocketmq.client import Admin, Client
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.devcluster.settings import jvm_arguments
 
@@ -19,18 +20,20 @@ another setting."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What a topic holds; one topic a case, filled once a run."""
+    """What a topic holds, with so many queues on each of so many brokers; filled once a run."""
 
     messages: int = 2_000_000
     body_bytes: int = 1024
     queues: int = 4
+    brokers: int = 1
     compressed: bool = False
 
     @property
     def topic(self) -> str:
         """The name of the case's topic."""
         kind = "-compressed" if self.compressed else ""
-        return f"bench-{self.messages}x{self.body_bytes}-q{self.queues}{kind}"
+        many = f"-b{self.brokers}" if self.brokers > 1 else ""
+        return f"bench-{self.messages}x{self.body_bytes}-q{self.queues}{many}{kind}"
 
 
 @dataclass(slots=True)
@@ -54,20 +57,9 @@ class Bench:
         """Create and fill the topic of a case, unless this run did so before."""
         if case in self._filled:
             return
-        queues = str(case.queues)
-        self.cluster.mqadmin(
-            "updateTopic",
-            "-c",
-            "DefaultCluster",
-            "-t",
-            case.topic,
-            "-r",
-            queues,
-            "-w",
-            queues,
-            "-n",
-            self.name_server,
-        )
+        brokers = [broker.name for broker in self.cluster.brokers][: case.brokers]
+        with Client(self.name_server) as client:
+            Admin(client).create_topic(case.topic, queues=case.queues, brokers=brokers)
         kind = "compressed" if case.compressed else "plain"
         self.cluster.run_java(
             "Fill",
@@ -87,8 +79,8 @@ class Bench:
 
 
 @contextmanager
-def bench(broker_config: Mapping[str, str] | None = None) -> Iterator[Bench]:
-    """Start a broker with default limits (or other settings) and compile the Java programs."""
+def bench(broker_config: Mapping[str, str] | None = None, brokers: int = 1) -> Iterator[Bench]:
+    """Start brokers with default limits (or other settings) and compile the Java programs."""
     settings = {**_PATIENT, **(broker_config or {})}
-    with DevCluster(broker_config=settings) as cluster:
+    with DevCluster(broker_config=settings, brokers=brokers) as cluster:
         yield Bench(cluster, cluster.compile_java(*sorted(JAVA_SOURCES.glob("*.java"))))
