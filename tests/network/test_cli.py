@@ -42,6 +42,7 @@ ALWAYS_ANSWERS = {"doctor", "report"}
 ALWAYS_JSON = {"offsets export"}
 OTHERS = {
     "dashboard",
+    "offsets seek",
     "replay",
     "sql",
     "streams explain",
@@ -51,7 +52,7 @@ OTHERS = {
     "tables describe",
     "tables list",
 }
-"""They start Spark or a server, and have tests of their own."""
+"""They need more than a server, or start one, and have tests of their own."""
 
 
 @pytest.fixture
@@ -144,8 +145,9 @@ def test_a_checkpoint_that_is_none(cli, mq, tmp_path, batch):
         for folder, text in (("offsets", batch), ("commits", "v1\n{}")):
             (tmp_path / folder).mkdir()
             (tmp_path / folder / "0").write_text(text)
-    done = cli("offsets", "import", "billing", "--checkpoint", str(tmp_path), "-n", mq.name_server)
-    assert (done.code, done.err.startswith("error: ")) == (2, True), done
+    for words in (("import", "billing", "--checkpoint", tmp_path), ("seek", tmp_path, "--group", "billing")):
+        done = cli("offsets", *map(str, words), "-n", mq.name_server)
+        assert (done.code, done.err.startswith("error: ")) == (2, True), done
 
 
 @pytest.mark.parametrize(

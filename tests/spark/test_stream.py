@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from tests.spark.conftest import Batches, same_messages
+from tests.support.cli import CommandLine
 from tests.support.wait import eventually
 
 
@@ -40,6 +41,29 @@ def test_available_now_ends_at_what_was_there_and_the_next_run_goes_on(stream, s
     batches.on_batch = lambda _: None
     finish(stream(name, batches, **options))
     same_messages(batches.all(), [*there, *late])
+
+
+def test_a_query_that_is_stopped_is_sent_back(
+    stream, send, topic, client, group, mq, tmp_path, capsys, monkeypatch
+):
+    """To where a group is: the checkpoint is Spark's own, with its checksums."""
+    name = topic(queues=2)
+    expected = send(name, 40)
+    batches = Batches()
+    finish(stream(name, batches, startingOffsets="earliest"))
+    same_messages(batches.all(), expected)
+    first = client.read_queues(name)[0]
+    client.commit_offsets(group, {first: 15})
+    cli = CommandLine(capsys, monkeypatch, mq.name_server)
+    words = ("offsets", "seek", str(tmp_path / "checkpoint"), "--group", group)
+    assert "nothing was changed" in cli(*words).out
+    assert cli(*words, "--yes").code == 0
+    more = send(name, 4)
+    again = Batches()
+    finish(stream(name, again, startingOffsets="earliest"))
+    late = [row for row in expected if row[1] == first.queue_id and row[2] >= 15]
+    assert len(late) == 5
+    same_messages(again.all(), [*late, *more])
 
 
 def test_a_failed_first_batch_loses_nothing_that_came_later(stream, send, topic, tmp_path):

@@ -27,7 +27,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.starts import check_listed
 from pyspark_rocketmq.spark.positions import planning_client, queues_to_read, resolve_offsets
-from pyspark_rocketmq.tools.checkpoint import finished_offsets, offsets_from_json, offsets_to_json
+from pyspark_rocketmq.tools.checkpoint import finished_offsets, offsets_from_json, offsets_to_json, seek
 
 __all__ = ["app"]
 
@@ -42,6 +42,7 @@ Checkpoint = Annotated[
 Source = Annotated[
     int | None, typer.Option(help="Which source of the query, from 0, where several read RocketMQ.")
 ]
+File = Annotated[str | None, typer.Option(help="What `offsets export` wrote; - is the standard input.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this it is only shown.")]
 
 
@@ -152,9 +153,7 @@ def export(
 )
 def import_(
     group: Group,
-    file: Annotated[
-        str | None, typer.Option(help="What `offsets export` wrote; - is the standard input.")
-    ] = None,
+    file: File = None,
     checkpoint: Checkpoint = None,
     source: Source = None,
     yes: Yes = False,
@@ -178,6 +177,52 @@ def import_(
         _commit(client, group, wanted, yes=yes, json=json)
 
 
+@app.command(
+    "seek",
+    epilog=examples(
+        "offsets seek /checkpoints/billing --group billing",
+        "offsets seek /checkpoints/billing --file offsets.json --yes",
+    ),
+)
+def seek_(
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A Spark query's checkpointLocation on this machine.", file_okay=False)
+    ],
+    group: Annotated[
+        str | None, typer.Option(help="Take a group's offsets.", autocompletion=complete_groups)
+    ] = None,
+    file: File = None,
+    source: Source = None,
+    yes: Yes = False,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Have a Spark query that is stopped go on from a group's offsets, or from a file's.
+
+    It keeps its state. Shows what would change unless --yes is given.
+    """
+    if (group is None) == (file is None):
+        raise OptionError("give --group or --file")
+    found = finished_offsets(checkpoint, source=source)
+    with connect(namesrv or found.source.name_server, option) as client:
+        if file is not None:
+            wanted = offsets_from_json(_text(file))
+        else:
+            committed = client.committed_offsets(str(group), list(found.offsets))
+            wanted = {queue: offset for queue, offset in committed.items() if offset is not None}
+            if not wanted:
+                raise OptionError("the group has committed nothing for the query's queues", group=group)
+        _check_queues(client, wanted)
+    if yes:
+        seek(checkpoint, wanted, source=source)
+    now = {queue: found.offsets.get(queue) for queue in wanted}
+    if json:
+        print_json({"checkpoint": checkpoint, "applied": yes, "offsets": _changes(now, wanted)})
+    else:
+        _print_changes(now, wanted, yes=yes)
+
+
 def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, yes: bool, json: bool) -> None:
     """Show the change, and make it if that is wanted."""
     now = client.committed_offsets(group, wanted)
@@ -185,9 +230,26 @@ def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, y
     if yes:
         client.commit_offsets(group, wanted)
     if json:
-        rows = [{"queue": queue, "from": now[queue], "to": offset} for queue, offset in wanted.items()]
-        print_json({"group": group, "applied": yes, "consumersOnline": online, "offsets": rows})
+        changes = _changes(now, wanted)
+        print_json({"group": group, "applied": yes, "consumersOnline": online, "offsets": changes})
         return
+    if online:
+        console().print(
+            f"[yellow]{online} consumers of the group are online: they will commit their own offsets over "
+            "these. Stop them first.[/yellow]"
+        )
+    _print_changes(now, wanted, yes=yes)
+
+
+def _changes(
+    now: Mapping[MessageQueue, int | None], wanted: Mapping[MessageQueue, int]
+) -> list[dict[str, object]]:
+    return [{"queue": queue, "from": now[queue], "to": offset} for queue, offset in wanted.items()]
+
+
+def _print_changes(
+    now: Mapping[MessageQueue, int | None], wanted: Mapping[MessageQueue, int], *, yes: bool
+) -> None:
     made = table(
         ("Topic", "Queue", "From", "To", "Change"),
         [
@@ -204,11 +266,6 @@ def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, y
     for column in made.columns[2:]:
         column.justify = "right"
     console().print(made)
-    if online:
-        console().print(
-            f"[yellow]{online} consumers of the group are online: they will commit their own offsets over "
-            "these. Stop them first.[/yellow]"
-        )
     console().print("done" if yes else "nothing was changed: add --yes to do it")
 
 

@@ -1,21 +1,22 @@
 """Offsets between a Spark checkpoint and a consumer group."""
 
 # Facts (OffsetSeqLog, CommitLog of Spark 4.3): `offsets/<batch>` holds a version line, a line of metadata,
-# and each source's end offset; `commits/<batch>` is written when the batch is done.
+# and each source's end offset; `commits/<batch>` is written when the batch is done. On a local file system
+# `offsets/.<batch>.crc`, if it is there, is compared with the file (Hadoop's ChecksumFileSystem).
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.spark.offsets import SourceIdentity, offset_of_rocketmq
+from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset, offset_of_rocketmq
 
-__all__ = ["CheckpointOffsets", "finished_offsets", "offsets_from_json", "offsets_to_json"]
+__all__ = ["CheckpointOffsets", "finished_offsets", "offsets_from_json", "offsets_to_json", "seek"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,16 @@ class CheckpointOffsets:
     batch: int
     source: SourceIdentity
     offsets: Mapping[MessageQueue, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _LastBatch:
+    """What the offset log has of the last finished batch, and which of its lines is meant."""
+
+    number: int
+    lines: list[str]
+    line: int
+    offset: SourceOffset
 
 
 def finished_offsets(checkpoint: Path, *, source: int | None = None) -> CheckpointOffsets:
@@ -43,7 +54,57 @@ def finished_offsets(checkpoint: Path, *, source: int | None = None) -> Checkpoi
         It is no checkpoint of a query that reads RocketMQ, no batch is finished, or there are several
         sources to choose from.
     """
-    batches = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*") if file.name.isdigit()]
+    last = _last_batch(checkpoint, source)
+    return CheckpointOffsets(last.number, last.offset.source, last.offset.offsets)
+
+
+def seek(checkpoint: Path, offsets: Mapping[MessageQueue, int], *, source: int | None = None) -> None:
+    """Have a query that is stopped go on from other offsets, with all state that it has.
+
+    The last finished batch then ends at these offsets; queues that are not named stay where they are.
+    Rows between there and where the query was come again, or never.
+
+    Parameters
+    ----------
+    checkpoint : Path
+        The query's ``checkpointLocation`` on this machine; the query must not run.
+    offsets : Mapping
+        The next offset of each queue.
+    source : int, optional
+        Which of the query's sources (from 0), where several read RocketMQ.
+
+    Raises
+    ------
+    OptionError
+        As `finished_offsets`; or a batch is begun and not finished, which a restart would repeat as it was
+        planned; or the checkpoint cannot be written.
+    """
+    last = _last_batch(checkpoint, source)
+    if (begun := max(_batches(checkpoint / "offsets"))) > last.number:
+        raise OptionError(
+            "a batch is begun and not finished: let the query finish it, then stop it again",
+            checkpoint=checkpoint,
+            batch=begun,
+        )
+    moved = replace(last.offset, offsets={**last.offset.offsets, **offsets})
+    lines = [*last.lines]
+    lines[last.line] = json.dumps(moved.to_dict())
+    file = checkpoint / "offsets" / str(last.number)
+    new = file.with_name(f".{last.number}.new")
+    try:
+        new.write_text("\n".join(lines), encoding="utf-8")
+        file.with_name(f".{last.number}.crc").unlink(missing_ok=True)
+        new.replace(file)
+    except OSError as error:
+        raise OptionError(f"the checkpoint cannot be written: {error.strerror}", file=file) from error
+
+
+def _batches(folder: Path) -> list[int]:
+    return [int(file.name) for file in folder.glob("[0-9]*") if file.name.isdigit()]
+
+
+def _last_batch(checkpoint: Path, source: int | None) -> _LastBatch:
+    batches = _batches(checkpoint / "commits")
     if not batches:
         raise OptionError("no finished batch of a query is there", checkpoint=checkpoint)
     batch = max(batches)
@@ -53,15 +114,15 @@ def finished_offsets(checkpoint: Path, *, source: int | None = None) -> Checkpoi
         raise OptionError(
             "the checkpoint has no offsets of its last batch", checkpoint=checkpoint, batch=batch
         ) from error
-    found = {at: offset_of_rocketmq(line) for at, line in enumerate(lines[2:])}
+    found = {at: offset_of_rocketmq(line) for at, line in enumerate(lines[2:])}  # behind version and metadata
     ours = {at: offset for at, offset in found.items() if offset is not None and offset.resolved}
     if source is not None:
         ours = {at: offset for at, offset in ours.items() if at == source}
     if len(ours) != 1:
         what = f"reads RocketMQ by {len(ours)} sources, name one" if ours else "has no such RocketMQ source"
         raise OptionError(f"the query {what}", checkpoint=checkpoint, sources=sorted(ours) or None)
-    (offset,) = ours.values()
-    return CheckpointOffsets(batch, offset.source, offset.offsets)
+    ((at, offset),) = ours.items()
+    return _LastBatch(batch, lines, at + 2, offset)
 
 
 def offsets_to_json(offsets: Mapping[MessageQueue, int]) -> str:

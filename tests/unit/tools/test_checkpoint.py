@@ -8,7 +8,7 @@ import pytest
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
-from pyspark_rocketmq.tools.checkpoint import finished_offsets, offsets_from_json, offsets_to_json
+from pyspark_rocketmq.tools.checkpoint import finished_offsets, offsets_from_json, offsets_to_json, seek
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 SOURCE = SourceIdentity(topics=("orders",), group="billing", name_server="127.0.0.1:9876")
@@ -54,6 +54,30 @@ def test_what_has_no_position_is_an_error(tmp_path):
     write(tmp_path, 0, ours(None))
     with pytest.raises(OptionError, match="no such RocketMQ source"):
         finished_offsets(tmp_path)
+
+
+def test_a_query_is_moved_and_keeps_all_else(tmp_path):
+    write(tmp_path, 4, '{"logOffset":3}', ours(40))
+    write(tmp_path, 5, '{"logOffset":5}', ours(50))
+    checksum = tmp_path / "offsets" / ".5.crc"
+    checksum.touch()
+    other = MessageQueue("orders", "broker-b", 1)
+    seek(tmp_path, {QUEUE: 7, other: 9})
+    found = finished_offsets(tmp_path)
+    assert (found.batch, dict(found.offsets)) == (5, {QUEUE: 7, other: 9})
+    seek(tmp_path, {other: 11})
+    assert finished_offsets(tmp_path).offsets == {QUEUE: 7, other: 11}
+    assert (tmp_path / "offsets" / "5").read_text().splitlines()[:3] == ["v1", "{}", '{"logOffset":5}']
+    assert not checksum.exists()
+    assert sorted(file.name for file in (tmp_path / "offsets").iterdir()) == ["4", "5"]
+
+
+def test_a_query_with_a_batch_under_way_is_not_moved(tmp_path):
+    write(tmp_path, 5, ours(50))
+    write(tmp_path, 6, ours(60), done=False)
+    with pytest.raises(OptionError, match=r"begun and not finished.*batch=6"):
+        seek(tmp_path, {QUEUE: 7})
+    assert finished_offsets(tmp_path).offsets == {QUEUE: 50}
 
 
 def test_offsets_survive_the_way_through_json():
