@@ -30,6 +30,7 @@ from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage
 from pyspark_rocketmq.dashboard.cluster import ClusterView
 from pyspark_rocketmq.dashboard.history import QueryLogReader
 from pyspark_rocketmq.dashboard.server import create_app, is_loopback, listen
+from pyspark_rocketmq.dashboard.spark_metrics import SparkMetrics
 from pyspark_rocketmq.testing import MockBroker
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
@@ -179,6 +180,8 @@ def test_the_chart_library_is_the_released_one():
 def test_the_command_says_what_is_wrong(capsys, monkeypatch, tmp_path):
     cli = CommandLine(capsys, monkeypatch, None)
     assert "nothing to show" in cli("dashboard").err
+    both = cli("dashboard", "--query-log", str(tmp_path), "--spark", "http://127.0.0.1:4040")
+    assert (both.code, "give --query-log or --spark" in both.err) == (2, True), both
     assert cli("dashboard", "--query-log", str(tmp_path / "missing")).code == 2
     with listen("127.0.0.1", 0) as taken:
         port = str(taken.getsockname()[1])
@@ -274,6 +277,13 @@ def test_the_page_draws_queries_and_cluster(browser, served, scheme, background,
     picture = (PICTURES if os.environ.get("SCREENSHOTS") else tmp_path) / f"dashboard-{scheme}.png"
     assert browser.save_screenshot(str(picture))
     assert picture.stat().st_size > 20_000
+
+
+def test_a_driver_that_is_away_is_told_and_the_cluster_is_still_there(browser, view):
+    with Served(create_app(SparkMetrics("http://127.0.0.1:1"), view)) as served:
+        browser.get(served.url)
+        eventually(lambda: "does not answer" in text_of(browser, "#queries"), what="the error")
+        eventually(lambda: "Brokers" in text_of(browser, "#cluster"), what="the cluster")
 
 
 def test_the_page_follows_what_happens(browser, served, log, view):

@@ -7,6 +7,7 @@ from tests.spark.conftest import Batches
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin
+from pyspark_rocketmq.dashboard.spark_metrics import SparkMetrics
 from pyspark_rocketmq.spark import RocketMQQueryListener, lag
 
 
@@ -53,3 +54,24 @@ def test_a_query_is_followed_and_its_last_batch_committed_at_stop(
     assert 6 * 50 < behind.bytes < 6 * 1_000
     stats = Admin(client).consume_stats(group, name)
     assert sum(queue.broker_offset - queue.consumer_offset for queue in stats.values()) == 6
+
+
+def test_sparks_own_ui_tells_of_a_query_while_it_runs(spark, stream, send, topic):
+    name, setting = topic(queues=1), "spark.sql.streaming.metricsEnabled"
+    send(name, 5)
+    metrics = SparkMetrics(spark.sparkContext.uiWebUrl)
+    spark.conf.set(setting, "true")
+    try:
+        query = stream(name, Batches(), available_now=False, startingOffsets="earliest")
+        run = eventually(
+            lambda: next(
+                (r for r in metrics.look() if r.batches and r.batches[-1].duration_ms["batch"]), None
+            ),
+            60,
+            what="the first batch's figures",
+        )
+    finally:
+        spark.conf.unset(setting)
+    assert run.name == query.id
+    query.stop()
+    eventually(lambda: [run.ended for run in metrics.look()] == [True], 10, what="the end")

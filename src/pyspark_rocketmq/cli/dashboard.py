@@ -18,6 +18,7 @@ __all__ = ["EXAMPLES", "dashboard"]
 
 EXAMPLES: Final = examples(
     "dashboard --query-log /var/log/queries",
+    "dashboard --spark http://driver:4040 -n 10.0.0.1:9876",
     "dashboard -n 10.0.0.1:9876 --dead-letters orders-dead",
     "dashboard --query-log /var/log/queries --host 0.0.0.0 --port 8400",
 )
@@ -27,6 +28,9 @@ def dashboard(
     query_log: Annotated[
         Path | None,
         typer.Option(help="The folder that a session's `QueryLog` writes.", file_okay=False, exists=True),
+    ] = None,
+    spark: Annotated[
+        str | None, typer.Option(help="The address of Spark's UI, instead of a query log; it tells less.")
     ] = None,
     dead_letters: Annotated[str | None, typer.Option(help="Count this topic's messages apart.")] = None,
     host: Annotated[
@@ -45,19 +49,24 @@ def dashboard(
 ) -> None:
     """Serve a page that shows running queries and the cluster, until Ctrl-C. It only reads.
 
-    Queries are shown that write their progress: `spark.streams.addListener(QueryLog(folder))`.
+    Queries are shown that write their progress: `spark.streams.addListener(QueryLog(folder))`. With --spark
+    those of a driver whose spark.sql.streaming.metricsEnabled is true, without lag by queue.
     """
     try:
         from pyspark_rocketmq.dashboard.cluster import ClusterView  # noqa: PLC0415 - the web server is an extra
         from pyspark_rocketmq.dashboard.history import QueryLogReader  # noqa: PLC0415
         from pyspark_rocketmq.dashboard.server import create_app, is_loopback, listen, serve  # noqa: PLC0415
+        from pyspark_rocketmq.dashboard.spark_metrics import SparkMetrics  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise OptionError(
             f"{error.name} is not installed: pip install 'pyspark-rocketmq[dashboard]'"
         ) from error
     given = namesrv is not None or bool(os.environ.get("NAMESRV_ADDR"))
-    if query_log is None and not given:
-        raise OptionError("there is nothing to show: give --query-log, --namesrv, or both")
+    if query_log is not None and spark is not None:
+        raise OptionError("queries come from a log or from Spark's UI: give --query-log or --spark")
+    if query_log is None and spark is None and not given:
+        raise OptionError("there is nothing to show: give --query-log or --spark, --namesrv, or both")
+    queries = QueryLogReader(query_log) if query_log else SparkMetrics(spark) if spark else None
     if token is None and not is_loopback(host):
         token = secrets.token_urlsafe(24)
     with contextlib.ExitStack() as resources:
@@ -71,4 +80,4 @@ def dashboard(
             print_json({"url": url})
         else:
             typer.echo(f"{url}  (Ctrl-C ends it)")
-        serve(create_app(QueryLogReader(query_log) if query_log else None, cluster, token=token), sock)
+        serve(create_app(queries, cluster, token=token), sock)

@@ -31,7 +31,9 @@ class BatchPoint:
 
     Parameters
     ----------
-    batch_id, at_ms, rows : int
+    batch_id, rows : int, optional
+        Where they are known.
+    at_ms : int
     input_rate, processed_rate : float
         Rows a second, as Spark reports them.
     duration_ms : Mapping[str, int]
@@ -43,9 +45,9 @@ class BatchPoint:
         Messages stored and not read, by queue of the RocketMQ sources.
     """
 
-    batch_id: int
+    batch_id: int | None
     at_ms: int
-    rows: int
+    rows: int | None
     input_rate: float
     processed_rate: float
     duration_ms: Mapping[str, int]
@@ -112,6 +114,8 @@ class QueryLogReader:
     ----------
     folder : Path
     """
+
+    nothing = "no query has written its log yet"
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

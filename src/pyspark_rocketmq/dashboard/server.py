@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.dashboard.cluster import ClusterView
 from pyspark_rocketmq.dashboard.history import QueryHistory, QueryLogReader
+from pyspark_rocketmq.dashboard.spark_metrics import SparkMetrics
 from pyspark_rocketmq.errors import OptionError
 
 __all__ = ["create_app", "is_loopback", "listen", "serve"]
@@ -76,7 +77,7 @@ def serve(app: Starlette, sock: socket.socket) -> None:
 
 
 def create_app(
-    queries: QueryLogReader | None,
+    queries: QueryLogReader | SparkMetrics | None,
     cluster: ClusterView | None,
     *,
     token: str | None = None,
@@ -86,7 +87,7 @@ def create_app(
 
     Parameters
     ----------
-    queries : QueryLogReader, optional
+    queries : QueryLogReader or SparkMetrics, optional
     cluster : ClusterView, optional
     token : str, optional
         Who asks must have it, as ``?token=`` (then a cookie keeps it) or as a bearer token. Without one only
@@ -96,10 +97,16 @@ def create_app(
     """
 
     def state(_request: Request) -> Response:
-        runs = () if queries is None else queries.look()
+        runs: tuple[QueryHistory, ...] = ()
+        problem = None
+        try:
+            runs = () if queries is None else queries.look()
+        except OptionError as error:
+            problem = str(error)
         told = {
             "now": clock.now_ms(),
-            "queryLog": queries is not None,
+            "nothing": None if queries is None else queries.nothing,
+            "error": problem,
             "queries": [_plain(run) for run in runs],
             "cluster": None if cluster is None else cluster.state(),
         }

@@ -101,7 +101,7 @@ function queryCard(run, now) {
   }
   const behind = Object.values(last.lag).reduce((sum, each) => sum + each, 0);
   const facts = [
-    ["batch", count(last.batch_id)], ["rows/s in", count(last.input_rate)], ["rows/s processed", count(last.processed_rate)],
+    ...(last.batch_id == null ? [] : [["batch", count(last.batch_id)]]), ["rows/s in", count(last.input_rate)], ["rows/s processed", count(last.processed_rate)],
     ["messages behind", Object.keys(last.lag).length ? count(behind) : "–"], ["last batch", `${ago(now - last.at_ms)} ago`],
   ];
   if (last.state_rows) facts.push(["state", `${count(last.state_rows)} rows, ${size(last.state_bytes)}`]);
@@ -165,12 +165,13 @@ function clusterCards(cluster) {
 
 function show(state) {
   const queries = document.getElementById("queries"), cards = state.queries.map((run) => queryCard(run, state.now));
-  if (!cards.length && state.queryLog) cards.push(element("article", { class: "empty" }, "no query has written its log yet"));
+  if (state.error) cards.push(element("article", { class: "bad" }, state.error));
+  else if (!cards.length && state.nothing) cards.push(element("article", { class: "empty" }, state.nothing));
   queries.replaceChildren(...cards);
   state.queries.forEach((run, at) => queryCharts(cards[at], run));
   document.getElementById("cluster").replaceChildren(...(state.cluster ? clusterCards(state.cluster) : []));
   const running = state.queries.filter((run) => !run.ended).length;
-  const parts = state.queryLog ? [`${running} running`, `${state.queries.length - running} ended`] : [];
+  const parts = state.nothing ? [`${running} running`, `${state.queries.length - running} ended`] : [];
   parts.push(new Date(state.now).toLocaleTimeString());
   tell(parts.join(" · "));
 }

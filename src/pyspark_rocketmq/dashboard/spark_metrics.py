@@ -1,0 +1,119 @@
+"""Running queries as Spark's own UI tells of them: for a driver that writes no query log."""
+
+# Facts (MetricsReporter, MetricsServlet of Spark 4.3): with spark.sql.streaming.metricsEnabled each running
+# query has gauges at <UI>/metrics/json/: <application>.driver.spark.streaming.<name or id>. and
+# inputRate-total, processingRate-total, latency (ms of the last batch), eventTime-watermark (ms),
+# states-rowsTotal or states-usedBytes. They go with the query.
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.dashboard.history import BatchPoint, QueryHistory
+from pyspark_rocketmq.errors import OptionError
+
+__all__ = ["SparkMetrics"]
+
+_GAUGE: Final = re.compile(
+    r"\.driver\.spark\.streaming\.(.+)\."
+    r"(inputRate-total|processingRate-total|latency|eventTime-watermark|states-rowsTotal|states-usedBytes)"
+)
+_TIMEOUT_S: Final = 3.0
+_MOST_BYTES: Final = 16 << 20
+_SILENT: Final = "Spark's UI does not answer with its metrics"
+
+
+class SparkMetrics:
+    """Asks the UI of a driver; every look that finds other figures is a point of the charts.
+
+    There are no batch numbers, no parts of a batch's duration and no lag by queue in it: those are in the
+    query log.
+
+    Parameters
+    ----------
+    url : str
+        The UI's address, such as ``http://driver:4040``.
+    clock : Clock
+
+    Raises
+    ------
+    OptionError
+        It is no address.
+    """
+
+    nothing = "Spark tells of no query: spark.sql.streaming.metricsEnabled must be true before it starts"
+
+    def __init__(self, url: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
+            raise OptionError("Spark's UI has an address such as http://driver:4040", spark=url)
+        self._url = f"{url.rstrip('/')}/metrics/json/"
+        self._clock = clock
+        self._runs: dict[str, QueryHistory] = {}
+        self._figures: dict[str, Mapping[str, float]] = {}
+        self._lock = threading.Lock()
+
+    def look(self) -> tuple[QueryHistory, ...]:
+        """Return the queries, those that run first.
+
+        Raises
+        ------
+        OptionError
+            There is no UI of Spark's at the address (any more).
+        """
+        with self._lock:
+            found = _by_query(self._gauges())
+            now = self._clock.now_ms()
+            for name, figures in found.items():
+                run = self._runs.setdefault(name, QueryHistory(name, name=name, started_ms=now))
+                run.ended = False
+                if self._figures.get(name) != figures:
+                    run.seen_ms = now
+                    run.batches.append(_point(figures, now))
+            for name in self._runs.keys() - found.keys():
+                self._runs[name].ended = True
+            self._figures = found
+            return tuple(sorted(self._runs.values(), key=lambda run: (run.ended, run.run_id)))
+
+    def _gauges(self) -> Mapping[str, Mapping[str, object]]:
+        try:
+            with urllib.request.urlopen(self._url, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - checked above
+                gauges = json.loads(answer.read(_MOST_BYTES))["gauges"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise OptionError(f"{_SILENT}: {reason}", url=self._url) from error
+        if not isinstance(gauges, dict):
+            raise OptionError(_SILENT, url=self._url)
+        return gauges
+
+
+def _by_query(gauges: Mapping[str, Mapping[str, object]]) -> dict[str, Mapping[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for key, gauge in gauges.items():
+        match = _GAUGE.search(key)
+        value = gauge.get("value") if isinstance(gauge, dict) else None
+        if match is not None and match.end() == len(key) and isinstance(value, int | float):
+            found.setdefault(match[1], {})[match[2]] = value
+    return dict(found)
+
+
+def _point(figures: Mapping[str, float], now_ms: int) -> BatchPoint:
+    return BatchPoint(
+        batch_id=None,
+        at_ms=now_ms,
+        rows=None,
+        input_rate=figures.get("inputRate-total", 0.0),
+        processed_rate=figures.get("processingRate-total", 0.0),
+        duration_ms={"batch": int(figures.get("latency", 0))},
+        state_rows=int(figures.get("states-rowsTotal", 0)),
+        state_bytes=int(figures.get("states-usedBytes", 0)),
+        watermark_ms=int(figures.get("eventTime-watermark", 0)) or None,
+        lag={},
+    )
