@@ -13,10 +13,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from tests.support.cli import CommandLine
 from tests.support.topics import create_topic
 from tests.support.wait import eventually
 
+from pyspark_rocketmq.cli.sql import show
 from pyspark_rocketmq.client import Client, Message, OutgoingMessage, Producer
 from pyspark_rocketmq.client.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
@@ -219,3 +221,9 @@ def test_a_wrong_job_is_said_with_its_place(
     assert (found.code, "line 2, column 19: expected the type of a" in found.err) == (2, True)
     assert cli("sql", str(tmp_path / "none.sql")).code == 2
     assert cli("sql", "-", "--check", given="SELECT 1; SELECT 2").out == "2 statements\n"
+    assert cli("sql", "-", "--check", "--json", given="SELECT 1").json() == {"statements": 1}
+
+
+def test_rows_as_json_have_spark_s_types(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    show(spark.sql("SELECT 1.50D AS price, DATE'2026-01-31' AS day, CAST(null AS INT) AS none"), json=True)
+    assert json.loads(capsys.readouterr().out) == [{"price": 1.5, "day": "2026-01-31", "none": None}]

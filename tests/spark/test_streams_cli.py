@@ -94,6 +94,7 @@ def test_a_standby_takes_over_and_stops_when_it_is_told(cli, mq, topic, client, 
         assert log.read_text().partition("@stopped\n")[1:] == ("@stopped\n", ""), "an end without noise"
     assert not jobs()[NAME]["running"]
     assert cli("streams", "stop", NAME).out == f"{NAME} is not running\n"
+    assert cli("streams", "stop", NAME, "--json").json() == {"job": NAME, "wasRunning": False}
     assert "there is no job 'nope'" in cli("streams", "stop", "nope").err
 
 
@@ -112,6 +113,9 @@ def test_explain_shows_the_steps_and_starts_nothing(cli, spark, tmp_path):
         ["select#5", "native"],
         ["toJson#6", "sink"],
     ]
+    (told,) = cli("streams", "explain", "--json", *arguments).json()
+    assert told["job"] == "namespace.split"
+    assert told["steps"][4] == {"name": "select#5", "kind": "native", "details": "", "after": ["label#2"]}
     texts = {element.text for element in ET.parse(picture).getroot().iter() if element.text}
     assert {"fromRocketmq#1 · source", "label#2 · python"} <= texts
     assert not spark.streams.active

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pyspark_rocketmq.cli.connect import pairs
-from pyspark_rocketmq.cli.printing import console, examples, print_table
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table
 from pyspark_rocketmq.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["EXAMPLES", "sql"]
+__all__ = ["EXAMPLES", "show", "sql"]
 
 EXAMPLES: Final = examples(
     "sql job.sql --checkpoint /var/lib/job",
@@ -44,6 +45,7 @@ def sql(
         list[str] | None, typer.Option("--conf", help="Of Spark, name=value; repeatable.")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Parse the file, run nothing.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Run a job: tables of RocketMQ, views, inserts that are streaming queries.
 
@@ -57,16 +59,23 @@ def sql(
     from pyspark_rocketmq.sql.parse import parse_statements  # noqa: PLC0415
 
     if check:
-        console().print(f"{len(parse_statements(text))} statements")
+        count = len(parse_statements(text))
+        if json:
+            print_json({"statements": count})
+        else:
+            console().print(f"{count} statements")
         return
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop the queries then too
     spark = _session(master, pairs(conf))
     try:
         with execute(spark, text, checkpoint_location=checkpoint, settings=pairs(settings)) as job:
             for rows in job.results:
-                _show(rows)
+                show(rows, json=json)
             for query in job.queries:
-                console().print(f"started {query.name}")
+                if json:
+                    print_json({"started": query.name})
+                else:
+                    console().print(f"started {query.name}")
             job.await_termination()
     finally:
         spark.stop()
@@ -92,12 +101,18 @@ def _session(master: str | None, conf: dict[str, str]) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _show(rows: DataFrame) -> None:
+def show(rows: DataFrame, *, json: bool) -> None:
     """Print a batch's rows; a stream has none to print."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+
     if rows.isStreaming:
         raise OptionError(
             "a query without INSERT INTO shows rows that are there: SET 'runtimeMode' = 'batch' before it"
         )
+    if json:
+        lines = rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
+        print_json([loads(line) for (line,) in lines])
+        return
     found = rows.limit(_SHOWN_ROWS + 1).collect()
     print_table(rows.columns, [tuple(row) for row in found[:_SHOWN_ROWS]])
     if len(found) > _SHOWN_ROWS:

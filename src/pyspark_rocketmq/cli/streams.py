@@ -5,13 +5,16 @@ from __future__ import annotations
 import runpy
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, timestamp
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.errors import OptionError, RocketMQError
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.streams.home import JobRecord
 
 __all__ = ["app"]
 
@@ -42,20 +45,24 @@ def explain(
     context: typer.Context,
     script: Script,
     picture: Annotated[Path | None, typer.Option(help="Where to write an SVG picture.")] = None,
+    json: AsJson = False,
 ) -> None:
     """Show the steps of a script's pipelines and which need Python; nothing is started.
 
     What follows the script is handed to it.
     """
-    from pyspark_rocketmq.streams.explain import drawn, explained  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.streams.explain import drawn, explained, steps  # noqa: PLC0415 - imports Spark
     from pyspark_rocketmq.streams.runner import collected_plans  # noqa: PLC0415
 
     with collected_plans() as plans:
         _run(script, context.args)
     if not plans:
         raise OptionError("the script starts no pipeline", script=script)
-    for plan in plans:
-        typer.echo(explained(plan))
+    if json:
+        print_json([{"job": plan.job, "steps": steps(plan)} for plan in plans])
+    else:
+        for plan in plans:
+            typer.echo(explained(plan))
     if picture is not None:
         picture.write_text(drawn(plans[0]), encoding="utf-8")
 
@@ -81,14 +88,23 @@ def list_(json: AsJson = False) -> None:
 
 
 @app.command(epilog=examples("streams stop shop.revenue"))
-def stop(job: Job) -> None:
+def stop(job: Job, json: AsJson = False) -> None:
     """Stop a job after its batch; it goes on there when it is started again."""
-    from pyspark_rocketmq.streams.home import find_job, request_stop  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.streams.home import find_job  # noqa: PLC0415 - imports Spark
 
     record = find_job(job)
-    if not record.is_running():
-        console().print(f"{job} is not running")
-        return
+    ran = record.is_running()
+    if ran:
+        _stop(job, record)
+    if json:
+        print_json({"job": job, "wasRunning": ran})
+    else:
+        console().print(f"{job} has stopped" if ran else f"{job} is not running")
+
+
+def _stop(job: str, record: JobRecord) -> None:
+    from pyspark_rocketmq.streams.home import request_stop  # noqa: PLC0415 - imports Spark
+
     request_stop(job)
     deadline = Deadline(SYSTEM_CLOCK, _STOP_TIMEOUT_MS)
     while record.is_running():
@@ -97,7 +113,6 @@ def stop(job: Job) -> None:
                 "the job was asked to stop and has not within a minute", job=job, pid=record.pid
             )
         SYSTEM_CLOCK.sleep(0.2)
-    console().print(f"{job} has stopped")
 
 
 def _run(script: Path, arguments: list[str]) -> None:

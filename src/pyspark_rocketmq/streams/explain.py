@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from html import escape
 from typing import Final
 
 from pyspark_rocketmq.streams import plan as p
 from pyspark_rocketmq.streams.analysis import STATEFUL, Analysis, analyse
 
-__all__ = ["drawn", "explained"]
+__all__ = ["Step", "drawn", "explained", "steps"]
 
 _BOX_WIDTH: Final = 250
 _BOX_HEIGHT: Final = 46
 _GAP: Final = 34
 _SHOWN: Final = 42
 _COLORS: Final = {"source": "#dbeafe", "native": "#dcfce7", "python": "#fef3c7", "sink": "#ede9fe"}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a pipeline.
+
+    Parameters
+    ----------
+    name : str
+    kind : str
+        ``source``, ``native``, ``python`` or ``sink``.
+    details : str
+    after : tuple of str
+        The steps whose records it gets.
+    """
+
+    name: str
+    kind: str
+    details: str
+    after: tuple[str, ...]
+
+
+def steps(plan: p.Plan) -> tuple[Step, ...]:
+    """Return the steps in order.
+
+    Raises
+    ------
+    PlanError
+        Steps do not fit each other.
+    """
+    analysis = analyse(plan)
+    return tuple(
+        Step(
+            node.name,
+            _kind(node, analysis),
+            _details(node, analysis),
+            tuple(before.name for before in node.inputs),
+        )
+        for node in analysis.nodes
+    )
 
 
 def explained(plan: p.Plan) -> str:
@@ -25,16 +67,14 @@ def explained(plan: p.Plan) -> str:
     PlanError
         Steps do not fit each other.
     """
-    analysis = analyse(plan)
-    width = max(len(node.name) for node in analysis.nodes)
+    found = steps(plan)
+    width = max(len(step.name) for step in found)
+    used = Counter(name for step in found for name in step.after)
     lines = [f"job {plan.job}"]
-    for node in analysis.nodes:
-        after = ", ".join(before.name for before in node.inputs)
-        lines.append(
-            f"  {node.name:<{width}}  {_kind(node, analysis):<7} {_details(node, analysis)}".rstrip()
-        )
-        if len(node.inputs) > 1 or (node.inputs and len(analysis.consumers[node.inputs[0]]) > 1):
-            lines[-1] += f"  <- {after}"
+    for step in found:
+        lines.append(f"  {step.name:<{width}}  {step.kind:<7} {step.details}".rstrip())
+        if len(step.after) > 1 or (step.after and used[step.after[0]] > 1):
+            lines[-1] += f"  <- {', '.join(step.after)}"
     return "\n".join(lines)
 
 
