@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import zlib
+from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -28,7 +29,9 @@ _LZ4_PLAIN: Final = 1 << 31
 _LZ4_HEAD: Final = bytes.fromhex("04224D18 60 70 73")
 """Magic; version 1 with independent blocks and no checksums; blocks up to 4 MiB; the head's checksum."""
 
-_COMPRESSED: Final = int(MessageFlag.COMPRESSED)  # asked of every message: enums are slow
+# Asked of every message, and arithmetic with enums is slow.
+_COMPRESSED: Final = int(MessageFlag.COMPRESSED)
+_TYPE: Final = int(MessageFlag.COMPRESSION_TYPE)
 
 
 class Compression(enum.Enum):
@@ -50,15 +53,19 @@ class Compression(enum.Enum):
         """
         if not sys_flag & _COMPRESSED:
             return cls.NONE
-        match sys_flag & MessageFlag.COMPRESSION_TYPE:
-            case 0 | MessageFlag.COMPRESSION_ZLIB:  # clients before 4.9.4 leave the type empty
-                return cls.ZLIB
-            case MessageFlag.COMPRESSION_LZ4:
-                return cls.LZ4
-            case MessageFlag.COMPRESSION_ZSTD:
-                return cls.ZSTD
-            case unknown:
-                raise CorruptMessageError(f"unknown compression type {unknown >> 8} in sysFlag {sys_flag:#x}")
+        try:
+            return _BY_TYPE[sys_flag & _TYPE]
+        except KeyError:
+            kind = (sys_flag & _TYPE) >> 8
+            raise CorruptMessageError(f"unknown compression type {kind} in sysFlag {sys_flag:#x}") from None
+
+
+_BY_TYPE: Final[Mapping[int, Compression]] = {
+    0: Compression.ZLIB,  # clients before 4.9.4 leave the type empty
+    int(MessageFlag.COMPRESSION_ZLIB): Compression.ZLIB,
+    int(MessageFlag.COMPRESSION_LZ4): Compression.LZ4,
+    int(MessageFlag.COMPRESSION_ZSTD): Compression.ZSTD,
+}
 
 
 def compress(data: bytes, kind: Compression) -> bytes:

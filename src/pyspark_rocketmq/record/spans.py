@@ -49,6 +49,11 @@ class Spans:
     def __len__(self) -> int:
         return self.length.size
 
+    @property
+    def parts(self) -> tuple[Int32s, Int64s, Int64s]:
+        """Index, start and length."""
+        return self.index, self.start, self.length
+
     def __getitem__(self, rows: slice | Int64s) -> Spans:
         return Spans(self.index[rows], self.start[rows], self.length[rows])
 

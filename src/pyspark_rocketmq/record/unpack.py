@@ -6,9 +6,9 @@ thousands of them: how much is unpacked at once is bounded, and what was unpacke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from pyspark_rocketmq.record.spans import Bytes, Int64s, Mask
 __all__ = ["unpack"]
 
 _SIDE_BUFFER: Final = 2**29
+_COMPRESSED: Final = int(MessageFlag.COMPRESSED)  # asked of every message: enums are slow
 
 
 def unpack(
@@ -44,9 +45,9 @@ def unpack(
         The new rows of a part, and the old row that each came from; together all rows, in order.
     """
     part = _Part(rows, packed, 0)
-    for row in np.flatnonzero(packed).tolist():
+    for row, facts in _facts(rows, packed):
         try:
-            part.add(row, body_limit)
+            part.add(facts, body_limit)
         except CorruptMessageError as error:
             raise corrupt.error(error.message, queue_offset=int(rows.offset[row])) from error
         if part.side.size >= part_bytes or len(part.items) >= MAX_INNER_MESSAGES:
@@ -66,14 +67,16 @@ class _Part:
     items: list[tuple[int, ...]] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     side: _SideBuffers = field(init=False)
+    views: list[memoryview] = field(init=False)
 
     def __post_init__(self) -> None:
         self.side = _SideBuffers(len(self.rows.buffers))
+        self.views = [buffer.data for buffer in self.rows.buffers]
 
-    def add(self, row: int, body_limit: int) -> None:
+    def add(self, facts: _Facts, body_limit: int) -> None:
         """Unpack one row."""
         before = len(self.items)
-        self.items += _items_of(self.rows, row, self.side, body_limit)
+        self.items += _items_of(self.views, facts, self.side, body_limit)
         self.counts.append(len(self.items) - before)
 
     def finish(self, end: int) -> tuple[Rows, Int64s]:
@@ -98,13 +101,25 @@ class _Part:
         return replace(unpacked, buffers=self.rows.buffers + self.side.finish()), parent
 
 
-def _items_of(rows: Rows, row: int, side: _SideBuffers, limit: int) -> Iterator[tuple[int, ...]]:
+_Facts: TypeAlias = tuple[int, int, int, int, int, int, int, int]
+"""sysFlag and flag; buffer, start and length of the body; the same of the properties."""
+
+
+def _facts(rows: Rows, packed: Mask) -> Iterator[tuple[int, _Facts]]:
+    """Yield the packed rows: taken from the arrays together, because one by one costs a microsecond each."""
+    at = np.flatnonzero(packed)
+    columns = [rows.head[name][at] for name in ("sys_flag", "flag")]
+    columns += [part[at] for spans in (rows.body, rows.properties) for part in spans.parts]
+    return zip(at.tolist(), zip(*(column.tolist() for column in columns), strict=True), strict=True)
+
+
+def _items_of(
+    views: Sequence[memoryview], facts: _Facts, side: _SideBuffers, limit: int
+) -> Iterator[tuple[int, ...]]:
     """Yield a row's messages: flag, position in the batch, buffer, start, length of body and properties."""
-    head = rows.head[row]
-    sys_flag = int(head["sys_flag"])
-    index, start, length = (int(part[row]) for part in (rows.body.index, rows.body.start, rows.body.length))
-    body: bytes | memoryview = rows.buffers[index][start : start + length].data
-    if sys_flag & MessageFlag.COMPRESSED:
+    sys_flag, flag, index, start, length, *properties = facts
+    body: bytes | memoryview = views[index][start : start + length]
+    if sys_flag & _COMPRESSED:
         body = decompress(body, sys_flag, limit=limit)
         index, start = side.add(body)
     if is_inner_batch(sys_flag):
@@ -115,9 +130,7 @@ def _items_of(rows: Rows, row: int, side: _SideBuffers, limit: int) -> Iterator[
                 *(index, start + item.properties_start, item.properties_end - item.properties_start),
             )
     else:
-        properties = rows.properties
-        kept = (int(part[row]) for part in (properties.index, properties.start, properties.length))
-        yield (int(head["flag"]), 0, index, start, len(body), *kept)
+        yield (flag, 0, index, start, len(body), *properties)
 
 
 class _SideBuffers:
