@@ -106,12 +106,18 @@ def _fill(
     options: ReadOptions,
     depth: PullDepth,
 ) -> None:
-    """Keep the allowed number of pulls in flight, the first range first."""
+    """Keep the allowed number of pulls in flight, the first range first.
+
+    Those between the first and the last one have asked for all that they may: a later one was begun only
+    when there was room left, and they get no answers before it is their turn.
+    """
     budget = depth.limit - sum(pull.load for pull in active)
     if active and not active[0].waits:
         budget = max(budget, 1)  # whatever the others hold, the one that everything waits for goes on
-    for pull in active:
-        budget -= _try_to_fill(pull, budget)
+    if active:
+        budget -= _try_to_fill(active[0], budget)
+    if len(active) > 1:
+        budget -= _try_to_fill(active[-1], budget)
     while waiting and (budget > 0 or not active):
         pull = RangePull(client, waiting.popleft(), options, depth)
         active.append(pull)
