@@ -34,6 +34,11 @@ def contenders(mq: Bench, log: Kafka | None, case: Case) -> dict[str, Contender]
         Contender(
             "drain", [python_command("drain", *place)], "the same pulls over a bare socket, nothing decoded"
         ),
+        Contender(
+            "drain-binary",
+            [python_command("drain", *place, "--serializer", "ROCKETMQ")],
+            "the same with headers in RocketMQ's binary form instead of JSON",
+        ),
         Contender("client", [python_command("client", *place)], "our client alone, body only, one process"),
         Contender(
             "client-2p",

@@ -21,7 +21,7 @@ from benchmarks.arguments import RESULTS
 PEERS = "client,spark,java-pull,spark-kafka"
 # Spark ends Python workers that were idle for a minute, and the next query pays for new ones: a cycle of
 # rounds must take less than that, so the base case comes in parts.
-CLIENTS = "drain,client,client-2p,java-pull,java-lite,spark,spark-kafka"
+CLIENTS = "drain,drain-binary,client,client-2p,java-pull,java-lite,spark,spark-kafka"
 QUERIES = "spark,spark-default,spark-properties,spark-stream,spark-rare,spark-kafka"
 PARSING = "spark,spark-json,spark-kafka,spark-kafka-json"
 

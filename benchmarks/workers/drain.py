@@ -15,7 +15,7 @@ from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.queue_reader import read_chunks
 from pyspark_rocketmq.client.range_pull import ReadOptions
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
-from pyspark_rocketmq.remoting.command import Command
+from pyspark_rocketmq.remoting.command import Command, Serializer
 from pyspark_rocketmq.remoting.frame import encode_frame
 from pyspark_rocketmq.remoting.header import PullMessageRequest
 
@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("name_server")
     parser.add_argument("topic")
     parser.add_argument("--in-flight", type=int, default=16)
+    parser.add_argument("--serializer", default="JSON", choices=[each.name for each in Serializer])
     args = parser.parse_args()
     with Client(args.name_server) as client:
         lows = client.min_offsets(client.read_queues(args.topic))
@@ -42,7 +43,8 @@ def main() -> None:
             for chunk in chunks
         ]
         addr = client.broker_address(pulls[0][0].broker_name, topic=args.topic)
-    frames = [_pull(number, *pull) for number, pull in enumerate(pulls)]
+    serializer = Serializer[args.serializer]
+    frames = [_pull(number, *pull, serializer) for number, pull in enumerate(pulls)]
     messages = sum(until - start for _, start, until in pulls)
     host, _, port = addr.rpartition(":")
 
@@ -85,7 +87,7 @@ def drain(sock: socket.socket, frames: list[bytes], in_flight: int, buffer_bytes
     return total
 
 
-def _pull(number: int, queue: MessageQueue, start: int, until: int) -> bytes:
+def _pull(number: int, queue: MessageQueue, start: int, until: int, serializer: Serializer) -> bytes:
     request = PullMessageRequest(
         consumer_group=GROUP,
         topic=queue.topic,
@@ -97,7 +99,7 @@ def _pull(number: int, queue: MessageQueue, start: int, until: int) -> bytes:
         expression_type="TAG",
         broker_name=queue.broker_name,
     )
-    return encode_frame(Command(request.CODE, number + 1, fields=request.fields()))
+    return encode_frame(Command(request.CODE, number + 1, fields=request.fields()), serializer=serializer)
 
 
 if __name__ == "__main__":
