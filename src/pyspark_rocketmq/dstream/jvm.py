@@ -5,15 +5,20 @@
 #   location of an executor.
 # - ConstantInputDStream is the one input stream without receiver, files or queue. Its RDD comes back from a
 #   checkpoint without its SparkContext (a transient field), which DStream.clearMetadata needs.
+# - py4j asks the JVM for each part of a dotted name, and the JVM looks through all jars for a class of it:
+#   milliseconds each. The end of an iteration over a collection is a Java exception, for which PySpark asks
+#   as many classes as it knows exceptions: tens of milliseconds.
 # - While StreamingContext.start() recovers, the context is not "active" yet, but its progress listener is
 #   registered with the SparkContext already, and knows it.
 
 from __future__ import annotations
 
+import functools
 import pickle
 from collections.abc import Sequence
 from typing import Any, Final
 
+from py4j.java_gateway import JavaPackage
 from pyspark import RDD, SparkContext
 from pyspark.serializers import CPickleSerializer, NoOpSerializer
 from pyspark.streaming import StreamingContext, StreamingListener
@@ -23,6 +28,7 @@ from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 __all__ = [
     "bytes_tag",
+    "elements_of",
     "elements_rdd",
     "empty_input",
     "env_part",
@@ -40,8 +46,27 @@ _DRIVER: Final = "driver"
 _PROGRESS_LISTENER: Final = "org.apache.spark.streaming.ui.StreamingJobProgressListener"
 
 
+class _Names:
+    """Packages and classes of the JVM, each asked for once."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._node, name)
+        if isinstance(found, JavaPackage):
+            found = _Names(found)
+        setattr(self, name, found)
+        return found
+
+
+@functools.lru_cache(maxsize=1)
+def _names(jvm: Any) -> _Names:
+    return _Names(jvm)
+
+
 def jvm_of(sc: SparkContext) -> Any:
-    """Return the gateway to the JVM.
+    """Return the packages and classes of the JVM.
 
     Raises
     ------
@@ -51,7 +76,13 @@ def jvm_of(sc: SparkContext) -> Any:
     jvm = getattr(sc, "_jvm", None)
     if jvm is None:
         raise OptionError("RDDs and DStreams need classic Spark: use spark.read or spark.readStream")
-    return jvm
+    return _names(jvm)
+
+
+def elements_of(collection: Any) -> list[Any]:
+    """Return what a Java collection holds, without iterating over it."""
+    array = collection.toArray()
+    return [array[at] for at in range(len(array))]
 
 
 def elements_rdd(sc: SparkContext, elements: Sequence[Any], locations: Sequence[Sequence[str]]) -> RDD[Any]:
@@ -86,7 +117,8 @@ def executors(sc: SparkContext) -> list[str]:
     summaries = jvm_of(sc).scala.jdk.javaapi.CollectionConverters.asJava(
         sc._jsc.sc().statusStore().executorList(True)  # noqa: SLF001
     )
-    found = sorted((s.hostPort().rpartition(":")[0], s.id()) for s in summaries if s.id() != _DRIVER)
+    seen = ((s.hostPort().rpartition(":")[0], s.id()) for s in elements_of(summaries))
+    found = sorted((host, number) for host, number in seen if number != _DRIVER)
     return [f"executor_{host}_{number}" for host, number in found]
 
 
