@@ -26,7 +26,7 @@ __all__ = ["Collected", "Collector", "RateLimiter", "ReceiverRunner", "ReceiverT
 
 _LOG: Final = logging.getLogger(__name__)
 
-_BLOCK_BYTES: Final = 4 << 20
+_BLOCK_BYTES: Final = 8 << 20
 """A block is closed when it has this much, before its interval is over."""
 _QUEUE_BYTES: Final = 16 << 20
 _SPAN: Final = 1 << 20
