@@ -79,8 +79,8 @@ class ReadOptions:
         How long to wait before planned messages that a broker does not have are asked for again; doubles
         with each time.
     missing_patience_ms : int
-        How long planned messages may be missing at a queue's end before they count as lost: a broker that
-        restarts rebuilds its index, a slave catches up.
+        How long planned messages may be missing at the end of a master's queue before they count as lost: a
+        broker that restarts rebuilds its index. A slave may lag for long, and is never believed.
     """
 
     consumer_group: str
@@ -330,13 +330,9 @@ class RangePull:
         if not self._is_head(ask):
             return
         self._missing_since = self._missing_since or self._now()
-        if (self._now() - self._missing_since) * 1000 < self._options.missing_patience_ms:
-            self._broker_id = MASTER_ID  # a slave that lags knows no better
-            raise ServiceNotAvailableError(
-                "the broker does not have these messages (yet, or any more)",
-                code=ResponseCode.PULL_NOT_FOUND,
-                addr=self._connection and self._connection.addr,
-            )
+        waited_ms = (self._now() - self._missing_since) * 1000
+        if not self._at_master or waited_ms < self._options.missing_patience_ms:
+            raise self._behind()
         self._give_up(PullVerdict.BEYOND_MAX, header.max_offset)
 
     def _moved(self, ask: Ask, header: PullMessageResponse, remark: str | None) -> None:
@@ -345,8 +341,19 @@ class RangePull:
             return  # asked again when its turn comes: a reset of the group is not of our offsets
         if header.next_begin_offset > ask.offset:
             self._give_up(PullVerdict.BELOW_MIN, header.next_begin_offset)
-        else:
+        elif self._at_master:
             self._give_up(PullVerdict.BEYOND_MAX, header.max_offset)
+        else:
+            raise self._behind()
+
+    def _behind(self) -> ServiceNotAvailableError:
+        """Return the error of a broker without messages that were planned; the master is asked next."""
+        self._broker_id = MASTER_ID
+        return ServiceNotAvailableError(
+            "the broker does not have these messages (yet, or any more)",
+            code=ResponseCode.PULL_NOT_FOUND,
+            addr=self._connection and self._connection.addr,
+        )
 
     def _is_head(self, ask: Ask) -> bool:
         """Whether this pull is the one that everything waits for: only then its refusal is judged."""

@@ -21,7 +21,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dstream.batch_log import BatchLog
 from pyspark_rocketmq.dstream.commit import CommitCallback, Committer
 from pyspark_rocketmq.dstream.jvm import (
-    elements_of,
+    failures,
     listen,
     planned_stream,
     remember_ms,
@@ -151,9 +151,7 @@ class _Run(StreamingListener):
         """Take note of a batch all of whose outputs succeeded."""
         info = batchCompleted.batchInfo()
         time_ms = info.batchTime().milliseconds()
-        outputs = elements_of(info.outputOperationInfos().values())
-        failures = [reason for output in outputs if (reason := output.failureReason())]
-        if failures:
+        if failures(info):
             _LOG.warning("the batch of %d failed: nothing after it is committed automatically", time_ms)
             return
         delays = (info.processingEndTime(), info.processingDelay(), info.schedulingDelay())

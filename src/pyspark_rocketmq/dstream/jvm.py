@@ -18,7 +18,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Any, Final
 
-from py4j.java_gateway import JavaPackage
+from py4j.java_gateway import JavaPackage, get_method
 from pyspark import RDD, SparkContext
 from pyspark.serializers import CPickleSerializer, NoOpSerializer
 from pyspark.streaming import StreamingContext, StreamingListener
@@ -33,6 +33,7 @@ __all__ = [
     "empty_input",
     "env_part",
     "executors",
+    "failures",
     "listen",
     "planned_stream",
     "remember_ms",
@@ -159,6 +160,12 @@ def listen(sc: SparkContext, context: Any, listener: StreamingListener) -> None:
     context.addStreamingListener(
         java.JavaStreamingListenerWrapper(java.PythonStreamingListenerWrapper(listener))
     )
+
+
+def failures(batch_info: Any) -> list[str]:
+    """Return why outputs of a finished batch failed, from Spark's BatchInfo."""
+    outputs = get_method(batch_info.outputOperationInfos(), "values")()  # py4j's map has one of its own
+    return [reason for output in elements_of(outputs) if (reason := output.failureReason())]
 
 
 def remember_ms(context: Any, stream_id: int) -> int:

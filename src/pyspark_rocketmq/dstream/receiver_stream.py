@@ -19,7 +19,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.queue_reader import DecodeOptions
 from pyspark_rocketmq.dstream.cores import check_cores, held_cores, local_cores
 from pyspark_rocketmq.dstream.jvm import (
-    elements_of,
+    failures,
     jvm_of,
     listen,
     planned_stream,
@@ -225,8 +225,7 @@ class _Run(StreamingListener):
             scheduling_ms=info.schedulingDelay(),
         )
         self._maker.estimate = self._maker.estimate.after(done, self._pace.pid)
-        failed = any(each.failureReason() for each in elements_of(info.outputOperationInfos().values()))
-        if failed and self._log_directory is not None:
+        if failures(info) and self._log_directory is not None:
             _LOG.warning("the batch of %d failed: its blocks, and all after it, stay in the log", time_ms)
             return
         self._finished.add(time_ms)
