@@ -291,7 +291,7 @@ def test_the_limiter_spreads_messages():
 def test_blocks_are_cut_and_the_oldest_comes_first():
     collector, worker = Collector(), Worker()
     for number in range(3):
-        collector.add(Collected(worker, PulledRun(QUEUE, number, 0, bytes(3 << 20)), 1))
+        collector.add(Collected(worker, PulledRun(QUEUE, number, 0, bytes(5 << 20)), 1))
     assert collector.full.is_set()
     assert [c.run.from_offset for c in collector.take()] == [0, 1]
     assert not collector.full.is_set()
