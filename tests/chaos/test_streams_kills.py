@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,7 @@ def test_each_result_counts_once(mq: DevCluster, spark: SparkSession, tmp_path: 
     topic, target = fresh_name("kills"), fresh_name("results")
     create_topic(mq, topic, 1, 6)
     create_topic(mq, target, 1, 6)
-    with sqlite3.connect(tmp_path / "results.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
         connection.execute("CREATE TABLE results (start_time TEXT, key TEXT, total REAL, n INTEGER)")
     checkpoints = tmp_path / "checkpoints"
     args = [mq.name_server, topic, fresh_name("g"), str(tmp_path), target]
@@ -175,7 +176,7 @@ def finishes(args: list[str], log: Path) -> bool:
 
 
 def table(file: Path) -> list[dict[str, object]]:
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         connection.row_factory = sqlite3.Row
         return [dict(row) for row in connection.execute("SELECT * FROM results")]
 

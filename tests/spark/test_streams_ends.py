@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import warnings
+from contextlib import closing
 
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -73,7 +74,7 @@ def test_sources_that_end_close_their_windows(spark, tmp_path, capsys):
 
 
 def test_sinks_of_each_kind(spark, tmp_path):
-    with sqlite3.connect(tmp_path / "r.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "r.db")) as connection, connection:
         connection.execute("CREATE TABLE ages (name TEXT PRIMARY KEY, age INTEGER)")
         connection.execute("INSERT INTO ages VALUES ('a', 1)")
     stream = source(spark).fromCollection(*AGES, schema="name string, age int")
@@ -99,7 +100,7 @@ def test_sinks_of_each_kind(spark, tmp_path):
     }
     for kind, rows in found.items():
         assert table(rows, "name", "age") == [("a", 30), ("b", 3)], kind
-    with sqlite3.connect(tmp_path / "r.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "r.db")) as connection, connection:
         assert connection.execute("SELECT * FROM ages ORDER BY name").fetchall() == [("a", 30), ("b", 3)]
     assert seen == [(0, 2)]
 

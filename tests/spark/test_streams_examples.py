@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sqlite3
+from contextlib import closing
 
 import pytest
 from tests.spark.streams_support import CLICKS, FLOWS, at, table
@@ -52,7 +53,7 @@ def test_sessions():
 
 def test_joins(tmp_path):
     (tmp_path / "cities.csv").write_text("id,name\n1,Rom\n")
-    with sqlite3.connect(tmp_path / "r.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "r.db")) as connection, connection:
         connection.execute("CREATE TABLE paid (order_id TEXT, amount TEXT, name TEXT)")
     pipeline = example("joins").pipeline(
         "h:1", "o", "p", str(tmp_path / "cities.csv"), f"sqlite:///{tmp_path}/r.db"

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -334,7 +335,7 @@ def test_dimension_tables_are_seen_anew(spark, here):
 
 
 def test_a_dimension_table_that_does_not_fit(spark, here):
-    with sqlite3.connect(here / "d.db") as connection:
+    with closing(sqlite3.connect(here / "d.db")) as connection, connection:
         connection.execute("CREATE TABLE city (id INTEGER, name TEXT)")
         connection.execute("INSERT INTO city VALUES (1, 'Rom')")
     joined = stream(spark).selectFields("id").dimJoin(f"jdbc:sqlite:{here}/d.db", None, None, "city", 5)

@@ -44,7 +44,9 @@ class Authority:
     @classmethod
     def create(cls, home: Path, name: str = "authority") -> Authority:
         cert, key = home / f"{name}.pem", home / f"{name}.key"
-        subject = ("-subj", f"/CN={name}", "-days", "2")
+        # Python 3.13 wants of an authority that it says what its key is for, as RFC 5280 does.
+        usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        subject = ("-subj", f"/CN={name}", "-days", "2", *usage)
         _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, *subject)
         return cls(home, Certificate(cert, key))
 
@@ -55,7 +57,7 @@ class Authority:
             *("req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         )
         extensions = self.home / f"{name}.ext"
-        extensions.write_text(f"subjectAltName={alt_name}\n")
+        extensions.write_text(f"subjectAltName={alt_name}\nauthorityKeyIdentifier=keyid\n")
         _openssl(
             *("x509", "-req", "-in", request, "-CA", self.root.cert, "-CAkey", self.root.key),
             *("-CAcreateserial", "-out", cert, "-extfile", extensions, "-days", str(days)),
