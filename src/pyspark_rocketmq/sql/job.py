@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Final, Self, assert_never
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -331,7 +332,11 @@ class SqlJob:
     def stop(self) -> None:
         """Stop every query."""
         for query in self.queries:
-            query.stop()
+            try:
+                query.stop()
+            except Py4JNetworkError:
+                # After an interruption within a call the JVM may close py4j's next connection, and no other.
+                query.stop()
 
     def __enter__(self) -> Self:
         return self
