@@ -233,7 +233,8 @@ class Workload:
         ]
         if not ranges:
             self._progress = time.monotonic()
-            every = len(ends) == len(client.write_queues(self._topic)) and self._positions.keys() <= ends.keys()
+            every = len(ends) == len(client.write_queues(self._topic))
+            every = every and self._positions.keys() <= ends.keys()
             if not every:
                 client.invalidate(self._topic)  # a broker was away when the route was looked up
             return every
