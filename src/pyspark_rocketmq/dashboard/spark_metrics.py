@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from typing import Final
@@ -24,7 +23,7 @@ __all__ = ["SparkMetrics"]
 
 _GAUGE: Final = re.compile(
     r"\.driver\.spark\.streaming\.(.+)\."
-    r"(inputRate-total|processingRate-total|latency|eventTime-watermark|states-rowsTotal|states-usedBytes)"
+    r"(inputRate-total|processingRate-total|latency|eventTime-watermark|states-rowsTotal|states-usedBytes)\Z"
 )
 _TIMEOUT_S: Final = 3.0
 _MOST_BYTES: Final = 16 << 20
@@ -57,7 +56,7 @@ class SparkMetrics:
         self._url = f"{url.rstrip('/')}/metrics/json/"
         self._clock = clock
         self._runs: dict[str, QueryHistory] = {}
-        self._figures: dict[str, Mapping[str, float]] = {}
+        self._figures: Mapping[str, Mapping[str, float]] = {}
         self._lock = threading.Lock()
 
     def look(self) -> tuple[QueryHistory, ...]:
@@ -94,14 +93,14 @@ class SparkMetrics:
         return gauges
 
 
-def _by_query(gauges: Mapping[str, Mapping[str, object]]) -> dict[str, Mapping[str, float]]:
+def _by_query(gauges: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for key, gauge in gauges.items():
         match = _GAUGE.search(key)
         value = gauge.get("value") if isinstance(gauge, dict) else None
-        if match is not None and match.end() == len(key) and isinstance(value, int | float):
+        if match is not None and isinstance(value, int | float):
             found.setdefault(match[1], {})[match[2]] = value
-    return dict(found)
+    return found
 
 
 def _point(figures: Mapping[str, float], now_ms: int) -> BatchPoint:
