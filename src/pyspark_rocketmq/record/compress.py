@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.record.layout import MAX_BODY_BYTES, MessageFlag
 
-__all__ = ["Compression", "compress", "decompress"]
+__all__ = ["Compression", "compress", "decompress", "is_compressed"]
 
 _ZLIB_LEVEL: Final = 5
 _READ_STEP: Final = 8192
@@ -51,7 +51,7 @@ class Compression(enum.Enum):
         CorruptMessageError
             The type bits hold a number that no release uses.
         """
-        if not sys_flag & _COMPRESSED:
+        if not is_compressed(sys_flag):
             return cls.NONE
         try:
             return _BY_TYPE[sys_flag & _TYPE]
@@ -66,6 +66,11 @@ _BY_TYPE: Final[Mapping[int, Compression]] = {
     int(MessageFlag.COMPRESSION_LZ4): Compression.LZ4,
     int(MessageFlag.COMPRESSION_ZSTD): Compression.ZSTD,
 }
+
+
+def is_compressed(sys_flag: int) -> bool:
+    """Tell whether a record's body is compressed."""
+    return sys_flag & _COMPRESSED != 0
 
 
 def compress(data: bytes, kind: Compression) -> bytes:

@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from pyspark_rocketmq.errors import CorruptMessageError
-from pyspark_rocketmq.record.compress import decompress
+from pyspark_rocketmq.record.compress import decompress, is_compressed
 from pyspark_rocketmq.record.corrupt import Corrupt
-from pyspark_rocketmq.record.layout import MAX_INNER_MESSAGES, MessageFlag
+from pyspark_rocketmq.record.layout import MAX_INNER_MESSAGES
 from pyspark_rocketmq.record.message import is_inner_batch, iter_batch
 from pyspark_rocketmq.record.rows import Rows
 from pyspark_rocketmq.record.spans import Bytes, Int64s, Mask
@@ -23,7 +23,6 @@ from pyspark_rocketmq.record.spans import Bytes, Int64s, Mask
 __all__ = ["unpack"]
 
 _SIDE_BUFFER: Final = 2**29
-_COMPRESSED: Final = int(MessageFlag.COMPRESSED)  # asked of every message: enums are slow
 
 
 def unpack(
@@ -119,7 +118,7 @@ def _items_of(
     """Yield a row's messages: flag, position in the batch, buffer, start, length of body and properties."""
     sys_flag, flag, index, start, length, *properties = facts
     body: bytes | memoryview = views[index][start : start + length]
-    if sys_flag & _COMPRESSED:
+    if is_compressed(sys_flag):
         body = decompress(body, sys_flag, limit=limit)
         index, start = side.add(body)
     if is_inner_batch(sys_flag):
