@@ -28,7 +28,7 @@ from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 __all__ = [
     "bytes_tag",
-    "elements_of",
+    "elements_of_seq",
     "elements_rdd",
     "empty_input",
     "env_part",
@@ -80,7 +80,12 @@ def jvm_of(sc: SparkContext) -> Any:
     return _names(jvm)
 
 
-def elements_of(collection: Any) -> list[Any]:
+def elements_of_seq(sc: SparkContext, seq: Any) -> list[Any]:
+    """Return what a Scala sequence holds."""
+    return _elements_of(jvm_of(sc).scala.jdk.javaapi.CollectionConverters.asJava(seq))
+
+
+def _elements_of(collection: Any) -> list[Any]:
     """Return what a Java collection holds, without iterating over it."""
     array = collection.toArray()
     return [array[at] for at in range(len(array))]
@@ -115,10 +120,8 @@ def env_part(sc: SparkContext, name: str) -> Any:
 
 def executors(sc: SparkContext) -> list[str]:
     """Return the locations of the executors in a stable order; none in local mode."""
-    summaries = jvm_of(sc).scala.jdk.javaapi.CollectionConverters.asJava(
-        sc._jsc.sc().statusStore().executorList(True)  # noqa: SLF001
-    )
-    seen = ((s.hostPort().rpartition(":")[0], s.id()) for s in elements_of(summaries))
+    summaries = elements_of_seq(sc, sc._jsc.sc().statusStore().executorList(True))  # noqa: SLF001
+    seen = ((s.hostPort().rpartition(":")[0], s.id()) for s in summaries)
     found = sorted((host, number) for host, number in seen if number != _DRIVER)
     return [f"executor_{host}_{number}" for host, number in found]
 
@@ -165,7 +168,7 @@ def listen(sc: SparkContext, context: Any, listener: StreamingListener) -> None:
 def failures(batch_info: Any) -> list[str]:
     """Return why outputs of a finished batch failed, from Spark's BatchInfo."""
     outputs = get_method(batch_info.outputOperationInfos(), "values")()  # py4j's map has one of its own
-    return [reason for output in elements_of(outputs) if (reason := output.failureReason())]
+    return [reason for output in _elements_of(outputs) if (reason := output.failureReason())]
 
 
 def remember_ms(context: Any, stream_id: int) -> int:

@@ -21,7 +21,7 @@ from pyspark import RDD, SparkContext
 from pyspark.serializers import NoOpSerializer
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
-from pyspark_rocketmq.dstream.jvm import bytes_tag, elements_of, env_part, jvm_of
+from pyspark_rocketmq.dstream.jvm import bytes_tag, elements_of_seq, env_part, jvm_of
 
 __all__ = ["ARRAY_HEAD", "BlockStore", "StoredBatch"]
 
@@ -126,7 +126,7 @@ class BlockStore:
         """Return the batch of a time: what came since the one before; asked again, the same."""
         time = self._jvm.org.apache.spark.streaming.Time(time_ms)
         self._tracker.allocateBlocksToBatch(time)
-        infos = self._elements(self._tracker.getBlocksOfBatchAndStream(time, self._stream_id))
+        infos = elements_of_seq(self._sc, self._tracker.getBlocksOfBatchAndStream(time, self._stream_id))
         messages = sum(int(count.get()) for info in infos if not (count := info.numRecords()).isEmpty())
         names = [info.blockId() for info in infos]
         if names:
@@ -155,7 +155,7 @@ class BlockStore:
         if self._closed:
             return
         self._closed = True
-        left = self._elements(self._tracker.getUnallocatedBlocks(self._stream_id))
+        left = elements_of_seq(self._sc, self._tracker.getUnallocatedBlocks(self._stream_id))
         self._held[-1] = [info.blockId() for info in left]
         self.forget(_FOREVER)
         if self._logged:
@@ -186,6 +186,3 @@ class BlockStore:
         for at, value in enumerate(values):
             array[at] = value
         return array
-
-    def _elements(self, seq: Any) -> list[Any]:
-        return elements_of(self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(seq))
