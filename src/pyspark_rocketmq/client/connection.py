@@ -242,7 +242,7 @@ class Connection:
     def submit_many(
         self,
         template: RequestTemplate,
-        values: Sequence[tuple[int, ...]],
+        values: Sequence[tuple[int | str, ...]],
         *,
         deadline: Deadline | None = None,
     ) -> list[int]:

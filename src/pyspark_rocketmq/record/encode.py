@@ -23,9 +23,15 @@ import pyarrow.compute as pc
 from pyspark_rocketmq.record.compress import Compression, compress
 from pyspark_rocketmq.record.layout import BATCH_ITEM_OVERHEAD
 from pyspark_rocketmq.record.outgoing_rows import UNIQUE_KEY_BYTES, OutgoingRows
-from pyspark_rocketmq.record.properties import PROPERTY_WRITE_ID
+from pyspark_rocketmq.record.properties import (
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_TRANSACTION,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_WRITE_ID,
+    encode_properties,
+)
 
-__all__ = ["BatchLimits", "Parcel", "ParcelKind", "arrange", "content_ids"]
+__all__ = ["BatchLimits", "Parcel", "ParcelKind", "arrange", "as_half_messages", "content_ids"]
 __all__ += ["encode_parcels", "kinds_of", "with_write_ids"]
 
 _HEAD: Final = np.dtype([("size", ">i4"), ("zeros", ">i8"), ("flag", ">i4"), ("body", ">i4")])
@@ -59,8 +65,8 @@ class BatchLimits:
 class Parcel:
     """What one send request carries: rows ``start`` to ``end`` of those that were encoded.
 
-    ``properties`` is set for a single message only. The body of a batch is a view of the rows' encoding: a
-    copy would cost more than the encoding.
+    ``properties`` and ``msg_id`` are set for a single message only. The body of a batch is a view of the
+    encoding of the rows: a copy would cost more than the encoding.
     """
 
     start: int
@@ -69,6 +75,7 @@ class Parcel:
     sys_flag: int = 0
     flag: int = 0
     properties: str = ""
+    msg_id: str = ""
     batch: bool = True
 
     def __len__(self) -> int:
@@ -167,6 +174,19 @@ def with_write_ids(properties: pa.Array, ids: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(properties, name, ids, pa.scalar(b"\x02"), _EMPTY)
 
 
+def as_half_messages(properties: pa.Array, group: str, transaction: str) -> pa.Array:
+    """Return the properties with those behind them that make half messages of the rows.
+
+    ``group`` is the producer group as the broker knows it, whom it will ask what becomes of them.
+    """
+    marks = {
+        PROPERTY_TRANSACTION_PREPARED: "true",
+        PROPERTY_PRODUCER_GROUP: group,
+        PROPERTY_TRANSACTION: transaction,
+    }
+    return pc.binary_join_element_wise(properties, pa.scalar(encode_properties(marks)), _EMPTY)
+
+
 # --- inside ---------------------------------------------------------------------------------
 
 
@@ -252,5 +272,6 @@ def _single(row: int, rows: OutgoingRows, unique: pa.Array, limits: BatchLimits)
         packed = compress(body, limits.compression)
         if len(packed) < len(body):
             body, sys_flag = packed, int(limits.compression.value)
-    properties = unique[row].as_py() + rows.properties[row].as_py()
-    return Parcel(row, row + 1, body, sys_flag, int(rows.flag[row]), properties.decode(), batch=False)
+    properties = (unique[row].as_py() + rows.properties[row].as_py()).decode()
+    msg_id = properties[len(_UNIQUE_HEAD) : UNIQUE_KEY_BYTES - 1]
+    return Parcel(row, row + 1, body, sys_flag, int(rows.flag[row]), properties, msg_id, batch=False)

@@ -30,6 +30,7 @@ __all__ = [
     "PROPERTY_TIMER_DELAY_MS",
     "PROPERTY_TIMER_DELAY_SEC",
     "PROPERTY_TIMER_DELIVER_MS",
+    "PROPERTY_TRANSACTION",
     "PROPERTY_TRANSACTION_ID",
     "PROPERTY_TRANSACTION_PREPARED",
     "PROPERTY_UNIQUE_KEY",
@@ -68,6 +69,8 @@ PROPERTY_CRC32: Final = "__CRC32#"
 PROPERTY_PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 PROPERTY_WRITE_ID: Final = "writeId"
 """Ours: the same in every copy of a row that was written more than once, another in every other row."""
+PROPERTY_TRANSACTION: Final = "transaction"
+"""Ours: the batch that a message of a transactional write is part of."""
 
 RESERVED_PROPERTIES: Final = frozenset(
     (
