@@ -32,14 +32,18 @@ __all__ = ["MockBroker", "MockCluster"]
 CLUSTER_NAME: Final = "MockCluster"
 
 _OPERATIONS: Final = {**broker_requests(), **admin_requests()}
+_STORING: Final = frozenset(
+    {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.END_TRANSACTION}
+)
 
 
 class MockCluster(MockData):
     """A name server and brokers on loopback that speak RocketMQ's protocol, for tests.
 
     A context manager. Everything is in memory and gone at the end. Answers are held equal to those of
-    RocketMQ 5.4.0 by one behaviour suite that runs on both; what is not mocked (transactions, SQL92 filters,
-    POP) is refused, and delayed messages are there at once. Safe to be used by many threads and processes.
+    RocketMQ 5.4.0 by one behaviour suite that runs on both; what is not mocked (SQL92 filters, POP) is
+    refused, nobody is asked what became of a transaction, and delayed messages are there at once. Safe to be
+    used by many threads and processes.
 
     Parameters
     ----------
@@ -279,7 +283,7 @@ class MockCluster(MockData):
                 return Reply(ResponseCode.NO_PERMISSION, remark="check signature failed.")
             limits = replica.limits if most is None else replace(replica.limits, messages=most)
             reply = self._execute(frame, operation and (lambda it: operation(replica, it, limits)))
-            if frame.command.code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
+            if frame.command.code in _STORING:
                 self._announce_news()
             return reply
 

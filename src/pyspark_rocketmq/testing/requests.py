@@ -14,10 +14,18 @@ from typing import Final
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, MessageSelector, Permission
+from pyspark_rocketmq.record.layout import MessageFlag
 from pyspark_rocketmq.record.message import decode_batch
+from pyspark_rocketmq.record.properties import (
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_TRANSACTION_ID,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_UNIQUE_KEY,
+)
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
 from pyspark_rocketmq.remoting.header import (
+    EndTransactionRequest,
     GetEarliestMsgStoretimeRequest,
     GetEarliestMsgStoretimeResponse,
     GetMaxOffsetRequest,
@@ -33,7 +41,7 @@ from pyspark_rocketmq.remoting.header import (
 )
 from pyspark_rocketmq.remoting.java_hash import java_hash
 from pyspark_rocketmq.testing.log import Pulled, PullLimits
-from pyspark_rocketmq.testing.store import BrokerStore, Placed, parse_properties
+from pyspark_rocketmq.testing.store import BrokerStore, HalfMessage, Placed, parse_properties
 from pyspark_rocketmq.testing.wire import Reply
 
 __all__ = ["Refused", "Replica", "broker_requests", "broker_settings"]
@@ -43,6 +51,7 @@ _MAX_BYTES: Final = "maxTransferBytesOnMessageInMemory"
 _COMMIT: Final = 1
 _SUSPEND: Final = 2
 _SUBSCRIPTION: Final = 4
+_TRANSACTION_BITS: Final = MessageFlag.TRANSACTION_PREPARED | MessageFlag.TRANSACTION_COMMIT
 _MAX_MESSAGE_BYTES: Final = 4 << 20
 _MAX_PROPERTIES_BYTES: Final = 32_767
 
@@ -113,6 +122,7 @@ def broker_requests() -> dict[int, Operation]:
         RequestCode.PULL_MESSAGE: _pull,
         RequestCode.SEND_MESSAGE_V2: _send,
         RequestCode.SEND_BATCH_MESSAGE: _send,
+        RequestCode.END_TRANSACTION: _end_transaction,
         RequestCode.GET_MAX_OFFSET: _max_offset,
         RequestCode.GET_MIN_OFFSET: _min_offset,
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _search,
@@ -209,6 +219,8 @@ def _send(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
         )
     if not len(frame.body):
         raise Refused(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException")
+    if parse_properties(request.properties).get(PROPERTY_TRANSACTION_PREPARED) == "true":
+        return _stored(request, queue_id, [_half(request, frame, queue_id, store)])
     now_ms = replica.now_ms()  # one for a whole batch
     placed = [
         store.append(
@@ -253,6 +265,55 @@ def _stored(request: SendMessageRequest, queue_id: int, placed: list[Placed]) ->
         transaction_id=unique,
     )
     return Reply(fields={**header.fields(), "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"})
+
+
+# --- transactions ---------------------------------------------------------------------------
+
+
+def _half(request: SendMessageRequest, frame: Frame, queue_id: int, store: BrokerStore) -> Placed:
+    ((body, properties, flag),) = _contents(request, frame, store)
+    half = HalfMessage(
+        offset=0,
+        topic=request.topic,
+        queue_id=queue_id,
+        body=body,
+        properties={**properties, PROPERTY_TRANSACTION_ID: properties[PROPERTY_UNIQUE_KEY]},
+        sys_flag=request.sys_flag & ~_TRANSACTION_BITS,
+        flag=flag,
+        born_timestamp=request.born_timestamp,
+    )
+    return store.append_half(half)
+
+
+def _end_transaction(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
+    """Commit or roll back; that it was done before does not matter, as a real broker has it."""
+    del limits
+    request = EndTransactionRequest.parse(frame.command.fields)
+    if replica.is_slave:
+        raise Refused(
+            ResponseCode.SLAVE_NOT_AVAILABLE,
+            "Transaction service is not allowed to commit or rollback in a slave broker.",
+        )
+    half = replica.store.half(request.commit_log_offset)
+    if half is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+    if half.properties.get(PROPERTY_PRODUCER_GROUP) != request.producer_group:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+    if half.offset != request.tran_state_table_offset:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+    if request.commit_or_rollback == MessageFlag.TRANSACTION_COMMIT:
+        replica.store.append(
+            half.topic,
+            half.queue_id,
+            half.body,
+            half.properties,
+            sys_flag=half.sys_flag | MessageFlag.TRANSACTION_COMMIT,
+            flag=half.flag,
+            born_timestamp=half.born_timestamp,
+            store_timestamp=replica.now_ms(),
+            prepared_transaction_offset=request.commit_log_offset,
+        )
+    return Reply()
 
 
 # --- offsets --------------------------------------------------------------------------------

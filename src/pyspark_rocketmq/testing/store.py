@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyspark_rocketmq.inventory import TopicConfig
@@ -16,7 +16,7 @@ from pyspark_rocketmq.record.properties import PROPERTY_TAGS, decode_properties
 from pyspark_rocketmq.remoting.java_hash import java_hash
 from pyspark_rocketmq.testing.log import QueueLog, StoredMessage
 
-__all__ = ["BrokerStore", "Placed"]
+__all__ = ["BrokerStore", "HalfMessage", "Placed"]
 
 READ_WRITE: Final = Permission.READ | Permission.WRITE
 _RETRY_PREFIX: Final = "%RETRY%"
@@ -28,6 +28,20 @@ class Placed:
 
     offset: int
     msg_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HalfMessage:
+    """A message that waits for the end of its transaction; ``offset`` is the half topic's."""
+
+    offset: int
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: Mapping[str, str]
+    sys_flag: int
+    flag: int
+    born_timestamp: int
 
 
 @dataclass(slots=True)
@@ -49,6 +63,7 @@ class BrokerStore:
     resets: dict[tuple[str, str, int], int] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     _logs: dict[tuple[str, int], QueueLog] = field(default_factory=dict)
+    _halves: dict[int, HalfMessage] = field(default_factory=dict)
     _commit_log: int = 0
     _round_robin: itertools.count[int] = field(default_factory=itertools.count)
 
@@ -98,6 +113,7 @@ class BrokerStore:
         born_timestamp: int,
         store_timestamp: int,
         born_host: str = "127.0.0.1:0",
+        prepared_transaction_offset: int = 0,
     ) -> Placed:
         """Store a message whose body is compressed already, if ``sys_flag`` says so."""
         log = self.log(topic, queue_id)
@@ -115,6 +131,7 @@ class BrokerStore:
             born_host=born_host,
             store_timestamp=store_timestamp,
             store_host=self.store_host,
+            prepared_transaction_offset=prepared_transaction_offset,
         )
         tag = properties.get(PROPERTY_TAGS)
         hashed = None if tag is None else java_hash(tag)
@@ -122,6 +139,17 @@ class BrokerStore:
         msg_id = offset_message_id(encode_host(self.store_host), self._commit_log)
         self._commit_log += len(record)
         return Placed(log.max_offset - 1, msg_id)
+
+    def append_half(self, half: HalfMessage) -> Placed:
+        """Store a half message, whose ``offset`` is given here: nobody sees it."""
+        placed = Placed(len(self._halves), offset_message_id(encode_host(self.store_host), self._commit_log))
+        self._halves[self._commit_log] = replace(half, offset=placed.offset)
+        self._commit_log += len(half.body) + 1
+        return placed
+
+    def half(self, commit_log_offset: int) -> HalfMessage | None:
+        """Return the half message at a place of the commit log; it stays there when its transaction ends."""
+        return self._halves.get(commit_log_offset)
 
     def position(self, group: str, queue: MessageQueue) -> int | None:
         """Return what a group committed."""
