@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -23,9 +24,11 @@ from pyspark_rocketmq.options.kinds import (
     whole_number,
 )
 
-__all__ = ["Compressor", "Guarantee", "SinkOptions"]
+__all__ = ["TRANSACTIONS_FOLDER", "Compressor", "Guarantee", "SinkOptions", "TransactionOptions"]
 
 DEFAULT_PRODUCER_GROUP: Final = "PYSPARK_ROCKETMQ_PRODUCER"
+
+TRANSACTIONS_FOLDER: Final = "rocketmq-transactions"
 
 MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 """A broker's default ``maxMessageSize``, which holds for a batch as a whole."""
@@ -40,11 +43,20 @@ class Compressor(enum.Enum):
     ZSTD = "zstd"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionOptions:
+    """Of a transactional write: the folder of its log, and its producer group."""
+
+    folder: str
+    group: str
+
+
 class Guarantee(enum.Enum):
     """What a write promises."""
 
     AT_LEAST_ONCE = "at-least-once"
     EFFECTIVELY_ONCE = "effectively-once"
+    TRANSACTIONAL = "transactional"
 
 
 def _statuses(text: str) -> frozenset[SendStatus]:
@@ -77,7 +89,7 @@ class SinkOptions(Options):
         Options contradict one another.
     """
 
-    IGNORED: ClassVar[frozenset[str]] = frozenset({"path", "checkpointlocation", "queryname"})
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"path", "queryname"})
     COMPATIBILITY: ClassVar[Mapping[str, str]] = {
         "brokerserver.heartbeat.interval": "sends need no heartbeat",
         "vipChannel": "the normal port answers everything",
@@ -114,7 +126,7 @@ class SinkOptions(Options):
         GROUP,
         default=DEFAULT_PRODUCER_GROUP,
         aliases=("produceGroup", "producer.group"),
-        doc="The producer group; it matters for transactions only.",
+        doc="The producer group; it matters for transactions only, which get one of their own by default.",
     )
     send_timeout_ms: int = option(
         "sendTimeoutMs",
@@ -199,7 +211,23 @@ class SinkOptions(Options):
         choice(Guarantee),
         default=Guarantee.AT_LEAST_ONCE,
         default_text="at-least-once",
-        doc="effectively-once gives each row a write id by which a reader drops repeats.",
+        doc="effectively-once gives each row a write id by which a reader drops repeats; transactional shows "
+        "the rows of a batch only when all of them are stored, and gives write ids too.",
+    )
+    transaction_log: str | None = option(
+        "transactionLog",
+        FILE,
+        default=None,
+        default_text="rocketmq-transactions in checkpointLocation",
+        doc="The folder (a path or URI that the driver can write) where a transactional write notes what it "
+        "has decided, so that a commit which a crash cut short is finished.",
+    )
+    checkpoint_location: str | None = option(
+        "checkpointLocation",
+        TEXT,
+        default=None,
+        default_text="Spark's setting",
+        doc="Spark's own option of a query.",
     )
     job_id: str | None = option(
         "jobId",
@@ -241,6 +269,31 @@ class SinkOptions(Options):
             raise OptionError("give one of deadLetterTopic and deadLetterPath", option="deadLetterTopic")
         if self.dead_letter_topic is not None and self.dead_letter_topic == self.topic:
             raise OptionError("deadLetterTopic is the topic itself", option="deadLetterTopic")
+
+    @property
+    def transactions(self) -> TransactionOptions | None:
+        """Where decisions are noted and whom brokers ask, if the write is transactional.
+
+        Raises
+        ------
+        OptionError
+            There is no folder to note them in.
+        """
+        if self.guarantee is not Guarantee.TRANSACTIONAL:
+            return None
+        folder = self.transaction_log
+        if folder is None and self.checkpoint_location is not None:
+            folder = f"{self.checkpoint_location.rstrip('/')}/{TRANSACTIONS_FOLDER}"
+        if folder is None:
+            raise OptionError(
+                "a transactional write needs a folder to note its decisions in: give checkpointLocation as "
+                "an option of the query, or transactionLog",
+                option="transactionLog",
+            )
+        group = self.producer_group
+        if group == DEFAULT_PRODUCER_GROUP:  # brokers ask any member of a group: each log has one of its own
+            group = f"{group}-{hashlib.sha256(folder.encode()).hexdigest()[:16]}"
+        return TransactionOptions(folder=folder, group=group)
 
     @property
     def takes_dead_letters(self) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         with_topic,
     )
     from pyspark_rocketmq.spark.offset_store import HadoopFileOffsetStore, OffsetStore, StoreTransaction
+    from pyspark_rocketmq.spark.resolver import TransactionalQuery, TransactionResolver, start_transactional
     from pyspark_rocketmq.spark.sql_store import SqlOffsetStore, append_to, upsert_into
     from pyspark_rocketmq.spark.transactional import transactional_writer
 
@@ -33,6 +34,8 @@ __all__ = [
     "Spread",
     "SqlOffsetStore",
     "StoreTransaction",
+    "TransactionResolver",
+    "TransactionalQuery",
     "append_to",
     "drop_repeats",
     "identical_rows_together",
@@ -40,6 +43,7 @@ __all__ = [
     "key_value_messages",
     "lag",
     "ordered_by",
+    "start_transactional",
     "transactional_writer",
     "upsert_into",
     "with_topic",
@@ -57,6 +61,7 @@ _MODULES: Final = {
         "with_topic",
     ),
     "offset_store": ("HadoopFileOffsetStore", "OffsetStore", "StoreTransaction"),
+    "resolver": ("TransactionResolver", "TransactionalQuery", "start_transactional"),
     "sql_store": ("SqlOffsetStore", "append_to", "upsert_into"),
     "transactional": ("transactional_writer",),
 }

@@ -19,6 +19,7 @@ from pyspark_rocketmq.options import SinkOptions
 from pyspark_rocketmq.record.compress import decompress
 from pyspark_rocketmq.record.outgoing_rows import MessageColumns
 from pyspark_rocketmq.record.properties import decode_properties
+from pyspark_rocketmq.spark.files import file_system
 
 __all__ = ["PROPERTY_CAUSE", "PROPERTY_TOPIC", "DeadLetter", "DeadLetters"]
 
@@ -154,7 +155,7 @@ class DeadLetters:
     def _write(self) -> None:
         if self._writer is None:
             assert self._options.dead_letter_path is not None
-            filesystem, folder = _filesystem(self._options.dead_letter_path)
+            filesystem, folder = file_system(self._options.dead_letter_path)
             filesystem.create_dir(folder, recursive=True)
             self._renames = (filesystem, f"{folder}/.{self._file_name}", f"{folder}/{self._file_name}")
             self._writer = pq.ParquetWriter(self._renames[1], _SCHEMA, filesystem=filesystem)
@@ -185,11 +186,3 @@ class DeadLetters:
 def _printable(text: str | None) -> str:
     """Return a text that every property can hold."""
     return (text or "")[:_MAX_TEXT].replace("\x01", "?").replace("\x02", "?")
-
-
-def _filesystem(path: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path in it."""
-    if "://" in path or path.startswith("file:"):
-        filesystem, inner = fs.FileSystem.from_uri(path)
-        return filesystem, inner
-    return fs.LocalFileSystem(), path

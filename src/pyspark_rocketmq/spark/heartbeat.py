@@ -15,6 +15,7 @@ A heartbeat is no offset: the end of a micro-batch carries its time, so that a r
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 import pyarrow as pa
@@ -72,8 +73,11 @@ def check_heartbeat(projection: Projection) -> None:
 def heartbeat_row(projection: Projection, time_ms: int) -> pa.RecordBatch:
     """Return the row of a heartbeat."""
     schema = BatchDecoder(projection.columns, queue=_NOWHERE, body_as=projection.body_as).schema
+    time_us = pa.py_buffer((time_ms * 1000).to_bytes(8, sys.byteorder, signed=True))
     columns = [
-        pa.array([time_ms * 1000 if column.source in _TIMES else None], type=field.type)
+        pa.Array.from_buffers(field.type, 1, [None, time_us])
+        if column.source in _TIMES
+        else pa.nulls(1, field.type)
         for column, field in zip(projection.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options import SinkOptions
+from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.record.outgoing_rows import MessageColumns, binary_of
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ SINK_COLUMNS: Final[Mapping[str, _Column]] = {
 """Every column that a write takes; ``body`` is required."""
 
 _ALIASES: Final = {"key": "keys", "messagegroup": "shardingKey"}
+
+_DELAYS: Final = ("delayLevel", "delay", "deliverAt")
 
 _OF_READS: Final = frozenset(
     name.lower()
@@ -174,6 +176,11 @@ def sink_layout(schema: StructType, options: SinkOptions) -> SinkLayout:
         raise OptionError(f"a write needs a column 'body' (string or binary); the rows have {_listed(names)}")
     if "topic" not in positions and options.topic is None:
         raise OptionError("a write needs the option topic, or a column 'topic'", option="topic")
+    delays = [name for name in _DELAYS if name in positions]
+    if options.delay_level is not None:
+        delays.append("delayLevel")
+    if delays and options.guarantee is Guarantee.TRANSACTIONAL:
+        raise OptionError(f"brokers do not delay messages of a transaction: leave out {_listed(delays)}")
     if "brokerName" in positions and "queueId" not in positions:
         raise OptionError("the column 'brokerName' needs the column 'queueId' beside it")
     return SinkLayout(positions=tuple(positions.items()), as_read=as_read)

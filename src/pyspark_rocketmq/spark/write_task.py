@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.outgoing import Outgoing
 from pyspark_rocketmq.client.producer import Producer, ProducerOptions
 from pyspark_rocketmq.client.send_pipeline import SendOutcome, SendPipeline
+from pyspark_rocketmq.client.transaction import HalfMessages
 from pyspark_rocketmq.errors import MessageIllegalError, RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import Guarantee, SinkOptions
@@ -22,18 +24,25 @@ from pyspark_rocketmq.record.encode import (
     BatchLimits,
     Parcel,
     arrange,
+    as_half_messages,
     content_ids,
     encode_parcels,
     kinds_of,
     with_write_ids,
 )
+from pyspark_rocketmq.record.layout import MessageFlag
 from pyspark_rocketmq.record.message import iter_batch
 from pyspark_rocketmq.record.outgoing_rows import MessageColumns, OutgoingRows, prepare
 from pyspark_rocketmq.spark.dead_letters import DeadLetter, DeadLetters
 from pyspark_rocketmq.spark.sink_schema import SinkLayout
 from pyspark_rocketmq.spark.sink_topics import SinkTopics
+from pyspark_rocketmq.spark.transaction import roll_back
+from pyspark_rocketmq.spark.transaction_log import TransactionName
 
-__all__ = ["WriteReport", "WriteScope", "WriteTask"]
+__all__ = ["WriteReport", "WriteScope", "WriteTask", "is_ordered"]
+
+_HALVES_A_SEND: Final = 16
+"""Half messages travel alone: so many of them are in flight instead of one batch."""
 
 _PIECE_BYTES: Final = 32 * 1024 * 1024
 """About how many bytes of rows are encoded at once: bounds what a task holds beside Spark's own batch."""
@@ -52,10 +61,13 @@ class WriteScope:
         The query's id and its batch's number, or a batch write's ``jobId``.
     partition : int
         The task's partition.
+    transaction : TransactionName, optional
+        The batch as its transaction is called.
     """
 
     job: str
     partition: int
+    transaction: TransactionName | None = None
 
 
 @dataclass(slots=True)
@@ -63,13 +75,14 @@ class WriteReport:
     """What a task wrote.
 
     ``contents`` holds 8 bytes of each distinct content where write ids were made of it: the same content in
-    two tasks would have got the same id.
+    two tasks would have got the same id. ``halves`` are the half messages of a transactional write, packed.
     """
 
     rows: int = 0
     sends: int = 0
     dead_letters: int = 0
     contents: bytes = b""
+    halves: bytes = b""
 
 
 @dataclass(slots=True)
@@ -96,7 +109,8 @@ class WriteTask:
     """Writes the rows of one Spark partition.
 
     Delivery promise: when `run` returns, every row is stored with an accepted status, or a dead letter. When
-    it raises, some rows may be stored; Spark runs the task again, so that messages may come twice.
+    it raises, some rows may be stored; Spark runs the task again, so that messages may come twice. The rows
+    of a transaction are half messages, which nobody sees; those of a task that raises are rolled back.
 
     Parameters
     ----------
@@ -110,21 +124,23 @@ class WriteTask:
         self._options = options
         self._layout = layout
         self._scope = scope
-        self._producer = Producer(client, options.producer_group, _producer_options(options))
+        self._transaction = options.transactions
+        group = options.producer_group if self._transaction is None else self._transaction.group
+        self._producer = Producer(client, group, _producer_options(options))
         self._topics = SinkTopics(client, options, patient=True)
         self._limits = BatchLimits(
-            max_rows=options.batch_size,
+            max_rows=options.batch_size if self._transaction is None else 1,
             max_bytes=options.batch_bytes,
             compression=Compression[options.compression.name],
             compress_above=options.compress_above,
         )
-        keyed = options.sharding_key is not None or "shardingKey" in layout.names
-        self._ordered = keyed if options.ordered is None else options.ordered
-        self._needs_ids = options.guarantee is Guarantee.EFFECTIVELY_ONCE
+        self._ordered = is_ordered(options, layout)
+        self._needs_ids = options.guarantee is not Guarantee.AT_LEAST_ONCE
         self._dead_letters = DeadLetters(self._producer, options, scope.job, scope.partition)
         self._turn = _Turn()
         self._seen: dict[bytes, int] = {}
         self._report = WriteReport()
+        self._halves = HalfMessages()
         self._failure: _Failure | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> WriteReport:
@@ -139,12 +155,17 @@ class WriteTask:
         TopicNotFoundError
             A topic does not exist, and ``createTopic`` is off.
         """
-        with SendPipeline(
-            self._producer,
-            max_in_flight=self._options.sends_in_flight,
-            ordered=self._ordered,
-            outage_timeout_ms=self._options.outage_timeout_ms,
-        ) as pipeline:
+        in_flight = self._options.sends_in_flight * (1 if self._transaction is None else _HALVES_A_SEND)
+        with (
+            ExitStack() as unless_done,
+            SendPipeline(
+                self._producer,
+                max_in_flight=in_flight,
+                ordered=self._ordered,
+                outage_timeout_ms=self._options.outage_timeout_ms,
+            ) as pipeline,
+        ):
+            unless_done.callback(self._roll_back)
             for batch in batches:
                 for piece in _pieces(batch):
                     self._send(piece, pipeline)
@@ -153,10 +174,18 @@ class WriteTask:
                 self._judge(self._dead_letters.submit(pipeline), pipeline)
                 self._judge(pipeline.flush(), pipeline)
             self._raise_failure(pipeline)
-        self._dead_letters.close()
+            self._dead_letters.close()
+            unless_done.pop_all()
         self._report.dead_letters = self._dead_letters.count
         self._report.contents = b"".join(sorted(digest[:8] for digest in self._seen))
+        if self._transaction is not None:
+            self._report.halves = self._halves.pack()
         return self._report
+
+    def _roll_back(self) -> None:
+        """Take back what is not to be: nobody else knows of these half messages."""
+        if self._transaction is not None:
+            roll_back(self._producer.client, self._transaction.group, self._halves.table())
 
     # --- rows to sends ---
 
@@ -192,7 +221,7 @@ class WriteTask:
         """Send rows of one topic, each to the queue of its number."""
         if not len(rows):
             return
-        rows = self._identified(rows, topic)
+        rows = self._marked(self._identified(rows, topic))
         if self._ordered:
             numbers[numbers < 0] = self._turn.take(len(queues))
         kinds = kinds_of(rows, self._limits)
@@ -202,7 +231,10 @@ class WriteTask:
         prefix, start = self._producer.ids.block()
         for parcel in encode_parcels(rows, numbers, kinds, self._limits, id_prefix=prefix, id_start=start):
             number = int(numbers[parcel.start])
-            self._submit(_outgoing(topic, parcel), None if number < 0 else queues[number], pipeline)
+            outgoing = _outgoing(topic, parcel)
+            if self._transaction is not None:
+                outgoing = replace(outgoing, sys_flag=outgoing.sys_flag | MessageFlag.TRANSACTION_PREPARED)
+            self._submit(outgoing, None if number < 0 else queues[number], pipeline)
 
     def _identified(self, rows: OutgoingRows, topic: str) -> OutgoingRows:
         """Return the rows with write ids made of their content, where nobody gave them ids."""
@@ -210,6 +242,13 @@ class WriteTask:
             return rows
         ids = content_ids(rows, self._scope.job.encode(), self._seen, topic=topic)
         return rows.identified(with_write_ids(rows.properties, pa.array(ids, pa.binary())))
+
+    def _marked(self, rows: OutgoingRows) -> OutgoingRows:
+        """Return the rows as half messages, where they belong to a transaction."""
+        if self._transaction is None:
+            return rows
+        group = self._producer.client.namespace.qualified(self._transaction.group)
+        return rows.identified(as_half_messages(rows.properties, group, str(self._scope.transaction)))
 
     # --- sends to outcomes ---
 
@@ -227,6 +266,7 @@ class WriteTask:
     def _judge(self, outcomes: Iterable[SendOutcome], pipeline: SendPipeline) -> None:
         for outcome in outcomes:
             if outcome.error is None:
+                self._take_half(outcome)
                 continue
             if isinstance(outcome.error, MessageIllegalError) and self._dead_letters.takes(outcome):
                 self._bury(outcome, pipeline)
@@ -234,6 +274,11 @@ class WriteTask:
                 self._failure = _Failure(outcome.error, outcome.outgoing.count)
             else:
                 self._failure.messages += outcome.outgoing.count
+
+    def _take_half(self, outcome: SendOutcome) -> None:
+        """Remember where a half message is; dead letters are none."""
+        if outcome.result is not None and outcome.outgoing.sys_flag & MessageFlag.TRANSACTION_PREPARED:
+            self._halves.add(outcome.result)
 
     def _bury(self, outcome: SendOutcome, pipeline: SendPipeline) -> None:
         """Take the messages that the broker refused as dead letters; out of a batch, only those."""
@@ -253,11 +298,19 @@ class WriteTask:
         for outcome in pipeline.flush():
             if outcome.error is not None:
                 failure.messages += outcome.outgoing.count
+            else:
+                self._take_half(outcome)
         raise SendError(
             f"{failure.messages} messages of the task were not written; the first cause: {failure.error}",
             failed=failure.messages,
             partition=self._scope.partition,
         ) from failure.error
+
+
+def is_ordered(options: SinkOptions, layout: SinkLayout) -> bool:
+    """Tell whether the messages of a queue keep the order of a task's rows."""
+    keyed = options.sharding_key is not None or "shardingKey" in layout.names
+    return keyed if options.ordered is None else options.ordered
 
 
 def _producer_options(options: SinkOptions) -> ProducerOptions:
@@ -302,6 +355,7 @@ def _outgoing(topic: str, parcel: Parcel) -> Outgoing:
         flag=parcel.flag,
         count=len(parcel),
         batch=parcel.batch,
+        msg_ids=(parcel.msg_id,) if parcel.msg_id else (),
     )
 
 

@@ -13,11 +13,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.core import Client, shared_client
+from pyspark_rocketmq.client.transaction import HalfMessages
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.spark.sink_schema import SinkLayout, sink_layout
 from pyspark_rocketmq.spark.sink_topics import SinkTopics
-from pyspark_rocketmq.spark.write_task import WriteReport, WriteScope, WriteTask
+from pyspark_rocketmq.spark.transaction import Transactions
+from pyspark_rocketmq.spark.transaction_log import TransactionLog, TransactionName
+from pyspark_rocketmq.spark.write_task import WriteReport, WriteScope, WriteTask, is_ordered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +37,7 @@ class TaskWritten(WriterCommitMessage):
     """What one task reports to the driver."""
 
     report: WriteReport
+    transaction: TransactionName | None = None
 
 
 class RocketMQBatchWriter(DataSourceArrowWriter):
@@ -43,6 +47,9 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
     accepted status (or is a dead letter). A task that Spark runs again, or a job that is run again, sends
     its rows again; with ``deliveryGuarantee=effectively-once`` a reader can tell such repeats by their write
     id. A write that fails may have stored any part of its rows: brokers have no transaction over messages.
+    With ``deliveryGuarantee=transactional`` nobody sees a row before all of them are stored, nor a row of a
+    write that failed before that; a write with the same ``jobId`` finishes one whose commit was cut short,
+    and writes nothing where it was finished.
 
     Parameters
     ----------
@@ -71,18 +78,29 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
                 "effectively-once needs a column 'writeId', or jobId: the same when the job is run again",
                 option="jobId",
             )
+        if options.transactions is not None and options.job_id is None:
+            raise OptionError(
+                "a transactional write needs jobId: the same when the job is run again", option="jobId"
+            )
         _look_at_topic(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send a partition's rows, in a task's process."""
-        return _write(iterator, self._options, self._layout, self._options.job_id or "batch")
+        job = self._options.job_id or "batch"
+        return _write(
+            iterator,
+            self._options,
+            self._layout,
+            WriteScope(job=job, partition=_partition(), transaction=TransactionName(job)),
+        )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what was written; the messages are where they belong already."""
-        _conclude(messages)
+        """Make the rows of a transaction visible; others are where they belong already."""
+        _conclude(messages, self._options, self._layout)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Do nothing: what tasks have stored stays stored."""
+        """Roll back what belongs to a transaction; what else tasks have stored stays stored."""
+        _abandon(messages, self._options)
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
@@ -92,7 +110,9 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     nothing that is over may fail by such a look.
 
     Delivery promise: as `RocketMQBatchWriter`, batch by batch: Spark notes a batch as done only after every
-    message of it was acknowledged, and writes it again otherwise.
+    message of it was acknowledged, and writes it again otherwise. With ``deliveryGuarantee=transactional``
+    nobody sees a row of a batch before all of them are stored, and each row is there once; see
+    `Transactions` for what that stands on.
 
     Parameters
     ----------
@@ -107,17 +127,21 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._layout = sink_layout(schema, options)
+        assert options.transactions is None or options.transactions.folder  # looked at before any task
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send a partition's rows, in a task's process."""
-        return _write(iterator, self._options, self._layout, _query_and_batch())
+        name = _query_and_batch()
+        scope = WriteScope(job=str(name), partition=_partition(), transaction=name)
+        return _write(iterator, self._options, self._layout, scope)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
-        """Log what was written; the messages are where they belong already."""
-        _conclude(messages)
+        """Make the rows of a transaction visible; others are where they belong already."""
+        _conclude(messages, self._options, self._layout)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: what tasks have stored stays stored."""
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
+        """Roll back what belongs to a transaction; what else tasks have stored stays stored."""
+        _abandon(messages, self._options)
 
 
 def _look_at_topic(options: SinkOptions) -> None:
@@ -128,38 +152,47 @@ def _look_at_topic(options: SinkOptions) -> None:
         SinkTopics(client, options).queues(options.topic)
 
 
-def _query_and_batch() -> str:
+def _partition() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def _query_and_batch() -> TransactionName:
     """Return the query's id, which outlives restarts, with the number of its batch."""
     context = TaskContext.get()
     assert context is not None
     query = context.getLocalProperty("sql.streaming.queryId")
     batch = context.getLocalProperty("streaming.sql.batchId")
-    return f"{query}/{batch}"
+    assert query is not None
+    assert batch is not None
+    return TransactionName(query, int(batch))
 
 
 def _write(
-    batches: Iterable[pa.RecordBatch], options: SinkOptions, layout: SinkLayout, job: str
+    batches: Iterable[pa.RecordBatch], options: SinkOptions, layout: SinkLayout, scope: WriteScope
 ) -> TaskWritten:
     context = TaskContext.get()
-    partition = 0 if context is None else context.partitionId()
     client = shared_client(options.client)
     if context is not None and context.attemptNumber() > 0:
         # What failed may have been the connection or the route: neither is trusted again.
         client.pool.close()
         if options.topic is not None:
             client.invalidate(options.topic)
-    task = WriteTask(client, options, layout, WriteScope(job=job, partition=partition))
-    return TaskWritten(task.run(batches))
+    return TaskWritten(WriteTask(client, options, layout, scope).run(batches), scope.transaction)
 
 
-def _conclude(messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Sum up the tasks' reports.
+def _conclude(
+    messages: Sequence[WriterCommitMessage | None], options: SinkOptions, layout: SinkLayout
+) -> None:
+    """Sum up the tasks' reports, and commit if there is something to commit.
 
     Raises
     ------
     OptionError
         Rows of equal content were in several tasks and got one write id: readers would take them for
         repeats.
+    SendError
+        A transaction could not be committed (as a whole).
     """
     reports = [message.report for message in messages if isinstance(message, TaskWritten)]
     contents: Counter[bytes] = Counter()
@@ -173,9 +206,38 @@ def _conclude(messages: Sequence[WriterCommitMessage | None]) -> None:
             "the same and readers would drop them as repeats: give a column 'writeId', or write "
             "identical_rows_together(df)"
         )
+    transaction = _transaction(messages, options)
+    if transaction is not None:
+        transactions, name, halves, group = transaction
+        transactions.commit(name, halves, group=group, ordered=is_ordered(options, layout))
     _LOG.info(
         "%d rows written in %d sends, %d dead letters",
         sum(report.rows for report in reports),
         sum(report.sends for report in reports),
         sum(report.dead_letters for report in reports),
     )
+
+
+def _abandon(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
+    """Roll back what the tasks that ended well have stored; the others did so themselves."""
+    transaction = _transaction(messages, options)
+    if transaction is not None:
+        transactions, name, halves, group = transaction
+        transactions.abandon(name, halves, group=group)
+
+
+def _transaction(
+    messages: Sequence[WriterCommitMessage | None], options: SinkOptions
+) -> tuple[Transactions, TransactionName, pa.Table, str] | None:
+    """Return what a transactional batch consists of; None if there is nothing of the kind."""
+    wanted = options.transactions
+    written = [message for message in messages if isinstance(message, TaskWritten)]
+    if wanted is None or not written or written[0].transaction is None:
+        return None
+    transactions = Transactions(
+        shared_client(options.client),
+        TransactionLog(wanted.folder),
+        outage_timeout_ms=options.outage_timeout_ms,
+    )
+    halves = HalfMessages.unpack(message.report.halves for message in written)
+    return transactions, written[0].transaction, halves, wanted.group

@@ -1,0 +1,127 @@
+"""Deciding about a batch of half messages, and carrying it out, also after a crash."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from pyspark_rocketmq.client.transaction import CommittedScan, Ending, end_half_messages, target_queues
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.spark.transaction_log import Decision, TransactionLog, TransactionName
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.core import Client
+
+__all__ = ["Transactions", "roll_back"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_QUIET_S: Final = 3.5
+"""After this without a new commit none is on its way any more: brokers drop those that waited 3 s."""
+
+_ROLLBACK_MS: Final = 10_000
+"""How long a rollback is tried while no broker answers: what nobody rolls back its broker drops, later."""
+
+
+class Transactions:
+    """The batches of one log: each is decided once, and its commit finished however often it takes.
+
+    Promise: a batch that was not decided is never visible. One that was is visible as a whole when `commit`
+    returns, each message once, unless two processes commit it at the same time, or a broker loses what it
+    had acknowledged.
+
+    Parameters
+    ----------
+    client : Client
+    log : TransactionLog
+    outage_timeout_ms : int
+        How long brokers that are away are waited for.
+    """
+
+    def __init__(self, client: Client, log: TransactionLog, *, outage_timeout_ms: int) -> None:
+        self._client = client
+        self._log = log
+        self._outage_timeout_ms = outage_timeout_ms
+
+    def commit(self, name: TransactionName, halves: pa.Table, *, group: str, ordered: bool) -> None:
+        """Make a batch visible: this one, or the one that was decided about before under the same name.
+
+        Raises
+        ------
+        SendError
+            Half messages could not be committed; the next `commit` or `finish` goes on.
+        RocketMQError
+            The log or the queues cannot be read.
+        """
+        done = self._log.newest_done(name.owner)
+        undone = self._log.undone(name.owner)
+        if (done is not None and name.number <= done) or name.number in undone:
+            _LOG.info("batch %s was decided before: what was written again is rolled back", name)
+            roll_back(self._client, group, halves)
+        for number in undone:
+            self.finish(TransactionName(name.owner, number))
+        if not halves.num_rows or name.number in undone or (done is not None and name.number <= done):
+            return
+        since = self._client.max_offsets(target_queues(halves))
+        decision = Decision(name=name, group=group, ordered=ordered, since=since, halves=halves)
+        self._log.decide(decision)
+        self._carry_out(decision, halves)
+
+    def finish(self, name: TransactionName) -> int:
+        """Commit what is left of a batch that was decided about; return how many messages that were.
+
+        Raises
+        ------
+        SendError, RocketMQError
+            As `commit`.
+        """
+        decision = self._log.read(name)
+        left = self._settled(decision, decision.halves)
+        _LOG.info("batch %s: %d of %d messages are left to commit", name, left.num_rows, len(decision.halves))
+        self._carry_out(decision, left)
+        return int(left.num_rows)
+
+    def abandon(self, name: TransactionName, halves: pa.Table, *, group: str) -> None:
+        """Roll half messages back, unless their batch was decided about: that stays."""
+        done = self._log.newest_done(name.owner)
+        if (done is not None and name.number <= done) or name.number in self._log.undone(name.owner):
+            return
+        roll_back(self._client, group, halves)
+
+    def _carry_out(self, decision: Decision, halves: pa.Table) -> None:
+        patience = self._client.deadline(self._outage_timeout_ms)
+        while halves.num_rows:
+            before = halves.num_rows
+            unknown = end_half_messages(
+                self._client,
+                decision.group,
+                halves,
+                Ending.COMMIT,
+                outage_timeout_ms=self._outage_timeout_ms,
+                in_order=decision.ordered,
+            )
+            halves = self._settled(decision, unknown) if unknown.num_rows else unknown
+            if halves.num_rows < before:
+                patience = self._client.deadline(self._outage_timeout_ms)
+            else:
+                patience.check(f"{before} half messages of batch {decision.name} are not committed")
+        self._log.finish(decision.name)
+
+    def _settled(self, decision: Decision, halves: pa.Table) -> pa.Table:
+        """Return those that are not committed, once no commit is on its way any more."""
+        scan = CommittedScan(self._client, halves, decision.since)
+        scan.look()
+        self._client.clock.sleep(_QUIET_S)
+        while scan.look():  # another process may be at it still; it ends when all are committed
+            self._client.clock.sleep(_QUIET_S)
+        return scan.missing()
+
+
+def roll_back(client: Client, group: str, halves: pa.Table) -> None:
+    """Roll half messages back as far as their brokers answer; the others stay invisible too."""
+    try:
+        end_half_messages(client, group, halves, Ending.ROLLBACK, outage_timeout_ms=_ROLLBACK_MS)
+    except RocketMQError as error:
+        _LOG.warning("half messages are left to their brokers, which drop them: %s", error)

@@ -1,0 +1,77 @@
+"""Transactional writes from outside of Spark: what is not finished, and finishing it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyarrow import fs
+
+from pyspark_rocketmq.options.sink import TRANSACTIONS_FOLDER
+from pyspark_rocketmq.spark.files import file_system
+from pyspark_rocketmq.spark.transaction import Transactions
+from pyspark_rocketmq.spark.transaction_log import TransactionLog, TransactionName
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.core import Client
+
+__all__ = ["Unfinished", "open_log", "recover", "unfinished"]
+
+_OUTAGE_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """A batch that was decided about and is not known to be committed as a whole."""
+
+    name: TransactionName
+    group: str
+    messages: int
+
+
+def open_log(folder: str) -> TransactionLog:
+    """Return the log in a query's ``checkpointLocation``, or in a ``transactionLog``.
+
+    Raises
+    ------
+    OptionError
+        The folder cannot be opened.
+    """
+    log = TransactionLog(folder)
+    filesystem, inner = file_system(folder)
+    within = f"{inner.rstrip('/')}/{TRANSACTIONS_FOLDER}"
+    if filesystem.get_file_info(within).type is fs.FileType.Directory:
+        return TransactionLog(f"{folder.rstrip('/')}/{TRANSACTIONS_FOLDER}")
+    return log
+
+
+def unfinished(log: TransactionLog) -> tuple[Unfinished, ...]:
+    """Return the batches of a log that are not finished.
+
+    Raises
+    ------
+    RocketMQError
+        A decision cannot be read.
+    """
+    names = (TransactionName(owner, number) for owner in log.owners() for number in log.undone(owner))
+    found = ((name, log.read(name)) for name in names)
+    return tuple(
+        Unfinished(name=name, group=decision.group, messages=decision.halves.num_rows)
+        for name, decision in found
+    )
+
+
+def recover(client: Client, log: TransactionLog) -> Iterator[tuple[Unfinished, int]]:
+    """Commit what is left of each unfinished batch; yields it with the number of messages that it lacked.
+
+    The query must not run: two that commit the same batch store messages twice.
+
+    Raises
+    ------
+    SendError, RocketMQError
+        As `Transactions.finish`.
+    """
+    transactions = Transactions(client, log, outage_timeout_ms=_OUTAGE_MS)
+    for each in unfinished(log):
+        yield each, transactions.finish(each.name)

@@ -1,0 +1,227 @@
+"""Transactional writes, through brokers that refuse and hang up: a batch is visible once, or not at all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.support.transactional_job import TransactionalJob
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.client.transaction import HalfMessages
+from pyspark_rocketmq.errors import OptionError, RocketMQError, SendError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.spark.transaction_log import Decision, TransactionLog, TransactionName
+from pyspark_rocketmq.testing import Fault, HangUp, MockCluster, Refuse, Silence
+
+END = RequestCode.END_TRANSACTION
+NAME = TransactionName("query", 7)
+BODIES = [f"m{number}" for number in range(600)]
+
+
+class ImpatientClock:
+    """Real time, but nobody sleeps through it: a mock broker has executed what it was sent."""
+
+    monotonic = staticmethod(SYSTEM_CLOCK.monotonic)
+    now_ms = staticmethod(SYSTEM_CLOCK.now_ms)
+
+    def sleep(self, seconds: float) -> None:
+        SYSTEM_CLOCK.sleep(min(seconds, 0.01))
+
+
+@pytest.fixture
+def mq() -> Iterator[MockCluster]:
+    with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def job(mq: MockCluster, tmp_path: Path) -> Iterator[Callable[..., TransactionalJob]]:
+    jobs: list[TransactionalJob] = []
+
+    def start(**given: object) -> TransactionalJob:
+        settings = {"requestTimeoutMs": "500", "folder": tmp_path / "log"} | given
+        jobs.append(TransactionalJob(mq.name_server, "orders", clock=ImpatientClock(), **settings))
+        return jobs[-1]
+
+    yield start
+    for one in jobs:
+        one.close()
+
+
+def visible(mq: MockCluster) -> Counter[str]:
+    return Counter(
+        message.body.decode() for queue in mq.queues("orders") for message in mq.messages("orders", queue)
+    )
+
+
+def test_a_batch_is_visible_when_it_is_committed_and_not_before(mq, job) -> None:
+    first = job()
+    halves = first.write(BODIES, NAME)
+    assert halves.num_rows == len(BODIES)
+    assert visible(mq) == Counter()
+    first.commit(halves, NAME)
+    assert visible(mq) == Counter(BODIES)
+    message = mq.messages("orders", mq.queues("orders")[0])[0]
+    assert message.properties["transaction"] == str(NAME)
+    assert message.properties["writeId"]
+    assert (first.log.undone("query"), first.log.newest_done("query")) == ((), 7)
+
+
+def test_a_batch_that_is_aborted_is_rolled_back(mq, job) -> None:
+    first = job()
+    halves = first.write(BODIES, NAME)
+    first.transactions.abandon(NAME, halves, group=first.group)
+    assert mq.asked[END] == len(BODIES)
+    assert visible(mq) == Counter()
+
+
+def test_a_batch_that_comes_again_after_it_was_finished_is_rolled_back(mq, job) -> None:
+    """Spark was killed between the sink's commit and its own note of it."""
+    first, second = job(), job()
+    first.commit(first.write(BODIES, NAME), NAME)
+    second.commit(second.write(BODIES, NAME), NAME)
+    assert visible(mq) == Counter(BODIES)
+
+
+def test_a_task_that_fails_rolls_its_rows_back(mq, job) -> None:
+    first = job(retries="0", outageTimeout="0s")
+    mq.inject(Refuse(ResponseCode.SYSTEM_ERROR), on=RequestCode.SEND_MESSAGE_V2, times=None, after=100)
+    with pytest.raises(SendError):
+        first.write(BODIES, NAME)
+    assert mq.asked[END] == 100
+    assert visible(mq) == Counter()
+
+
+@pytest.mark.parametrize(
+    ("fault", "times"),
+    [
+        (Refuse(ResponseCode.SYSTEM_BUSY), 50),
+        (Refuse(ResponseCode.SLAVE_NOT_AVAILABLE), 5),
+        (HangUp(), 1),
+        (HangUp(executed=True), 3),
+        (Silence(), 2),
+    ],
+    ids=["busy", "no master", "hang-up", "hang-up after it was done", "no answer"],
+)
+def test_every_row_once_through_faults_of_the_commit(mq, job, fault: Fault, times: int) -> None:
+    first = job(outageTimeout="30s")
+    halves = first.write(BODIES, NAME)
+    injected = mq.inject(fault, on=END, times=times, after=40)
+    first.commit(halves, NAME)
+    assert injected.hits == times
+    assert visible(mq) == Counter(BODIES)
+
+
+@pytest.mark.parametrize("executed", [False, True])
+@pytest.mark.parametrize("after", [0, 1, 256, 598])
+def test_a_commit_that_a_crash_cuts_short_is_finished_by_the_next_one(mq, job, after, executed) -> None:
+    first, second = job(outageTimeout="0s"), job()
+    mq.inject(HangUp(executed=executed), on=END, after=after, times=1)
+    mq.inject(Refuse(ResponseCode.SYSTEM_ERROR), on=END, times=None, after=after)
+    with pytest.raises(RocketMQError):
+        first.commit(first.write(BODIES, NAME), NAME)
+    cut_short = visible(mq)
+    assert sum(cut_short.values()) <= after + executed
+    first.transactions.abandon(NAME, first.write(BODIES, NAME), group=first.group)  # as Spark does
+    mq.heal()
+    second.commit(second.write(["another attempt's rows"], NAME), NAME)
+    assert visible(mq) == Counter(BODIES)
+    assert second.log.undone("query") == ()
+
+
+@pytest.mark.parametrize("step", ["decide", "carry out", "finish"])
+def test_a_crash_around_the_log_loses_and_repeats_nothing(mq, job, monkeypatch, step: str) -> None:
+    first, second = job(), job()
+
+    def crash(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    match step:
+        case "decide":
+            monkeypatch.setattr(first.log, "decide", crash)
+        case "carry out":
+            monkeypatch.setattr(first.transactions, "_carry_out", crash)
+        case "finish":
+            monkeypatch.setattr(first.log, "finish", crash)
+    with pytest.raises(KeyboardInterrupt):
+        first.commit(first.write(BODIES, NAME), NAME)
+    second.commit(second.write(BODIES, NAME), NAME)
+    assert visible(mq) == Counter(BODIES)
+
+
+def test_rows_of_a_key_keep_their_order_through_faults(mq, job) -> None:
+    first = job(outageTimeout="30s")
+    keys = [f"k{number % 3}" for number in range(90)]
+    batch = pa.RecordBatch.from_pydict({"body": [f"{n:03}" for n in range(90)], "shardingKey": keys})
+    halves = first.write(batch, NAME)
+    assert first.ordered
+    mq.inject(HangUp(), on=END, after=20, times=2)
+    mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=END, after=40, times=3)
+    first.commit(halves, NAME)
+    for queue in mq.queues("orders"):
+        found = [message.body.decode() for message in mq.messages("orders", queue)]
+        assert found == sorted(found)
+    assert sum(visible(mq).values()) == 90
+
+
+def test_half_messages_that_are_gone_fail_the_commit(mq, job) -> None:
+    first = job(outageTimeout="0s")
+    halves = first.write(["one"], NAME)
+    moved = halves.set_column(4, "commitLogOffset", pa.array([1 << 40]))
+    with pytest.raises(SendError, match="Find prepared transaction message failed"):
+        first.commit(moved, NAME)
+    assert first.log.undone("query") == (7,)  # it is not forgotten
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"folder": "", "transactionLog": None}, "checkpointLocation"),
+        ({"delayLevel": 3}, "delayLevel"),
+        ({"folder": "nowhere://x"}, "transactionLog"),
+    ],
+)
+def test_what_cannot_be_a_transaction_says_so(mq, job, given: Mapping[str, object], expected: str) -> None:
+    def write() -> None:
+        job(**given).write(BODIES, NAME)
+
+    with pytest.raises(OptionError, match=expected):
+        write()
+
+
+def test_each_log_has_a_group_of_its_own_unless_one_is_given(job, tmp_path: Path) -> None:
+    assert job().group == job().group != job(folder=tmp_path / "other").group
+    assert job(producerGroup="billing").group == "billing"
+
+
+def test_a_decision_comes_back_as_it_was(tmp_path: Path) -> None:
+    log = TransactionLog(f"file://{tmp_path}/log")
+    halves = pa.table(
+        [["orders"], ["broker-a"], [3], [17], [1 << 40], ["0A" * 16]], schema=HalfMessages().table().schema
+    )
+    decision = Decision(
+        name=TransactionName("job 1/ä", 12),
+        group="g",
+        ordered=True,
+        since={MessageQueue("orders", "broker-a", 3): 99},
+        halves=halves,
+    )
+    log.decide(decision)
+    assert log.owners() == ("job 1/ä",)
+    assert log.undone("job 1/ä") == (12,)
+    assert log.read(decision.name) == decision
+    log.finish(decision.name)
+    assert (log.undone("job 1/ä"), log.newest_done("job 1/ä")) == ((), 12)
+    assert log.newest_done("nobody") is None
+    log.decide(
+        Decision(name=TransactionName("job 1/ä", 13), group="g", ordered=False, since={}, halves=halves)
+    )
+    next((tmp_path / "log").rglob("*.decision")).write_bytes(b"torn")
+    with pytest.raises(RocketMQError, match="cannot be read"):
+        log.read(TransactionName("job 1/ä", 13))

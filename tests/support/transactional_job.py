@@ -1,0 +1,59 @@
+"""A driver's life without Spark: it writes batches of a transactional write, commits and aborts them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.client.transaction import HalfMessages
+from pyspark_rocketmq.options import SinkOptions, parse_options
+from pyspark_rocketmq.spark.sink_schema import sink_layout
+from pyspark_rocketmq.spark.transaction import Transactions
+from pyspark_rocketmq.spark.transaction_log import TransactionLog, TransactionName
+from pyspark_rocketmq.spark.write_task import WriteScope, WriteTask, is_ordered
+
+__all__ = ["TransactionalJob"]
+
+
+class TransactionalJob:
+    """One driver; another with the same folder is the same job, started again."""
+
+    def __init__(
+        self, name_server: str, topic: str, folder: object, *, clock: Clock = SYSTEM_CLOCK, **given: object
+    ) -> None:
+        self.given = {
+            "nameServer": name_server,
+            "topic": topic,
+            "deliveryGuarantee": "transactional",
+            "transactionLog": str(folder),
+            "outageTimeout": "2s",
+            **given,
+        }
+        self.options = parse_options(SinkOptions, self.given, environ={})
+        assert self.options.transactions is not None
+        self.group = self.options.transactions.group
+        self.client = Client(self.options.client, clock=clock)
+        self.log = TransactionLog(self.options.transactions.folder)
+        self.transactions = Transactions(
+            self.client, self.log, outage_timeout_ms=self.options.outage_timeout_ms
+        )
+        self.ordered = False
+
+    def write(self, rows: list[str] | pa.RecordBatch, name: TransactionName) -> pa.Table:
+        """Run one task; return its half messages as the driver gets them."""
+        batch = rows if isinstance(rows, pa.RecordBatch) else pa.RecordBatch.from_pydict({"body": rows})
+        layout = sink_layout(from_arrow_schema(batch.schema), self.options)
+        self.ordered = is_ordered(self.options, layout)
+        scope = WriteScope(job=str(name), partition=0, transaction=name)
+        report = WriteTask(self.client, self.options, layout, scope).run([batch])
+        return HalfMessages.unpack([report.halves])
+
+    def commit(self, halves: pa.Table, name: TransactionName) -> None:
+        """Commit a batch as the sink does."""
+        self.transactions.commit(name, halves, group=self.group, ordered=self.ordered)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
