@@ -28,6 +28,7 @@ from pyspark_rocketmq.cli import (
     streams,
     tables,
     topics,
+    tx,
 )
 from pyspark_rocketmq.errors import OptionError, RocketMQError, SqlError
 
@@ -59,6 +60,7 @@ app.command(epilog=report.EXAMPLES)(report.report)
 app.command(epilog=sql.EXAMPLES)(sql.sql)
 app.add_typer(streams.app, name="streams")
 app.add_typer(tables.app, name="tables")
+app.add_typer(tx.app, name="tx")
 
 
 def _print_version(wanted: bool) -> None:
