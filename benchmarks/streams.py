@@ -1,15 +1,19 @@
-"""The same pipeline run natively and with its function forced into Python: rows a second, and the ratio.
+"""The same pipeline run natively and with what forces it into Python: rows a second, and the ratios.
 
 ``python -m benchmarks.streams`` needs no broker: rows are lines of a file, so that the pipeline is measured.
+``--firing`` streams them, a file a batch: Spark's own windows against ``fireMode(2)`` and an incremental
+accumulator against one that runs at the end, with many and with few rows of a group in a batch.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -17,7 +21,14 @@ from pyspark.sql import SparkSession
 from benchmarks.arguments import RESULTS
 from benchmarks.processes import machine_facts
 from benchmarks.workers.spark import session
-from pyspark_rocketmq.streams import DataStream, StreamBuilder, Time, TumblingWindow
+from pyspark_rocketmq.streams import (
+    CheckpointStrategy,
+    DataStream,
+    StreamBuilder,
+    Time,
+    TumblingWindow,
+    WindowStream,
+)
 
 
 def native(message: str) -> object:
@@ -33,7 +44,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--firing", action="store_true", help="Windows with a state of their own.")
     args = parser.parse_args()
+    if args.firing:
+        measure_firing(args.rows // 2, args.rounds, args.results)
+        return
     spark = session()
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -93,6 +108,94 @@ def run(stream: DataStream) -> float:
     began = time.perf_counter()
     stream.toDF().write.format("noop").mode("append").save()
     return time.perf_counter() - began
+
+
+# --- windows with a state of their own --------------------------------------------------------
+
+BATCHES = 8
+KEYS = {"50 rows": 50, "2.5 rows": 2.5}
+"""Rows of a group in a batch."""
+
+
+class Total:
+    """An accumulator."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def addValue(self, value: dict[str, int]) -> None:  # noqa: N802
+        self.total += value["n"]
+
+    def result(self, context: object) -> int:  # noqa: ARG002
+        return self.total
+
+    def clone(self) -> Total:
+        return Total()
+
+
+WINDOWS = {
+    "native": lambda windows: windows.sum("n", "n").count("total"),
+    "fireMode(2)": lambda windows: windows.sum("n", "n").count("total").fireMode(2),
+    "accumulator at the end": lambda windows: windows.aggregate(Total()),
+    "accumulator incremental": lambda windows: windows.aggregate(Total(), incremental=True),
+}
+
+
+def measure_firing(rows: int, rounds: int, results: Path) -> None:
+    """Stream the rows through each kind of window, in turn."""
+    seconds: dict[str, dict[str, list[float]]] = {}
+    spark = session()
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    try:
+        for density, each in KEYS.items():
+            seconds[density] = {name: [] for name in WINDOWS}
+            with tempfile.TemporaryDirectory() as folder:
+                fill_batches(Path(folder), rows, int(rows / BATCHES / each))
+                for number in range(rounds + 1):
+                    for name, kind in WINDOWS.items():
+                        took = stream_once(spark, folder, kind)
+                        if number:  # the first round warms up
+                            seconds[density][name].append(took)
+    finally:
+        spark.stop()
+    rates = {
+        density: {name: rows / statistics.median(times) for name, times in by_name.items()}
+        for density, by_name in seconds.items()
+    }
+    for density, by_name in rates.items():
+        for name, rate in by_name.items():
+            ratio = by_name["native"] / rate
+            print(f"{density} of a group in a batch, {name}: {rate:,.0f} rows/s, native is {ratio:.1f}x")
+    results.mkdir(parents=True, exist_ok=True)
+    found = {"facts": machine_facts(), "rows": rows, "batches": BATCHES, "seconds": seconds, "rates": rates}
+    (results / "streams-firing.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+def fill_batches(folder: Path, rows: int, keys: int) -> None:
+    """Write a file a batch; a window of 4 s ends with every fourth."""
+    for batch in range(BATCHES):
+        file = folder / f"{batch}.json"
+        with file.open("w", encoding="utf-8") as lines:
+            for number in range(rows // BATCHES):
+                time_ms = 1_900_000_000_000 + batch * 1000 + number % 1000
+                lines.write(json.dumps({"t": time_ms, "k": f"key-{number % keys}", "n": number % 7}) + "\n")
+        os.utime(file, (1_600_000_000 + batch, 1_600_000_000 + batch))
+
+
+def stream_once(spark: SparkSession, folder: str, kind: Callable[[WindowStream], WindowStream]) -> float:
+    with tempfile.TemporaryDirectory() as checkpoint:
+        source = StreamBuilder.dataStream("benchmarks", "firing", spark)
+        files = source.fromFile(folder, tail=True, schema="t long, k string, n long", maxFilesPerTrigger=1)
+        windows = kind(files.window(TumblingWindow.of(Time.seconds(4), "t")).groupBy("k")).waterMark(1)
+        end = windows.toDataSteam().to(lambda df, _: df.write.format("noop").mode("append").save())
+        began = time.perf_counter()
+        query = end.with_(CheckpointStrategy.local(checkpoint)).asyncStart(availableNow=True)
+        assert query is not None
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return time.perf_counter() - began
 
 
 if __name__ == "__main__":

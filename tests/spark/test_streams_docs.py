@@ -12,7 +12,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_page_runs(spark, capsys):
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
     names: dict[str, object] = {}
     for block in BLOCKS:
         exec(block, names)
@@ -22,3 +22,5 @@ def test_the_page_runs(spark, capsys):
         ("ProjectName-1", 12, 3),
         ("ProjectName-2", 15, 3),
     ]
+    seen = names["visits"].test([{"userId": "1", "url": "a"}, {"userId": "1", "url": "b"}])
+    assert seen == [{"user": "1", "visits": 2}]

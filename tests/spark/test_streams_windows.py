@@ -369,7 +369,7 @@ def test_typed_fields_keep_their_types(spark):
     ("wrong", "message"),
     [
         (lambda s: s.window(TumblingWindow.of(Time.seconds(1))).toDataSteam(), "needs a result"),
-        (lambda s: s.window(TumblingWindow.of(Time.seconds(1))).fireMode(2), "fireMode 2 is not offered"),
+        (lambda s: s.window(TumblingWindow.of(Time.seconds(1))).fireMode(3), "fireMode is 0, 1 or 2, not 3"),
         (lambda s: s.topN("r", 2).toDataSteam(), "addOrderByFieldName"),
         (lambda s: s.filterByExpression("(a,=~,1)").test([]), "no operator '=~'"),
         (

@@ -102,6 +102,30 @@ def stop(job: Job, json: AsJson = False) -> None:
         console().print(f"{job} has stopped" if ran else f"{job} is not running")
 
 
+@app.command(epilog=examples("streams state shop.revenue", "streams state shop.carts items --changes --json"))
+def state(
+    job: Job,
+    table: Annotated[str | None, typer.Argument(help="Which table; needed if there are several.")] = None,
+    changes: Annotated[bool, typer.Option(help="Show what changed, batch by batch.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many rows.")] = 20,
+    json: AsJson = False,
+) -> None:
+    """Show what a job remembers, as of its last batch; it may run meanwhile."""
+    from pyspark_rocketmq.streams import state as state_of  # noqa: PLC0415 - imports Spark
+
+    found = state_of(job)
+    df = (found.changes(table) if changes else found.table(table)).limit(limit)
+    rows = [row.asDict(recursive=True) for row in df.collect()]
+    if json:
+        print_json([{name: _shown(value) for name, value in row.items()} for row in rows])
+    else:
+        print_table(df.columns, [[_shown(value) for value in row.values()] for row in rows])
+
+
+def _shown(value: object) -> object:
+    return value if isinstance(value, bool | int | float | str | None) else str(value)
+
+
 def _stop(job: str, record: JobRecord) -> None:
     from pyspark_rocketmq.streams.home import request_stop  # noqa: PLC0415 - imports Spark
 

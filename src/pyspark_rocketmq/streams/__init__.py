@@ -13,11 +13,14 @@ Examples
 ...     .toDataSteam().toPrint(1).start())
 """
 
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.aggregates import Accumulator, ClassicAccumulator
 from pyspark_rocketmq.streams.builder import DataStreamSource, StreamBuilder
 from pyspark_rocketmq.streams.counts import late_rows, skipped_rows
 from pyspark_rocketmq.streams.job import CheckpointStrategy, ShuffleStrategy, WindowStrategy
+from pyspark_rocketmq.streams.job_state import JobState, state
 from pyspark_rocketmq.streams.rstream import (
     GroupedStream,
     JoinedStream,
@@ -38,6 +41,7 @@ __all__ = [
     "DataStreamSource",
     "GroupedStream",
     "HoppingWindow",
+    "JobState",
     "JoinStream",
     "JoinedStream",
     "OverWindowStream",
@@ -47,6 +51,8 @@ __all__ = [
     "SessionWindow",
     "ShuffleStrategy",
     "SplitStream",
+    "StatefulProcessor",
+    "StatefulProcessorHandle",
     "StreamBuilder",
     "StreamConfig",
     "Time",
@@ -57,4 +63,5 @@ __all__ = [
     "WindowedStream",
     "late_rows",
     "skipped_rows",
+    "state",
 ]

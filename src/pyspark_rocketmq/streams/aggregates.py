@@ -24,7 +24,7 @@ from pyspark_rocketmq.streams.flow import Flow, column
 from pyspark_rocketmq.streams.plan import Aggregate
 from pyspark_rocketmq.streams.python_steps import TIME, VALUE, to_json
 
-__all__ = ["Accumulator", "ClassicAccumulator", "aggregate_columns", "finished"]
+__all__ = ["Accumulator", "ClassicAccumulator", "aggregate_columns", "finished", "number_of"]
 
 DECIMAL: Final = "decimal(38,10)"
 _LARGE_ERROR: Final = 0.01
@@ -97,13 +97,7 @@ def _expression(item: Aggregate, types: dict[str, DataType], numeric: str, step:
     assert item.field is not None
     value = column(item.field)
     is_text = isinstance(types[item.field.lower()], StringType)
-    number = value.try_cast(DECIMAL if numeric == "decimal" else "double") if is_text else value
-    if (
-        numeric == "decimal"
-        and not is_text
-        and types[item.field.lower()].simpleString() in {"double", "float"}
-    ):
-        number = value.cast(DECIMAL)
+    number = number_of(value, types[item.field.lower()], numeric)
     in_time = F.when(value.isNotNull(), F.struct(F.col(TIME), value))
     known: dict[str, Callable[[], Column]] = {
         "count": lambda: F.count(value),
@@ -127,6 +121,15 @@ def _expression(item: Aggregate, types: dict[str, DataType], numeric: str, step:
     if item.kind not in known:
         raise PlanError(f"there is no aggregate {item.kind!r}", step=step)
     return known[item.kind]()
+
+
+def number_of(value: Column, kind: DataType, numeric: str) -> Column:
+    """Return a field's value as the number that sums and averages take."""
+    if isinstance(kind, StringType):
+        return value.try_cast(DECIMAL if numeric == "decimal" else "double")
+    if numeric == "decimal" and kind.simpleString() in {"double", "float"}:
+        return value.cast(DECIMAL)
+    return value
 
 
 def _extreme(

@@ -11,10 +11,10 @@ from pyspark_rocketmq.streams import plan as p
 from pyspark_rocketmq.streams.expressions import comparisons, names_in
 from pyspark_rocketmq.streams.lift import Identity, Lifted, ParseJson, Projection, lift
 
-__all__ = ["Analysis", "Shape", "analyse"]
+__all__ = ["Analysis", "Shape", "analyse", "check_ends", "own_state"]
 
-WATERMARKED: Final = (p.Windowed, p.TopN, p.Distinct, p.StreamJoin, p.KeyJoin)
-STATEFUL: Final = (*WATERMARKED, p.Group)
+WATERMARKED: Final = (p.Windowed, p.TopN, p.Distinct, p.StreamJoin, p.KeyJoin, p.TimedProcess)
+STATEFUL: Final = (*WATERMARKED, p.Group, p.Process, p.LatestJoin)
 
 
 class Shape(enum.Enum):
@@ -42,7 +42,9 @@ class Analysis:
 
     def is_python(self, node: p.Node) -> bool:
         """Whether Python runs for each record of this step."""
-        return (isinstance(node, p.Apply) and node not in self.lifted) or isinstance(node, p.KeyJoin)
+        if isinstance(node, p.Apply):
+            return node not in self.lifted
+        return isinstance(node, p.KeyJoin) or own_state(node)
 
     def wanted(self, node: p.Node) -> frozenset[str]:
         """Return the fields that later steps name, up to where records are made anew."""
@@ -59,6 +61,33 @@ class Analysis:
     def stateful(self) -> list[p.Node]:
         """The steps that keep state."""
         return [node for node in self.nodes if isinstance(node, STATEFUL)]
+
+
+def own_state(node: p.Node) -> bool:
+    """Whether a step keeps state of its own, in Python workers, where Spark's own windows do not do."""
+    match node:
+        case p.Windowed(firing=firing):
+            return firing.stateful
+        case p.Group(incremental=incremental):
+            return incremental
+    return isinstance(node, p.Process | p.LatestJoin)
+
+
+def check_ends(plan: p.Plan) -> None:
+    """Refuse to run to the end of what is there what Spark never lets end.
+
+    Raises
+    ------
+    PlanError
+        A processor goes by the clock: Spark makes one batch after the other for its timers.
+    """
+    for node in plan.nodes():
+        if isinstance(node, p.Process) and node.time_mode == "processingTime":
+            raise PlanError(
+                "with timeMode='processingTime' Spark makes batches for ever, so that availableNow=True and "
+                "test(batches=True) would not end: start it with processingTime='1 second' and stop it",
+                step=node.name,
+            )
 
 
 def analyse(plan: p.Plan) -> Analysis:
@@ -111,7 +140,7 @@ def _shape(node: p.Node, analysis: Analysis) -> Shape:
                     step=node.name,
                 )
             return shapes[left]
-        case p.KeyJoin():
+        case p.KeyJoin() | p.LatestJoin():
             return Shape.JSON
     return Shape.COLUMNS
 
@@ -143,6 +172,8 @@ def _named(node: p.Node) -> frozenset[str]:
             return node.fields
         case p.SelectFields() | p.Distinct():
             return frozenset(node.fields)
+        case p.Process():
+            return frozenset(node.keys)
         case p.TimeSelect():
             return frozenset([node.field])
         case p.DimensionJoin():
@@ -162,16 +193,17 @@ def _check_state(plan: p.Plan, analysis: Analysis) -> None:
     """Refuse what Spark refuses later, and less clearly."""
     if not plan.sinks:
         raise PlanError("the pipeline goes nowhere: end it with toPrint(), toRocketmq(...) or another sink")
-    updating = [
-        node
-        for node in analysis.stateful
-        if isinstance(node, p.Group) or (isinstance(node, p.Windowed) and node.emit_before)
-    ]
+    updating = [node for node in analysis.stateful if own_state(node) or _updates(node)]
     if updating and len(analysis.stateful) > 1:
         other = next(node for node in analysis.stateful if node is not updating[0])
         raise PlanError(
-            "results that change (no window, or emitBeforeFire) and another step with state do not go "
-            "together in one job: write one part to a topic and let a second job read it",
+            "results that change (no window, fireMode 1 or 2, emitBeforeFire, emitAfterFire) or that keep a "
+            "state of their own (process, incremental=True, joins without a window) and another step with "
+            "state do not go together in one job: write one part to a topic and let a second job read it",
             step=updating[0].name,
             other=other.name,
         )
+
+
+def _updates(node: p.Node) -> bool:
+    return isinstance(node, p.Group) or (isinstance(node, p.Windowed) and node.firing.updates)

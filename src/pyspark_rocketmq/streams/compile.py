@@ -14,8 +14,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
 from pyspark_rocketmq.streams.analysis import STATEFUL, Analysis, Shape, analyse
-from pyspark_rocketmq.streams.flow import Flow, Guard, column
+from pyspark_rocketmq.streams.flow import Flow, Guard, column, structure
 from pyspark_rocketmq.streams.joins import dimension_joined, key_joined, stream_joined
+from pyspark_rocketmq.streams.keyed import latest_joined, processed
 from pyspark_rocketmq.streams.lift import Identity, ParseJson, Projection
 from pyspark_rocketmq.streams.python_steps import ERROR, TAG, PythonSteps, Step, to_json
 from pyspark_rocketmq.streams.sources import bounded, source_flow
@@ -123,6 +124,11 @@ class Compiler:
                 return windowed(self._named(node, node.input), node, self.guard, streaming=self._streaming)
             case p.Group():
                 return grouped(self._named(node, node.input), node, self.guard)
+            case p.Process():
+                schema = structure(node.schema, node)
+                return processed(self._named(node, node.input), node, schema, self.guard)
+            case p.LatestJoin():
+                return latest_joined(self.flow(node.left), self.flow(node.right), node, self.guard)
             case p.TopN():
                 return top_rows(self.flow(node.input), node, self.guard, streaming=self._streaming)
             case p.Distinct():

@@ -16,6 +16,7 @@ _BOX_WIDTH: Final = 250
 _BOX_HEIGHT: Final = 46
 _GAP: Final = 34
 _SHOWN: Final = 42
+_OWN_STATE: Final = ", state in Python workers"
 _COLORS: Final = {"source": "#dbeafe", "native": "#dcfce7", "python": "#fef3c7", "sink": "#ede9fe"}
 
 
@@ -96,11 +97,6 @@ def _details(node: p.Node, analysis: Analysis) -> str:
             if node in analysis.lifted:
                 return f"lifted: {type(analysis.lifted[node]).__name__}"
             return "runs for each record in Python workers"
-        case p.Windowed(window=window, watermark_s=watermark_s):
-            text = f"{window}, watermark {watermark_s:g} s, by {', '.join(node.keys) or 'nothing'}"
-            return f"{text}: {_results(node.aggregates)}"
-        case p.Group():
-            return f"by {', '.join(node.keys)}: {_results(node.aggregates)}; results change"
         case p.FileSink(path=path, kind=kind):
             return f"{kind} {path}"
         case p.RocketMQSink(options=options):
@@ -111,7 +107,30 @@ def _details(node: p.Node, analysis: Analysis) -> str:
             return condition
         case p.SelectFields(fields=fields) | p.Distinct(fields=fields):
             return ", ".join(fields)
-    return "keeps state" if isinstance(node, STATEFUL) else ""
+    return _state_details(node) if isinstance(node, STATEFUL) else ""
+
+
+def _state_details(node: p.Node) -> str:
+    match node:
+        case p.Windowed():
+            return _windowed(node)
+        case p.Group():
+            own = _OWN_STATE if node.incremental else ""
+            return f"by {', '.join(node.keys)}{own}: {_results(node.aggregates)}; results change"
+        case p.Process(processor=processor, time_mode=time_mode):
+            return f"{type(processor).__name__} by {', '.join(node.keys)}, time {time_mode}{_OWN_STATE}"
+        case p.LatestJoin():
+            return f"each value with the latest of the other side{_OWN_STATE}"
+    return "keeps state"
+
+
+def _windowed(node: p.Windowed) -> str:
+    text = f"{node.window}, watermark {node.watermark_s:g} s, by {', '.join(node.keys) or 'nothing'}"
+    if node.firing.repeats:
+        text += f", {node.firing}"
+    if node.firing.stateful:
+        text += _OWN_STATE
+    return f"{text}: {_results(node.aggregates)}"
 
 
 def _results(aggregates: tuple[p.Aggregate, ...]) -> str:

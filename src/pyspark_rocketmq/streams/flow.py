@@ -17,7 +17,10 @@ from pyspark_rocketmq.streams.lift import Field, Projection
 from pyspark_rocketmq.streams.plan import Node, Schema
 from pyspark_rocketmq.streams.python_steps import ADVICE, BEAT, ERROR, TAG, TIME, VALUE, WINDOW
 
-__all__ = ["Flow", "Guard", "column"]
+__all__ = ["TIME_FORMAT", "Flow", "Guard", "column", "structure"]
+
+TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss"
+"""How results show times, as RocketMQ Streams does."""
 
 _CORRUPT: Final = "__corrupt"
 _PARSED: Final = "__parsed"
@@ -86,6 +89,8 @@ class Flow:
     watermarked, windowed, updates, tagged : bool
     identity : tuple of str
         The columns by which a row is one and the same when it is written again.
+    refires : bool
+        Whether a later row may take the place of one with the same identity.
     """
 
     df: DataFrame
@@ -98,6 +103,7 @@ class Flow:
     updates: bool = False
     tagged: bool = False
     identity: tuple[str, ...] = ()
+    refires: bool = False
 
     @property
     def hidden(self) -> list[str]:
@@ -159,7 +165,7 @@ class Flow:
 
     def with_schema(self, schema: Schema, guard: Guard, step: Node) -> Flow:
         """Return the records' JSON as typed columns."""
-        wanted = _structure(schema, step)
+        wanted = structure(schema, step)
         flow = replace(self, columns=())._parsed(wanted, guard, step)  # noqa: SLF001 - its own
         return flow.without_text()
 
@@ -257,7 +263,14 @@ class Flow:
         return replace(self, df=df, watermarked=True)
 
 
-def _structure(schema: Schema, step: Node) -> StructType:
+def structure(schema: Schema, step: Node) -> StructType:
+    """Return a schema, which may be a text of SQL.
+
+    Raises
+    ------
+    PlanError
+        The text is malformed.
+    """
     if isinstance(schema, StructType):
         return schema
     try:

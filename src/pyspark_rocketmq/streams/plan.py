@@ -11,8 +11,10 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
+from pyspark_rocketmq.streams.firing import ONCE, Firing
 from pyspark_rocketmq.streams.times import Time, Window
 
 __all__ = [
@@ -28,9 +30,11 @@ __all__ = [
     "FrameSource",
     "Group",
     "KeyJoin",
+    "LatestJoin",
     "Node",
     "Plan",
     "PrintSink",
+    "Process",
     "RocketMQSink",
     "RocketMQSource",
     "RowsSource",
@@ -42,6 +46,7 @@ __all__ = [
     "StreamJoin",
     "TableSink",
     "TimeSelect",
+    "TimedProcess",
     "TopN",
     "Union",
     "Where",
@@ -218,6 +223,7 @@ class Group(Node):
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
     numeric: str = "double"
+    incremental: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -231,7 +237,7 @@ class Windowed(Node):
     watermark_s: float
     numeric: str = "double"
     having: Column | str | None = None
-    emit_before: Time | None = None
+    firing: Firing = ONCE
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -276,6 +282,34 @@ class KeyJoin(Node):
     outer: bool
     window: Window
     function: Function
+    watermark_s: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LatestJoin(Node):
+    """Each value of two keyed streams with the latest of the other one, made one value by a function."""
+
+    left: Node
+    right: Node
+    outer: bool
+    function: Function
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Process(Node):
+    """A user's processor with a state for each key; ``time_mode`` is ``none`` or ``processingTime``."""
+
+    input: Node
+    keys: tuple[str, ...]
+    processor: StatefulProcessor
+    schema: Schema
+    time_mode: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TimedProcess(Process):
+    """A processor with timers in event time (``eventTime``); records behind the watermark are late."""
+
     watermark_s: float
 
 

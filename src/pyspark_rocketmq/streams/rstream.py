@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
+from pyspark_rocketmq.streams.firing import Firing
 from pyspark_rocketmq.streams.job import CheckpointStrategy, Job
 from pyspark_rocketmq.streams.naming import twins
 from pyspark_rocketmq.streams.stream_sinks import Ending
@@ -149,12 +150,20 @@ class GroupedStream(_Keyed):
         self._job = job
         self._node = node
 
-    def _result(self, kind: str, selector: Selector | str | None, value: Any = None) -> RStream:
+    def _result(
+        self, kind: str, selector: Selector | str | None, value: Any = None, *, incremental: bool = False
+    ) -> RStream:
         node, field = self._selected(selector)
         aggregate = p.Aggregate(kind, field, _VALUE, value)
         return RStream(
             self._job,
-            p.Group(name=self._job.step(kind), input=node, keys=(_KEY,), aggregates=(aggregate,)),
+            p.Group(
+                name=self._job.step(kind),
+                input=node,
+                keys=(_KEY,),
+                aggregates=(aggregate,),
+                incremental=incremental,
+            ),
         )
 
     def count(self, selectAction: Selector | str | None = None) -> ResultStream:
@@ -173,9 +182,16 @@ class GroupedStream(_Keyed):
         """Return the greatest."""
         return ResultStream(self._result("max", selectAction))
 
-    def aggregate(self, accumulator: Any) -> ResultStream:
-        """Run an `Accumulator` over all values of a key; all of them stay in the state."""
-        return ResultStream(self._result("accumulate", None, accumulator))
+    def aggregate(self, accumulator: Any, *, incremental: bool = False) -> ResultStream:
+        """Run an `Accumulator` over all values of a key; all of them stay in the state.
+
+        Parameters
+        ----------
+        incremental : bool
+            Keep what the accumulator holds (which must be picklable) in place of the values; it sees each one
+            once, by their times within a batch. Needs the extra ``state``.
+        """
+        return ResultStream(self._result("accumulate", None, accumulator, incremental=incremental))
 
     def filter(self, predictor: Selector) -> GroupedStream:
         """Keep values."""
@@ -209,7 +225,9 @@ class WindowedStream(_Keyed):
         self._late_s = seconds
         return self
 
-    def _result(self, kind: str, selector: Selector | str | None, value: Any = None) -> RStream:
+    def _result(
+        self, kind: str, selector: Selector | str | None, value: Any = None, *, incremental: bool = False
+    ) -> RStream:
         node, field = self._selected(selector)
         aggregate = p.Aggregate(kind, field, _VALUE, value)
         made = p.Windowed(
@@ -219,7 +237,9 @@ class WindowedStream(_Keyed):
             keys=(_KEY,),
             aggregates=(aggregate,),
             watermark_s=self._late_s,
+            firing=Firing(incremental=incremental),
         )
+        made.firing.check(self._window, made.name)
         return RStream(self._job, made)
 
     def count(self) -> ResultStream:
@@ -234,9 +254,15 @@ class WindowedStream(_Keyed):
         """Add up the values, or what the selector gives."""
         return ResultStream(self._result("sum", selectAction or _itself))
 
-    def aggregate(self, accumulator: Any) -> ResultStream:
-        """Run an `Accumulator` over the values, once, when the window closes."""
-        return ResultStream(self._result("accumulate", None, accumulator))
+    def aggregate(self, accumulator: Any, *, incremental: bool = False) -> ResultStream:
+        """Run an `Accumulator` over the values, once, when the window closes.
+
+        Parameters
+        ----------
+        incremental : bool
+            As of `GroupedStream.aggregate`.
+        """
+        return ResultStream(self._result("accumulate", None, accumulator, incremental=incremental))
 
     def filter(self, predictor: Selector) -> WindowedStream:
         """Keep values."""
@@ -300,19 +326,25 @@ class JoinedStream:
     def apply(self, joinAction: Callable[[Any, Any], Any]) -> RStream:
         """Make a value of each pair.
 
+        Without a window each value meets the latest one of the other side, whose state is kept for ever: in
+        Python workers, with the extra ``state``.
+
         Raises
         ------
         PlanError
-            A key, or the window, is missing: the latest values of two endless streams are not offered.
+            A key is missing.
         """
         job = self._left._job  # noqa: SLF001
         name = job.step("join")
-        if len(self._keys) != 2 or self._window is None:
-            raise PlanError("a join is where(...).equalTo(...).window(...).apply(...)", step=name)
+        if len(self._keys) != 2:
+            raise PlanError("a join is where(...).equalTo(...)[.window(...)].apply(...)", step=name)
         left, right = (
             side._apply("key", key)  # noqa: SLF001
             for side, key in zip((self._left, self._right), self._keys, strict=True)
         )
+        if self._window is None:
+            latest = p.LatestJoin(name=name, left=left, right=right, outer=self._outer, function=joinAction)
+            return RStream(job, latest)
         return RStream(
             job,
             p.KeyJoin(

@@ -19,6 +19,7 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.spark.listener import RocketMQQueryListener
 from pyspark_rocketmq.streams import plan as p
+from pyspark_rocketmq.streams.analysis import check_ends
 from pyspark_rocketmq.streams.compile import Compiler, is_bounded
 from pyspark_rocketmq.streams.counts import RunCounts
 from pyspark_rocketmq.streams.explain import explained
@@ -33,9 +34,9 @@ from pyspark_rocketmq.streams.home import (
 from pyspark_rocketmq.streams.settings import temporary_settings
 from pyspark_rocketmq.streams.sinks import final_flow, run_once, start_sinks
 
-__all__ = ["collected_plans", "final_frame", "finish", "session_of", "start"]
+__all__ = ["STATE_SETTINGS", "collected_plans", "final_frame", "finish", "session_of", "start"]
 
-_STATE_SETTINGS: Final = {
+STATE_SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -98,6 +99,8 @@ def start(
             raise PlanError("dead letters are for streams: files have their malformed lines still")
         run_once(Compiler(session_of(spark), plan, errors=guard), guard)
         return None
+    if trigger and trigger.get("availableNow"):
+        check_ends(plan)
     checkpoint = plan.checkpoint or checkpoint_of(plan.job)
     lock = job_lock(plan.job, checkpoint, standby=standby, clock=SYSTEM_CLOCK)
     held = contextlib.ExitStack()
@@ -148,8 +151,10 @@ def _finish_all() -> None:
 def _trigger(plan: p.Plan) -> dict[str, str]:
     """Return the trigger of a plan: as often as results are wanted before windows end."""
     for node in plan.nodes():
-        if isinstance(node, p.Windowed) and node.emit_before is not None:
-            return {"processingTime": str(node.emit_before)}
+        if isinstance(node, p.Windowed) and node.firing.updates:
+            return {"processingTime": str(node.firing.before)}
+        if isinstance(node, p.Process) and node.time_mode == "processingTime":
+            return {"processingTime": "1 second"}  # Spark makes a batch each time, whatever there is to do
     return {"processingTime": "0 seconds"}
 
 
@@ -174,7 +179,7 @@ def _state_settings(spark: SparkSession) -> dict[str, str]:
     """Return how a query that starts now keeps its state in RocksDB, but for what the user has set."""
     return {
         name: value
-        for name, value in _STATE_SETTINGS.items()
+        for name, value in STATE_SETTINGS.items()
         if spark.conf.get(name, None) in {None, _default(name)}
     }
 

@@ -74,11 +74,11 @@ def rows_of(flow: Flow, sink: p.Sink, plan: p.Plan) -> DataFrame:
 def _messages(flow: Flow, plan: p.Plan, *, once: bool) -> DataFrame:
     """Return rows for RocketMQ: JSON bodies; results of groups have the group as their key."""
     columns = [flow.text().alias("body")]
-    if flow.identity and set(flow.identity) <= set(flow.columns):
+    if flow.identity and set(flow.identity) <= set(flow.df.columns):
         parts = [F.coalesce(column(name).cast("string"), F.lit("<null>")) for name in flow.identity]
         key = F.concat_ws("|", *parts)
         columns.append(F.translate(key, " \t\n", "___").alias("keys"))
-        if once and not flow.updates:
+        if once and not (flow.updates or flow.refires):
             columns.append(F.sha2(F.concat_ws("|", F.lit(plan.job), *parts), 256).alias("writeId"))
     return flow.df.select(*columns)
 

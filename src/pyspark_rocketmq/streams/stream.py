@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import Column
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError
@@ -22,6 +23,7 @@ __all__ = ["DataStream", "JoinStream", "SplitStream"]
 
 Schema = str | StructType | None
 _DISTINCT_S: Final = 3_600
+_TIME_MODES: Final = ("none", "processingTime", "eventTime")
 
 
 @twins
@@ -183,6 +185,75 @@ class DataStream(Ending):
     def topN(self, asRowNumFieldName: str, topN: int, *groupByFieldNames: str) -> OverWindowStream:
         """Keep the first rows of each window and group; ``addOrderByFieldName`` says by what."""
         return OverWindowStream(self._job, self._node, asRowNumFieldName, topN, groupByFieldNames)
+
+    def process(
+        self,
+        key: str | Sequence[str],
+        processor: StatefulProcessor,
+        schema: str | StructType,
+        timeMode: str = "none",
+        *,
+        waterMark: float = 0,
+    ) -> DataStream:
+        """Let a processor of one's own keep a state for each key: values, lists, maps, timers, times to live.
+
+        It is PySpark's ``StatefulProcessor`` of ``transformWithState``: ``handleInputRows`` gets the fields
+        of the records as Rows (``selectFields(...)`` or ``schema=`` comes before) and yields Rows. It runs in
+        Python workers and needs the extra ``state``. The state's changes and its results are one step of a
+        batch: each record counts once.
+
+        Parameters
+        ----------
+        key : str or sequence of str
+            The fields that make the key.
+        schema : str or StructType
+            Of the Rows that it yields.
+        timeMode : {"none", "processingTime", "eventTime"}
+            What timers go by. Times to live need ``processingTime``, with which Spark makes a batch at every
+            trigger: one a second, if no other is given. In ``eventTime`` rows have the field ``event_time``,
+            and those that are not newer than the watermark are late and left out.
+        waterMark : float
+            In event time, how many seconds records may be late.
+
+        Raises
+        ------
+        PlanError
+            An argument is of the wrong kind.
+        """
+        name = self._job.step("process")
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        if not keys:
+            raise PlanError("process names at least one field as the key", step=name)
+        if not isinstance(processor, StatefulProcessor):
+            raise PlanError(
+                f"process takes an object of a StatefulProcessor, not {type(processor).__name__}", step=name
+            )
+        if timeMode not in _TIME_MODES:
+            raise PlanError(f"timeMode is one of {', '.join(_TIME_MODES)}, not {timeMode!r}", step=name)
+        if waterMark < 0 or (waterMark and timeMode != "eventTime"):
+            raise PlanError("waterMark takes seconds from 0, and goes with timeMode='eventTime'", step=name)
+        if timeMode == "eventTime":
+            return self._next(
+                p.TimedProcess(
+                    name=name,
+                    input=self._node,
+                    keys=keys,
+                    processor=processor,
+                    schema=schema,
+                    time_mode=timeMode,
+                    watermark_s=waterMark,
+                )
+            )
+        return self._next(
+            p.Process(
+                name=name,
+                input=self._node,
+                keys=keys,
+                processor=processor,
+                schema=schema,
+                time_mode=timeMode,
+            )
+        )
 
     # --- the job ------------------------------------------------------------------------------
 

@@ -16,10 +16,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
-from pyspark_rocketmq.streams.analysis import Shape
+from pyspark_rocketmq.streams.analysis import Shape, check_ends, own_state
 from pyspark_rocketmq.streams.compile import Compiler
 from pyspark_rocketmq.streams.flow import Flow
 from pyspark_rocketmq.streams.python_steps import TIME, VALUE
+from pyspark_rocketmq.streams.runner import STATE_SETTINGS
 from pyspark_rocketmq.streams.settings import temporary_settings
 from pyspark_rocketmq.streams.sinks import final_flow
 from pyspark_rocketmq.streams.sources import text_of
@@ -40,9 +41,14 @@ def tried(
 ) -> list[Any]:
     """Return what a sink gets for rows: see `DataStream.test`."""
     plan = replace(plan, sinks=(plan.sinks[sink],))
+    if batches:
+        check_ends(plan)
     sources = [node for node in plan.nodes() if isinstance(node, p.Source)]
     by_source = _by_source(sources, rows)
-    with temporary_settings(spark, _SMALL), tempfile.TemporaryDirectory(prefix="streams-test-") as folder:
+    with (
+        temporary_settings(spark, _settings(plan)),
+        tempfile.TemporaryDirectory(prefix="streams-test-") as folder,
+    ):
         given: dict[p.Node, Flow] = {}
         for number, (source, its_rows) in enumerate(by_source.items()):
             where = Path(folder) / str(number)
@@ -63,6 +69,12 @@ def tried(
         if not batches:
             return [_value(row[0]) for row in rows_out.collect()]
         return _streamed(rows_out, flow, Path(folder) / "checkpoint")
+
+
+def _settings(plan: p.Plan) -> dict[str, str]:
+    # RocksDB is the slower for a few rows, and the only store that steps with a state of their own take.
+    needs = any(own_state(node) for node in plan.nodes())
+    return {**_SMALL, **STATE_SETTINGS} if needs else dict(_SMALL)
 
 
 def _streamed(df: Any, flow: Flow, checkpoint: Path) -> list[Any]:

@@ -10,6 +10,7 @@ from pyspark.sql import Column
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
+from pyspark_rocketmq.streams.firing import ONCE, Firing
 from pyspark_rocketmq.streams.job import Job
 from pyspark_rocketmq.streams.naming import twins
 from pyspark_rocketmq.streams.times import Time, Window, with_time_field
@@ -30,7 +31,7 @@ class _Settings:
     watermark_s: float = 0
     numeric: str = "double"
     having: Column | str | None = None
-    emit_before: Time | None = None
+    firing: Firing = ONCE
 
 
 @twins
@@ -117,13 +118,37 @@ class WindowStream:
             self._result("column", None, name, value)
         return self
 
-    def aggregate(self, accumulator: Any, asName: str = "value") -> WindowStream:
-        """Run an `Accumulator` (either API's) over each group's records, in the order of their times."""
+    def aggregate(
+        self, accumulator: Any, asName: str = "value", *, incremental: bool = False
+    ) -> WindowStream:
+        """Run an `Accumulator` (either API's) over each group's records, in the order of their times.
+
+        Parameters
+        ----------
+        incremental : bool
+            Run it for each batch's records as they come, and keep what it holds (which must be picklable);
+            else all records of a window are kept, and it runs once, when the window closes. The order is that
+            of the batches then, and of times within a batch. Needs the extra ``state``.
+        """
+        self._incremental(incremental)
         return self._result("accumulate", None, asName, accumulator)
 
-    def reduce(self, function: Callable[[Any, Any], Any], asName: str = "value") -> DataStream:
-        """Run a function of two records over each group's, in the order of their times."""
+    def reduce(
+        self, function: Callable[[Any, Any], Any], asName: str = "value", *, incremental: bool = False
+    ) -> DataStream:
+        """Run a function of two records over each group's, in the order of their times.
+
+        Parameters
+        ----------
+        incremental : bool
+            As of `aggregate`.
+        """
+        self._incremental(incremental)
         return self._result("reduce", None, asName, function).toDataSteam()
+
+    def _incremental(self, wanted: bool) -> None:
+        if wanted:
+            self._firing(incremental=True)
 
     def having(self, condition: Column | str) -> WindowStream:
         """Keep results only where a condition over them holds."""
@@ -150,22 +175,52 @@ class WindowStream:
         return self._with(numeric=kind)
 
     def fireMode(self, mode: int) -> WindowStream:
-        """Accept 0, one result a window; the others are not offered.
+        """Say when results go out; any mode but 0 is for tumbling and hopping windows.
+
+        Modes 1 and 2 keep state in Python workers, which is slower, and need the extra ``state``.
+
+        Parameters
+        ----------
+        mode : {0, 1, 2}
+            0: one result, when ``waterMark`` is over as well. 1 and 2: a first result at the window's end;
+            the rows that come within ``waterMark`` behind it make results of their own (1), or the result
+            anew with all rows before (2).
 
         Raises
         ------
         PlanError
-            Another mode.
+            There is no such mode; by ``toDataSteam`` if it does not go with the rest.
         """
-        if mode != 0:
-            raise PlanError(f"fireMode {mode} is not offered: 0 gives one result a window", step="window")
-        return self
+        if mode not in {0, 1, 2}:
+            raise PlanError(f"fireMode is 0, 1 or 2, not {mode!r}", step="window")
+        return self._firing(mode=mode)
 
     setFireMode = fireMode
 
-    def emitBeforeFire(self, every: Time) -> WindowStream:
-        """Give out changed results every so often instead of once: the last one counts."""
-        return self._with(emit_before=every)
+    def emitBeforeFire(self, every: Time, *, strict: bool = False) -> WindowStream:
+        """Give out results every so often before the window's own: the last one counts.
+
+        Parameters
+        ----------
+        every : Time
+        strict : bool
+            Count in event time, from the window's start; a length in which nothing changed gives nothing, and
+            of several that pass in one of Spark's batches the first that is due gives the result. Else Spark
+            gives the windows that changed with each batch, and batches come so often. Strict results keep
+            state in Python workers, and need the extra ``state``.
+        """
+        return self._firing(before=_length(every, "emitBeforeFire"), strict=strict)
+
+    def emitAfterFire(self, every: Time) -> WindowStream:
+        """Give out the result anew every so often behind the window's own, while late rows change it.
+
+        Rows are late for good an hour after the result, as in RocketMQ Streams. The state is kept as long, in
+        Python workers; it needs the extra ``state``.
+        """
+        return self._firing(after=_length(every, "emitAfterFire"))
+
+    def _firing(self, **changes: Any) -> WindowStream:
+        return self._with(firing=replace(self._settings.firing, **changes))
 
     def setMaxMsgGap(self, seconds: float) -> WindowStream:
         """Close windows after so many seconds without messages (180 with a time field, else 1)."""
@@ -191,6 +246,7 @@ class WindowStream:
         found = self._settings
         if not found.aggregates:
             raise PlanError("a window needs a result: count(), sum(...) and so on", step=name)
+        found.firing.check(found.window, name)
         node = p.Windowed(
             name=name,
             input=self._node,
@@ -200,11 +256,19 @@ class WindowStream:
             watermark_s=found.watermark_s,
             numeric=found.numeric,
             having=found.having,
-            emit_before=found.emit_before,
+            firing=found.firing,
         )
         return DataStream(self._job, node)
 
     toDataStream = toDataSteam
+
+
+def _length(value: Time, step: str) -> Time:
+    if not isinstance(value, Time):
+        raise PlanError(
+            f"{step} takes a length of time, such as Time.seconds(5), not {value!r}", step="window"
+        )
+    return value
 
 
 @twins

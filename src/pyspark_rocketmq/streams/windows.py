@@ -14,13 +14,14 @@ from pyspark_rocketmq.streams import plan as p
 from pyspark_rocketmq.streams.aggregates import aggregate_columns, finished
 from pyspark_rocketmq.streams.analysis import Shape
 from pyspark_rocketmq.streams.counts import with_ends
-from pyspark_rocketmq.streams.flow import Flow, Guard, column
+from pyspark_rocketmq.streams.fired import fired, schedule_of
+from pyspark_rocketmq.streams.flow import TIME_FORMAT, Flow, Guard, column
+from pyspark_rocketmq.streams.keyed import grouped_incrementally
 from pyspark_rocketmq.streams.python_steps import BEAT, TAG, TIME, WINDOW
 from pyspark_rocketmq.streams.times import HoppingWindow, SessionWindow, TumblingWindow
 
 __all__ = ["by_time_field", "distinct", "grouped", "top_rows", "windowed"]
 
-TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss"
 WINDOW_FIELDS: Final = ("start_time", "end_time", "fire_time")
 KEY: Final = "key"
 """What the newer API calls the key of a group."""
@@ -51,15 +52,17 @@ def windowed(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> 
     flow = _with_inputs(flow, node.keys, node.aggregates, guard, node)
     if node.window.time_field is not None:
         flow = by_time_field(flow, node.window.time_field, guard, node)
-    if streaming and isinstance(node.window, SessionWindow) and node.emit_before is not None:
+    if streaming and isinstance(node.window, SessionWindow) and node.firing.updates:
         raise PlanError("session windows have no results before their end", step=node.name)
     if collects:
         flow = flow.with_text()
     # Rows are late for the first step with state only, and in streams only.
     first = flow.df.isStreaming and not flow.watermarked
     flow = flow.with_watermark(node.watermark_s).without_beats()
-    expressions = aggregate_columns(flow, node.aggregates, node.numeric, node.name)
     df, window = _in_windows(flow, node, first=first)
+    if node.firing.stateful and flow.df.isStreaming:  # what ends has one result a window in every mode
+        return _having(fired(replace(flow, df=df), node, window), node.having)
+    expressions = aggregate_columns(flow, node.aggregates, node.numeric, node.name)
     df = df.groupBy(window, *(column(key) for key in node.keys)).agg(*expressions)
     results = [finished(item) for item in node.aggregates]
     end = F.col(f"{WINDOW}.end")
@@ -83,7 +86,7 @@ def windowed(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> 
         columns=tuple(names),
         watermarked=True,
         windowed=True,
-        updates=node.emit_before is not None,
+        updates=node.firing.updates,
         identity=(*node.keys, "start_time"),
     )
     return _having(made, node.having)
@@ -96,6 +99,8 @@ def grouped(flow: Flow, node: p.Group, guard: Guard) -> Flow:
         flow = flow.with_text()
     if flow.beats:
         flow = replace(flow, df=flow.df.where(~F.col(BEAT)).drop(BEAT), beats=False)
+    if node.incremental and flow.df.isStreaming:
+        return grouped_incrementally(flow, node)
     expressions = aggregate_columns(flow, node.aggregates, node.numeric, node.name)
     df = flow.df.groupBy(*(column(key) for key in node.keys)).agg(*expressions, F.max(TIME).alias(TIME))
     results = [finished(item) for item in node.aggregates]
@@ -164,7 +169,8 @@ def _in_windows(flow: Flow, node: p.Windowed, *, first: bool) -> tuple[DataFrame
         case other:
             assert_never(other)
     if first:
-        df = with_ends(df, F.col(f"{WINDOW}.end"), node.name)
+        keep = F.expr(f"INTERVAL {schedule_of(node).keep_ms} MILLISECONDS")
+        df = with_ends(df, F.col(f"{WINDOW}.end") + keep, node.name)
     return df, F.col(WINDOW)
 
 

@@ -34,17 +34,26 @@ SHOWN = {
         "tests/spark/test_streams_windows.py::test_a_late_row_is_left_out_of_the_closed_hopping_windows_only",
     ],
     "8: sessions step by step": ["tests/spark/test_streams_windows.py::test_sessions_end_by_silence"],
+    "9: fire modes, results before and after the end; late rows counted": [
+        "tests/unit/streams/test_firing.py::test_late_rows_make_results_of_their_own",
+        "tests/unit/streams/test_firing.py::test_late_rows_make_the_result_anew",
+        "tests/unit/streams/test_firing.py::test_results_after_the_end_come_while_late_rows_change_them",
+        "tests/spark/test_streams_state.py::test_late_rows_make_the_result_anew_with_every_aggregate",
+        "tests/spark/test_streams_state.py::test_late_rows_make_results_of_their_own_of_the_fields_types",
+    ],
     "10: every aggregate against plain Python": [
         "tests/spark/test_streams_windows.py::test_every_aggregate_is_that_of_plain_python",
         "tests/spark/test_streams_windows.py::test_many_different_values_are_counted_within_two_percent",
     ],
     "11: reduce and accumulators over several batches": [
         "tests/spark/test_streams_windows.py::test_functions_over_all_rows_of_a_window",
+        "tests/spark/test_streams_state.py::test_groups_that_grow_give_what_collected_ones_give",
     ],
     "12: joins in windows and intervals, inner and left, by more than equality": [
         "tests/spark/test_streams_steps.py::test_streams_are_joined_in_a_window",
         "tests/spark/test_streams_steps.py::test_streams_are_joined_within_an_interval",
         "tests/spark/test_streams_steps.py::test_keyed_streams_are_joined",
+        "tests/spark/test_streams_state.py::test_values_meet_the_latest_of_the_other_side",
     ],
     "13: dimension tables that change while the stream runs": [
         "tests/spark/test_streams_steps.py::test_dimension_tables_are_seen_anew",
@@ -70,6 +79,9 @@ SHOWN = {
         "tests/spark/test_streams_steps.py::test_malformed_records_are_skipped_and_counted_or_fail",
         "tests/spark/test_streams_broker.py::test_dead_letters_go_to_their_topic",
     ],
+    "22: the state of a running job, what changed in it, what expires": [
+        "tests/spark/test_streams_state.py::test_the_state_of_a_running_job_can_be_read_and_expires",
+    ],
     "23: the group's offsets after a clean stop": [
         "tests/spark/test_streams_broker.py::test_the_articles_program",
     ],
@@ -78,8 +90,8 @@ SHOWN = {
         "tests/unit/streams/test_api.py::test_every_java_method_is_there_or_said_not_to_be",
     ],
 }
-"""By number; native against Python (26) is ``benchmarks/streams.py``. What is missing (9, 19, 22, 24: other
-fire modes, changed partitions, live tables, a small machine) is not offered."""
+"""By number; native against Python (26) is ``benchmarks/streams.py``. What is missing (19, 24: changed
+partitions, a small machine) is not offered."""
 
 
 @pytest.mark.parametrize("what", SHOWN)

@@ -1,0 +1,26 @@
+"""What keyed state needs beside PySpark."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from pyspark_rocketmq.errors import PlanError
+
+__all__ = ["require_state"]
+
+
+def require_state(step: str) -> None:
+    """Raise a PlanError if the library is missing by which Spark's Python workers talk to their state."""
+    if not _there("google.protobuf"):
+        raise PlanError(
+            "this step keeps state of its own, for which Spark needs protobuf: "
+            'pip install "pyspark-rocketmq[state]"',
+            step=step,
+        )
+
+
+def _there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False

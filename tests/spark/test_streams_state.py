@@ -1,0 +1,372 @@
+"""Steps that keep a state of their own: fire modes, incremental functions, processors, the state itself.
+
+Processors are made in functions: Spark's processes get their code then, they cannot import tests.
+"""
+
+# ruff: noqa: ARG002, N803 - the parameters' names are Spark's
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from pyspark.sql import Row
+from pyspark.sql import functions as sf
+from tests.spark.streams_support import at, table
+from tests.support.cli import CommandLine
+from tests.support.wait import eventually
+
+from pyspark_rocketmq import streams
+from pyspark_rocketmq.errors import OptionError, PlanError
+from pyspark_rocketmq.streams import (
+    CheckpointStrategy,
+    StatefulProcessor,
+    StreamBuilder,
+    Time,
+    TumblingWindow,
+    late_rows,
+)
+from pyspark_rocketmq.streams.runner import finish
+
+pytestmark = pytest.mark.usefixtures("lean")
+
+WINDOW = TumblingWindow.of(Time.seconds(10), "t")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where batches come from."""
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path / "home"))
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+def write(folder, *batches):
+    """Write a file a batch."""
+    for rows in batches:
+        number = len(list(folder.glob("*.json")))
+        lines = "".join(json.dumps({"t": int(time * 1000), **record}) + "\n" for time, record in rows)
+        file = folder / f".{number:03d}"
+        file.write_text(lines)
+        os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))  # Spark takes the oldest first
+        file.rename(folder / f"{number:03d}.json")
+
+
+@pytest.fixture
+def feed(spark, tmp_path, folder):
+    """``feed(pipeline, *batches)``: run it over files, a batch each; returns its rows and its query."""
+
+    def run(pipeline, *batches, schema=None):
+        write(folder, *batches)
+        source = StreamBuilder.dataStream("tests", "state", spark)
+        stream = pipeline(source.fromFile(str(folder), tail=True, schema=schema, maxFilesPerTrigger=1))
+        found = []
+
+        def take(batch, _):
+            found.extend(json.loads(row[0]) for row in batch.select(sf.to_json(sf.struct("*"))).collect())
+
+        end = stream.to(take)
+        query = end.with_(CheckpointStrategy.local(str(tmp_path / "checkpoint"))).asyncStart(
+            availableNow=True
+        )
+        try:
+            assert query.awaitTermination(200)
+        finally:
+            query.stop()
+        return found, query
+
+    return run
+
+
+LATE = [
+    [at(1, k="a", v="5"), at(4, k="a", v="12")],
+    [at(11, k="b", v="x")],  # the first window's end; 5 s are left for late rows
+    [at(11, k="b", v=None)],
+    [at(5, k="a", v="7.5")],
+    [at(6, k="a", v="12"), at(16, k="b", v="y")],  # behind this batch the first window is over
+    [at(17, k="b", v="z")],
+    [at(7, k="a", v="1"), at(21, k=None, v="z")],
+]
+
+
+def every_result(windows):
+    windows = (
+        windows.groupBy("k").count("rows").sum("v", "sum").avg("v", "avg").min("v", "min").max("v", "max")
+    )
+    windows = windows.first("v", "first").last("v", "last").concat("v", "concat").distinct("v", "distinct")
+    return windows.count_distinct("v", "exact").count_distinct_large("v", "large").waterMark(5)
+
+
+def test_late_rows_make_the_result_anew_with_every_aggregate(spark, feed):
+    """By hand; Spark calls a row late by the watermark of the batch before."""
+    rows, query = feed(lambda stream: every_result(stream.window(WINDOW)).fireMode(2).toDataSteam(), *LATE)
+    first = [row for row in rows if row.get("k") == "a"]
+    assert table(first, "rows", "fire_time") == [
+        (2, "2030-01-01 00:00:10"),
+        (3, "2030-01-01 00:00:11"),
+        (4, "2030-01-01 00:00:11"),
+    ]
+    assert late_rows(query) == 1
+    counted = [(time, {"t": int(time * 1000), **record}) for batch in LATE[:5] for time, record in batch]
+    source = StreamBuilder.dataStream("tests", "native", spark).fromRocketmq("t", "g", True, "h:1")
+    native = every_result(source.window(WINDOW)).toDataSteam().test(counted)
+    expected = next(row for row in native if row["k"] == "a")
+    last = max(first, key=lambda row: row["rows"])
+    assert {**last, "fire_time": ""} == {**expected, "fire_time": ""}
+
+
+TYPED = "t long, k struct<x: int, y: date>, d decimal(12,2), f double, at timestamp, ok boolean"
+
+
+def test_late_rows_make_results_of_their_own_of_the_fields_types(feed):
+    def pipeline(stream):
+        windows = stream.window(WINDOW).groupBy("k", "ok").sum("d").avg("f").max("at").min("d", "least")
+        return windows.count("rows").waterMark(5).fireMode(1).having("rows > 0").toDataSteam()
+
+    def row(second, d, f):
+        key = {"x": 1, "y": "2030-01-02"}
+        return at(second, k=key, d=d, f=f, at="2030-01-01T00:00:00.123456Z", ok=True)
+
+    batches = [
+        [row(1, "1.10", 1.0), row(4, "2.20", 2.0)],
+        [row(11, "0.01", 0.5)],
+        [row(11, "0.01", 0.5)],
+        [row(5, "8.00", None)],
+        [row(6, "16.00", 4.0)],
+    ]
+    rows, _ = feed(pipeline, *batches, schema=TYPED)
+    key = {"k": {"x": 1, "y": "2030-01-02"}, "ok": True, "at": "2030-01-01T00:00:00.123Z"}
+    expected = [(2, 3.3, 1.5, 1.1), (1, 8.0, None, 8.0), (1, 16.0, 4.0, 16.0)]
+    assert [(r["rows"], r["d"], r.get("f"), r["least"]) for r in rows] == expected
+    assert all({name: row[name] for name in key} == key for row in rows)
+
+
+class Mean:
+    """An accumulator of the newer API."""
+
+    def __init__(self):
+        self.values = []
+
+    def addValue(self, value):
+        self.values.append(value["n"])
+
+    def result(self, context):
+        return {"mean": sum(self.values) / len(self.values)}
+
+    def clone(self):
+        return Mean()
+
+
+class Listed:
+    """An accumulator of the older API."""
+
+    def createAccumulator(self):
+        return []
+
+    def accumulate(self, accumulator, value):
+        accumulator.append(value["n"])
+
+    def getValue(self, accumulator):
+        return accumulator
+
+
+CHANGES = [
+    [at(1, k="a", n=1), at(2, k="b", n=5)],
+    [at(5, k="a", n=2)],
+    [at(4, k="a", n=6)],
+    [at(12, k="z", n=0)],
+    [at(12, k="z", n=0)],
+    [at(9, k="a", n=3)],
+    [at(14, k="z", n=0)],
+    [at(14, k="z", n=0)],
+]
+
+
+def test_results_before_and_after_the_end_by_functions_that_see_each_record_once(feed):
+    def pipeline(stream):
+        windows = stream.window(WINDOW).groupBy("k").aggregate(Mean(), "newer", incremental=True)
+        windows = windows.aggregate(Listed(), "older").emitBeforeFire(Time.seconds(4))
+        return windows.emitAfterFire(Time.seconds(2)).toDataSteam()
+
+    rows, _ = feed(pipeline, *CHANGES)
+    found = [(row["fire_time"][-2:], row["newer"], row["older"]) for row in rows if row["k"] == "a"]
+    assert [(fire, newer["mean"], older) for fire, newer, older in found] == [
+        ("04", 3, [1, 2, 6]),
+        ("10", 3, [1, 2, 6]),
+        ("14", 3, [1, 2, 6, 3]),
+    ]
+
+
+def test_what_cannot_be_computed_record_by_record_says_so(feed):
+    def pipeline(stream):
+        windows = stream.window(WINDOW).agg(longest="max(length(k))").fireMode(2)
+        return windows.toDataSteam()
+
+    with pytest.raises(PlanError, match=r"agg\(longest=...\) is an aggregate of Spark's.*window#"):
+        feed(pipeline, [at(1, k="a")])
+
+
+# --- processors -------------------------------------------------------------------------------
+
+
+def counts(ttl_ms):
+    class Counts(StatefulProcessor):
+        def init(self, handle):
+            self.all = handle.getValueState("all", "n bigint")
+            self.recent = handle.getValueState("recent", "n bigint", ttl_ms)
+            self.last = handle.getMapState("last", "v string", "t bigint")
+
+        def handleInputRows(self, key, rows, timerValues):
+            rows = list(rows)
+            for state in (self.all, self.recent):
+                state.update(((state.get() or (0,))[0] + len(rows),))
+            for row in rows:
+                self.last.updateValue((row.v,), (row.t,))
+            yield Row(k=key[0], n=self.all.get()[0])
+
+    return Counts()
+
+
+def committed(state, name):
+    """A table, once a batch has been finished."""
+    try:
+        return state.table(name)
+    except OptionError:
+        return None
+
+
+def rows_of(df, *names):
+    return sorted(tuple(row[name] for name in names) for row in df.collect())
+
+
+def test_the_state_of_a_running_job_can_be_read_and_expires(spark, tmp_path, folder, capsys, monkeypatch):
+    source = StreamBuilder.dataStream("tests", "live", spark)
+    stream = source.fromFile(
+        str(folder), tail=True, schema="t long, k string, v string", maxFilesPerTrigger=1
+    )
+    seen = []
+    end = stream.process("k", counts(3_000), "k string, n bigint", "processingTime")
+    end = end.to(lambda df, _: seen.extend(map(tuple, df.collect())))
+    assert "Counts by k, time processingTime, state in Python workers" in end.explain()
+    write(folder, [at(1, k="a", v="x"), at(2, k="b", v="x")])
+    query = end.with_(CheckpointStrategy.local(str(tmp_path / "checkpoint"))).asyncStart()
+    try:
+        state = streams.state("tests.live")
+        first = eventually(lambda: committed(state, "all"), 150, what="the first batch")
+        assert rows_of(first, "k", "n") == [("a", 1), ("b", 1)]
+        assert state.tables() == ["all", "last", "recent"]
+        write(folder, [at(3, k="a", v="x"), at(4, k="a", v="y")])
+        eventually(lambda: ("a", 3) in seen, 150, what="the second batch")
+        eventually(
+            lambda: rows_of(state.table("all"), "k", "n") == [("a", 3), ("b", 1)], 60, what="its state"
+        )
+        assert [row[:2] for row in rows_of(state.table("last"), "k", "v", "t")] == [
+            *[("a", "x"), ("a", "y"), ("b", "x")]
+        ]
+        eventually(lambda: not state.table("recent").collect(), 150, what="the end of what was to expire")
+    finally:
+        query.stop()
+    finish(query)
+    changes = rows_of(state.changes("all", last=100), "change_type", "k", "n")
+    assert changes == [("update", "a", 1), ("update", "a", 3), ("update", "b", 1)]
+    told = CommandLine(capsys, monkeypatch, None)("streams", "state", "tests.live", "all", "--json")
+    assert sorted((row["k"], row["n"]) for row in told.json()) == [("a", 3), ("b", 1)]
+    with pytest.raises(OptionError, match="tables all, last, recent: name one"):
+        state.table("nope")
+
+
+def test_a_processor_has_timers_in_event_time(spark, feed):
+    class Silence(StatefulProcessor):
+        def init(self, handle):
+            self.handle = handle
+            self.last = handle.getValueState("last", "ms bigint")
+
+        def handleInputRows(self, key, rows, timerValues):
+            newest = max(int(row.event_time.timestamp() * 1000) for row in rows)
+            self.last.update((newest,))
+            self.handle.registerTimer(newest + 5_000)
+            return iter([])
+
+        def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+            if expiredTimerInfo.getExpiryTimeInMs() == self.last.get()[0] + 5_000:
+                yield Row(k=key[0], since=self.last.get()[0])
+                self.last.clear()
+
+    def pipeline(stream):
+        timed = stream.selectTimestamp("t").selectFields("k")
+        return timed.process("k", Silence(), "k string, since bigint", "eventTime", waterMark=1)
+
+    batches = [
+        [at(1, k="a"), at(3, k="b")],
+        [at(5, k="a")],
+        [at(11, k="b")],
+        [at(2, k="late"), at(11, k="b")],
+    ]
+    rows, query = feed(pipeline, *batches)
+    start = int(at(0)[0] * 1000)
+    assert [(row["k"], row["since"] - start) for row in rows] == [("a", 5_000)]
+    assert late_rows(query) == 1
+
+
+def test_values_meet_the_latest_of_the_other_side(spark):
+    builder = StreamBuilder("latest", spark)
+    left, right = builder.source("left"), builder.source("right")
+    pairs = (
+        left.leftJoin(right)
+        .where(lambda v: v["id"])
+        .equalTo(lambda v: v["id"])
+        .apply(lambda one, other: {"n": one["n"], "m": other and other["m"]})
+    )
+    assert "the latest of the other side, state in Python workers" in pairs.explain()
+    rows = {
+        "left": [[at(1, id="a", n=1), at(4, id="b", n=2)], [at(6, id="a", n=3)], []],
+        "right": [[at(2, id="a", m=10), at(3, id="a", m=11)], [at(7, id="a", m=12), at(5, id="c", m=1)], []],
+    }
+    expected = [(1, None), (1, 10), (1, 11), (2, None), (3, 11), (3, 12)]
+    found = table(pairs.test(rows, batches=True), "n", "m")
+    assert found == sorted(expected, key=lambda row: [str(value) for value in row])
+
+
+def test_groups_that_grow_give_what_collected_ones_give(spark):
+    batches = [
+        [at(1, k="a", n=1), at(2, k="b", n=5)],
+        [at(3, k="a", n=2), at(4, k="a", n=6)],
+        [at(5, k="b", n=7)],
+    ]
+    values = StreamBuilder("grow", spark).source("t").keyBy(lambda value: value["k"])
+    grown = values.aggregate(Mean(), incremental=True).test(batches, batches=True)
+    assert [(row["key"], row["value"]["mean"]) for row in grown] == [("a", 1), ("b", 5), ("a", 3), ("b", 6)]
+    assert sorted(map(str, grown)) == sorted(map(str, values.aggregate(Mean()).test(batches, batches=True)))
+
+
+def test_a_processor_over_rows_that_end(spark):
+    source = StreamBuilder.dataStream("tests", "ends", spark)
+    rows = source.fromCollection({"k": "a", "v": "x", "t": 1}, schema="t long, k string, v string")
+    assert rows.process("k", counts(None), "k string, n bigint").toDF().collect() == [Row(k="a", n=1)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda s: s.process("k", len, "n int"), "a StatefulProcessor, not builtin_function"),
+        (lambda s: s.process((), counts(1), "n int"), "at least one field as the key"),
+        (lambda s: s.process("k", counts(1), "n int", "wall"), "timeMode is one of none, processingTime"),
+        (lambda s: s.process("k", counts(1), "n int", waterMark=1), "goes with timeMode='eventTime'"),
+        (lambda s: s.process("k", counts(1), "n int").toDF(), "say which fields they have.*process#"),
+        (lambda s: s.selectFields("k").process("k", counts(1), "oh no?").toDF(), "the schema is malformed"),
+        (
+            lambda s: (
+                s.selectFields("k")
+                .process("k", counts(1), "n int", "processingTime")
+                .test([[]], batches=True)
+            ),
+            "Spark makes batches for ever",
+        ),
+        (lambda s: s.selectFields("k").process("x", counts(1), "n int").toDF(), "no field 'x' here"),
+    ],
+)
+def test_what_a_processor_needs(spark, wrong, message):
+    source = StreamBuilder.dataStream("tests", "wrong", spark)
+    with pytest.raises(PlanError, match=message):
+        wrong(source.fromRocketmq("topic", "group", True, "127.0.0.1:1"))
