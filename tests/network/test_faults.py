@@ -321,6 +321,17 @@ def test_the_master_dies_and_a_slave_serves(lag: int) -> None:
             assert it.read(missing_patience_ms=5_000) == everything(it.ranges)
 
 
+def test_a_slave_that_lags_is_never_believed_about_lost_messages() -> None:
+    """The master is away for longer than missing messages are waited for: they are not skipped."""
+    with reader(slaves=1, slave_readable=True) as it:
+        it.mq.lag("broker-a", 100)
+        it.mq.stop_broker("broker-a")
+        with meanwhile((1.0, lambda: it.mq.start_broker("broker-a"))):
+            rows = it.read(missing_patience_ms=100, fail_on_data_loss=False)
+        assert rows == everything(it.ranges)
+        assert not [lost for report in it.reports for lost in report.lost]
+
+
 def test_a_slave_that_may_not_be_read_is_waited_for() -> None:
     with reader(slaves=1) as it:
         it.mq.stop_broker("broker-a")
