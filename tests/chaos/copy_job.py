@@ -1,4 +1,4 @@
-"""The job that is killed: copies a topic to another, effectively once, and ends at the source's end.
+"""The job that is killed: copies a topic to another, each row once, and ends at the source's end.
 
 Arguments: name server, source, target, checkpoint.
 """
@@ -9,6 +9,8 @@ import os
 import sys
 
 from pyspark.sql import SparkSession
+
+from pyspark_rocketmq.spark import start_transactional
 
 
 def main() -> None:
@@ -28,14 +30,17 @@ def main() -> None:
         .options(maxOffsetsPerTrigger=os.environ["BATCH_ROWS"], partitionPerQueue="true")
         .load()
     )
+    writer = messages.writeStream.trigger(availableNow=True)
+    options = {"nameServer": name_server, "topic": target, "checkpointLocation": checkpoint}
+    if os.environ["GUARANTEE"] == "transactional":
+        with start_transactional(writer, **options) as running:
+            running.query.awaitTermination()
+        return
     query = (
-        messages.writeStream.format("rocketmq")
-        .options(nameServer=name_server, topic=target, deliveryGuarantee="effectively-once", batchSize=50)
-        .option("checkpointLocation", checkpoint)
-        .trigger(availableNow=True)
+        writer.format("rocketmq")
+        .options(**options, deliveryGuarantee=os.environ["GUARANTEE"], batchSize=50)
         .start()
     )
-    print("@started", flush=True)
     query.awaitTermination()
 
 

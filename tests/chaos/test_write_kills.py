@@ -1,7 +1,8 @@
 """kill -9 at random moments, of a worker, of the driver, of the broker: no row is lost, each counts once.
 
 What is written is read back twice: with repeats, where none may be missing (at least once), and through
-`drop_repeats`, where each row must come exactly once (effectively once).
+`drop_repeats`, where each row must come exactly once (effectively once). What is written with transactions
+is there once at the first look: neither a row of an attempt that came to nothing, nor a repeat.
 
 ``CHAOS_KILLS`` says how many kills there are (a few by default; 30 and more copy 200,000 messages).
 """
@@ -17,7 +18,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -33,7 +35,8 @@ from pyspark_rocketmq.spark import drop_repeats
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
 MESSAGES = 200_000 if KILLS >= 30 else 20_000
-BATCH_ROWS = MESSAGES // (10 if KILLS < 30 else 100)
+TRANSACTION_KILLS = max(30, KILLS) if KILLS >= 20 else KILLS
+TRANSACTION_MESSAGES = 60_000 if KILLS >= 20 else 6_000
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
 VICTIMS = ("worker", "driver", "broker")
 _PATIENCE_S = 400
@@ -49,8 +52,9 @@ def broken_mq() -> Iterator[DevCluster]:
 class Job:
     """The copying job as processes that can be killed and started again."""
 
-    def __init__(self, args: list[str], log_file: Path) -> None:
+    def __init__(self, args: list[str], log_file: Path, *, guarantee: str, batch_rows: int) -> None:
         self._args = args
+        self._settings = {"GUARANTEE": guarantee, "BATCH_ROWS": str(batch_rows)}
         self._log_file = log_file
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -60,7 +64,7 @@ class Job:
         env = {
             **os.environ,
             **scratch_env(self._log_file.parent),
-            "BATCH_ROWS": str(BATCH_ROWS),
+            **self._settings,
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         }
         with self._log_file.open("ab") as log:
@@ -119,40 +123,72 @@ class Job:
         return "\n".join(self._log_file.read_text(errors="replace").splitlines()[-80:])
 
 
+@dataclass
+class Copied:
+    """A source that was copied while processes were killed."""
+
+    kills: Counter[str]
+    found: list[Message]
+    target: str
+
+
+@pytest.fixture
+def copy(broken_mq: DevCluster, tmp_path: Path) -> Callable[..., Copied]:
+    """Copy a topic, kill meanwhile, and read what is there in the end."""
+
+    def run(guarantee: str, messages: int, kills: int) -> Copied:
+        print(f"seed {SEED}")
+        source, target = fresh_name("source"), fresh_name("target")
+        create_topic(broken_mq, source, 4, 6)
+        create_topic(broken_mq, target, 4, 6)
+        fill(broken_mq.name_server, source, messages)
+        job = Job(
+            [broken_mq.name_server, source, target, f"file://{tmp_path}/checkpoint"],
+            tmp_path / "job.log",
+            guarantee=guarantee,
+            batch_rows=messages // (10 if kills < 30 else 100),
+        )
+        job.start()
+        try:
+            done = attack(job, broken_mq, target, random.Random(SEED), kills)
+            eventually(lambda: job.go_on() or job.ended == 0, _PATIENCE_S, what="the end of the job")
+        finally:
+            job.kill_driver()
+        assert done.total() == kills, "the job was done before the last kill"
+        return Copied(done, read_all(broken_mq.name_server, target), target)
+
+    return run
+
+
 @pytest.mark.timeout(60 + 3 * _PATIENCE_S + 60 * KILLS)
 def test_nothing_is_lost_and_every_row_counts_once(
-    broken_mq: DevCluster, spark: SparkSession, tmp_path: Path
+    copy: Callable[..., Copied], broken_mq: DevCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
-    print(f"seed {SEED}")
-    chance = random.Random(SEED)
-    source, target = fresh_name("source"), fresh_name("target")
-    create_topic(broken_mq, source, 4, 6)
-    create_topic(broken_mq, target, 4, 6)
-    fill(broken_mq.name_server, source)
-    job = Job([broken_mq.name_server, source, target, f"file://{tmp_path}/checkpoint"], tmp_path / "job.log")
-    job.start()
-    try:
-        done = attack(job, broken_mq, target, chance)
-        eventually(lambda: job.go_on() or job.ended == 0, _PATIENCE_S, what="the end of the job")
-    finally:
-        job.kill_driver()
-    found = read_all(broken_mq.name_server, target)
-    once = read_once(spark, broken_mq.name_server, target, tmp_path / "once")
+    copied = copy("effectively-once", MESSAGES, KILLS)
+    once = read_once(spark, broken_mq.name_server, copied.target, tmp_path / "once")
     print(
-        f"kills: {dict(done)}; {MESSAGES} rows, {len(found)} messages, "
+        f"kills: {dict(copied.kills)}; {MESSAGES} rows, {len(copied.found)} messages, "
         f"{once.total()} rows through drop_repeats"
     )
-    assert done.total() == KILLS, "the job was done before the last kill"
-    bodies = {message.body for message in found}
+    bodies = {message.body for message in copied.found}
     assert len(bodies) == MESSAGES, f"lost {MESSAGES - len(bodies)} rows"
     assert once == Counter(bodies)
 
 
-def attack(job: Job, mq: DevCluster, target: str, chance: random.Random) -> Counter[str]:
+@pytest.mark.timeout(60 + 3 * _PATIENCE_S + 60 * TRANSACTION_KILLS)
+def test_every_row_of_a_transactional_write_is_there_once(copy: Callable[..., Copied]) -> None:
+    copied = copy("transactional", TRANSACTION_MESSAGES, TRANSACTION_KILLS)
+    print(f"kills: {dict(copied.kills)}; {TRANSACTION_MESSAGES} rows, {len(copied.found)} messages")
+    assert Counter(message.body for message in copied.found) == {
+        f"row {row}".encode(): 1 for row in range(TRANSACTION_MESSAGES)
+    }
+
+
+def attack(job: Job, mq: DevCluster, target: str, chance: random.Random, kills: int) -> Counter[str]:
     """Kill one victim after the other, each in a run that has got further since the last kill."""
     done: Counter[str] = Counter()
     victims = itertools.cycle(VICTIMS)
-    while done.total() < KILLS:
+    while done.total() < kills:
         victim = next(victims)
         before = written(mq.name_server, target)
         eventually(
@@ -177,10 +213,10 @@ def attack(job: Job, mq: DevCluster, target: str, chance: random.Random) -> Coun
     return done
 
 
-def fill(name_server: str, topic: str) -> None:
+def fill(name_server: str, topic: str, messages: int) -> None:
     with Client(name_server) as client:
         producer, queues = Producer(client), client.write_queues(topic)
-        for number, first in enumerate(range(0, MESSAGES, 500)):
+        for number, first in enumerate(range(0, messages, 500)):
             bodies = (f"row {row}".encode() for row in range(first, first + 500))
             batch = [OutgoingMessage(topic, body, tags="t", keys="k") for body in bodies]
             producer.send_batch(batch, queues[number % len(queues)])

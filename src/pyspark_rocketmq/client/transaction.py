@@ -30,6 +30,7 @@ from pyspark_rocketmq.client.range_pull import ReadOptions
 from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.errors import (
     ConnectError,
+    DataLossError,
     RocketMQError,
     RouteError,
     SendError,
@@ -327,6 +328,15 @@ class CommittedScan:
             The queues cannot be read; messages of them that expired meanwhile are an error too.
         """
         ends = self._client.max_offsets(self._reached)
+        for queue, start in self._reached.items():
+            if ends[queue] < start:
+                raise DataLossError(
+                    "a queue is shorter than before: what of a transaction is in it cannot be told",
+                    condition="OFFSET_WENT_BACK",
+                    queue=queue,
+                    before=start,
+                    now=ends[queue],
+                )
         ranges = [
             OffsetRange(queue, start, ends[queue])
             for queue, start in self._reached.items()
