@@ -40,7 +40,9 @@ class Case:
     queues: int = 4
 
 
-def contenders(mq: Bench, log: Kafka | None, case: Case, batch_bytes: int) -> dict[str, Contender]:
+def contenders(
+    mq: Bench, log: Kafka | None, case: Case, batch_bytes: int, folder: Path
+) -> dict[str, Contender]:
     """Return everything that can write the case, by name."""
 
     def spark(name: str, about: str, *args: str) -> Contender:
@@ -64,6 +66,19 @@ def contenders(mq: Bench, log: Kafka | None, case: Case, batch_bytes: int) -> di
             "our Spark sink with write ids made of the rows' content",
             *("rocketmq", mq.name_server, TOPIC),
             *("--option", "deliveryGuarantee=effectively-once", "--option", "jobId=bench"),
+        ),
+        spark(
+            "spark-singles",
+            "our Spark sink, each message alone, as many in flight as a transactional write has",
+            *("rocketmq", mq.name_server, TOPIC),
+            *("--option", "batchSize=1", "--option", "sendsInFlight=128"),
+        ),
+        spark(
+            "spark-transactional",
+            "our Spark sink with a transaction, until the last message is visible",
+            *("rocketmq", mq.name_server, TOPIC),
+            *("--option", "deliveryGuarantee=transactional", "--option", "jobId={round}"),
+            *("--option", f"transactionLog={folder}/transactions"),
         ),
         spark(
             "blank",
@@ -95,7 +110,7 @@ def main() -> None:
         log = None
         if "spark-kafka" in names:
             log = stack.enter_context(kafka(folder, partitions=case.queues))
-        every = contenders(mq, log, case, args.batch_bytes)
+        every = contenders(mq, log, case, args.batch_bytes, folder)
         chosen = [every[name] for name in names]
         results = run(
             chosen,

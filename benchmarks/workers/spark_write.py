@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import uuid
 
 from benchmarks.blank_source import BlankSource
 from benchmarks.workers.rounds import Done, serve
@@ -20,7 +21,12 @@ def main() -> None:
     parser.add_argument("--messages", type=int, required=True)
     parser.add_argument("--body-bytes", type=int, required=True)
     parser.add_argument("--conf", action="append", default=[], help="name=value, a setting of the session")
-    parser.add_argument("--option", action="append", default=[], help="name=value, more options of the sink")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        help="name=value, more options of the sink; {round} is new in each",
+    )
     args = parser.parse_args()
     spark = session(dict(pair.partition("=")[::2] for pair in args.conf))
     spark.dataSource.register(BlankSource)
@@ -39,7 +45,7 @@ def main() -> None:
                 writer = writer.option("nameServer", args.servers)
             for option in args.option:
                 name, _, value = option.partition("=")
-                writer = writer.option(name, value)
+                writer = writer.option(name, value.replace("{round}", uuid.uuid4().hex))
             writer.option("topic", args.topic).save()
             return Done(args.messages, args.messages * args.body_bytes)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 from tests.support.topics import TopicFactory
+from tests.support.transactional_job import TransactionalJob
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, Message, PullConsumer
@@ -16,6 +17,7 @@ from pyspark_rocketmq.client.selection import queue_for_key
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.spark.sink_schema import sink_layout
+from pyspark_rocketmq.spark.transaction_log import TransactionName
 from pyspark_rocketmq.spark.write_task import WriteScope, WriteTask
 
 LARGE = "größe " * 2_000
@@ -99,6 +101,24 @@ def test_the_java_client_reads_what_the_sink_writes(
     for key in range(8):
         of_key = [int(m.flag) for m in found if m.sharding_key == f"customer-{key}"]
         assert of_key == sorted(of_key)
+
+
+def test_the_java_client_sees_a_transaction_when_it_is_committed(
+    mq: DevCluster, classes: Path, topic: TopicFactory, tmp_path: Path
+) -> None:
+    job = TransactionalJob(mq.name_server, topic(queues=2), tmp_path)
+    try:
+        for batch in range(2):
+            name = TransactionName("query", batch)
+            rolled_back = job.write([f"wrong {number}" for number in range(30)], name)
+            job.transactions.abandon(name, rolled_back, group=job.group)
+            job.commit(job.write([f"{batch}: {number}" for number in range(30)], name), name)
+        job.write(["never"], TransactionName("query", 2))
+    finally:
+        job.close()
+    expected = {f"{batch}: {number}" for batch in range(2) for number in range(30)}
+    lines = java(mq, classes, "read", mq.name_server, str(job.options.topic), "60")
+    assert sorted(Read(*line).body for line in lines) == sorted(expected)
 
 
 def test_what_the_java_client_sends_reads_the_same_here(
