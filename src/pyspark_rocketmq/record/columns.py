@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -55,12 +56,26 @@ class Constants:
     def __init__(self) -> None:
         self._arrays: dict[str | int, pa.Array] = {}
 
-    def repeat(self, value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+    def repeat(self, value: str | int, rows: int) -> pa.Array:
         """Return ``rows`` times the value."""
         array = self._arrays.get(value)
         if array is None or len(array) < rows:
-            array = self._arrays[value] = pa.repeat(pa.scalar(value, kind), rows)
+            array = self._arrays[value] = _repeated(value, rows)
         return array.slice(0, rows)
+
+
+def _repeated(value: str | int, rows: int) -> pa.Array:
+    if isinstance(value, int):
+        return numbers(np.full(rows, value, np.int32))
+    data = value.encode()
+    ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(data))
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data * rows)])
+
+
+def numbers(values: npt.NDArray[np.generic]) -> pa.Array:
+    """Return integers as Arrow has them, no copy; ``pa.array`` would import pandas, 45 MB a worker."""
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 class ColumnBuilder:
@@ -128,13 +143,13 @@ class ColumnBuilder:
         unique = self.properties.column(PROPERTY_UNIQUE_KEY)
         return pc.coalesce(unique, self.offset_msg_id) if unique.null_count else unique
 
-    def constant(self, value: str | int, kind: pa.DataType) -> pa.Array:
+    def constant(self, value: str | int) -> pa.Array:
         """Return the same value for all."""
-        return self._constants.repeat(value, kind, len(self.rows))
+        return self._constants.repeat(value, len(self.rows))
 
     def integer(self, field: str, kind: type[np.int32 | np.int64] = np.int32) -> pa.Array:
         """Return a fixed field."""
-        return pa.array(self.rows.head[field].astype(kind))
+        return numbers(self.rows.head[field].astype(kind))
 
     def timestamp(self, field: str) -> pa.Array:
         """Return a fixed field, milliseconds since the epoch, as a timestamp in microseconds."""
@@ -150,10 +165,10 @@ class ColumnBuilder:
 
 
 _BUILDERS: Final[Mapping[str, Callable[[ColumnBuilder], pa.Array]]] = {
-    "topic": lambda batch: batch.constant(batch.queue.topic, pa.string()),
-    "brokerName": lambda batch: batch.constant(batch.queue.broker_name, pa.string()),
-    "queueId": lambda batch: batch.constant(batch.queue.queue_id, pa.int32()),
-    "queueOffset": lambda batch: pa.array(batch.rows.offset),
+    "topic": lambda batch: batch.constant(batch.queue.topic),
+    "brokerName": lambda batch: batch.constant(batch.queue.broker_name),
+    "queueId": lambda batch: batch.constant(batch.queue.queue_id),
+    "queueOffset": lambda batch: numbers(batch.rows.offset),
     "msgId": ColumnBuilder.msg_id,
     "keys": lambda batch: batch.properties.column(PROPERTY_KEYS),
     "tags": lambda batch: batch.properties.column(PROPERTY_TAGS),

@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
+from pyspark_rocketmq.streams.footprint import HARD_LIMIT, LOW_MEMORY, Footprint
 from pyspark_rocketmq.streams.home import checkpoint_of
+from pyspark_rocketmq.streams.naming import twins
 
 __all__ = ["CheckpointStrategy", "Job", "ShuffleStrategy", "Strategy", "WindowStrategy"]
 
@@ -30,6 +32,7 @@ class Job:
     idle_s: float | None = None
     on_error: str = "skip"
     dead_letters: Mapping[str, str] | None = None
+    footprint: Footprint | None = None
     steps: int = 0
 
     def step(self, what: str) -> str:
@@ -70,6 +73,7 @@ class Job:
             checkpoint=self.checkpoint or checkpoint_of(self.name),
             idle_s=self.idle_s,
             dead_letters=self.dead_letters,
+            footprint=self.footprint,
         )
 
 
@@ -102,8 +106,9 @@ class CheckpointStrategy(Strategy):
         job.checkpoint = self.location
 
 
+@twins
 class WindowStrategy:
-    """Where windows keep their state, by the names of RocketMQ Streams."""
+    """Where windows keep their state, by the names of RocketMQ Streams; and how much memory a job takes."""
 
     @staticmethod
     def exactlyOnce(checkpoint: str) -> CheckpointStrategy:
@@ -114,6 +119,30 @@ class WindowStrategy:
     def highPerformance() -> Strategy:
         """Return a strategy without effect: RocksDB on this machine is what is used anyway."""
         return _NoEffect("WindowStrategy.highPerformance")
+
+    @staticmethod
+    def lowMemory(hardLimit: bool = False) -> Strategy:
+        """Run on one core in about a gigabyte, all processes of the job together.
+
+        The session that ``start()`` makes has a heap of 512 MiB, the serial collector, the small compiler;
+        the query keeps its state in one partition a core and at most 64 MiB of RocksDB's memory. A session
+        that is there already keeps its heap and its cores: a UserWarning names what came too late.
+
+        Parameters
+        ----------
+        hardLimit : bool
+            A heap of 256 MiB, and Python processes that end with their task: a quarter of a gigabyte less,
+            and batches that take seconds longer.
+        """
+        return _Footprint(HARD_LIMIT if hardLimit else LOW_MEMORY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Footprint(Strategy):
+    footprint: Footprint
+
+    def apply(self, job: Job) -> None:
+        job.footprint = self.footprint
 
 
 class ShuffleStrategy:

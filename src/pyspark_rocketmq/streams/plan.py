@@ -15,6 +15,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.streams.firing import ONCE, Firing
+from pyspark_rocketmq.streams.footprint import Footprint
 from pyspark_rocketmq.streams.times import Time, Window
 
 __all__ = [
@@ -408,3 +409,6 @@ class Plan:
     def nodes(self) -> list[Node]:
         """Return every step once, inputs first."""
         return list(nodes_of(*self.sinks))
+    footprint : Footprint, optional
+        How little memory it is to take.
+    footprint: Footprint | None = None

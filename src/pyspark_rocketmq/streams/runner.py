@@ -24,6 +24,7 @@ from pyspark_rocketmq.streams.compile import Compiler, is_bounded
 from pyspark_rocketmq.streams.counts import RunCounts
 from pyspark_rocketmq.streams.explain import explained
 from pyspark_rocketmq.streams.flow import Guard
+from pyspark_rocketmq.streams.footprint import Footprint
 from pyspark_rocketmq.streams.home import (
     JobRecord,
     checkpoint_of,
@@ -62,16 +63,20 @@ def collected_plans() -> Iterator[list[p.Plan]]:
         _collecting = None
 
 
-def session_of(spark: SparkSession | None) -> SparkSession:
-    """Return the given session, the active one, or a new one whose workers are this interpreter."""
-    if spark is not None:
-        return spark
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    return SparkSession.builder.appName("pyspark-rocketmq streams").getOrCreate()
+def session_of(spark: SparkSession | None, footprint: Footprint | None = None) -> SparkSession:
+    """Return the given session, the active one, or a new one whose workers are this interpreter.
+
+    Warns of what a footprint asks for in vain, in a session that is there already.
+    """
+    found = spark or SparkSession.getActiveSession()
+    if found is None:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName("pyspark-rocketmq streams")
+        found = builder.getOrCreate() if footprint is None else footprint.new_session(builder)
+    if footprint is not None:
+        footprint.check(found)
+    return found
 
 
 def start(
@@ -97,7 +102,9 @@ def start(
     if is_bounded(plan):
         if plan.on_error == "dead-letters":
             raise PlanError("dead letters are for streams: files have their malformed lines still")
-        run_once(Compiler(session_of(spark), plan, errors=guard), guard)
+        session = session_of(spark, plan.footprint)
+        with _small(session, plan):
+            run_once(Compiler(session, plan, errors=guard), guard)
         return None
     if trigger and trigger.get("availableNow"):
         check_ends(plan)
@@ -108,7 +115,7 @@ def start(
         undo.enter_context(held)
         if not standby:
             held.enter_context(lock)  # before a session is started for nothing
-        session = session_of(spark)
+        session = session_of(spark, plan.footprint)
         compiler = Compiler(session, plan, errors=guard)
         if standby:
             compiler.flow(compiler.common())  # what cannot be compiled says so now, not after the take-over
@@ -118,7 +125,7 @@ def start(
         letters_checkpoint = f"{checkpoint}-dead-letters"
         for place in (checkpoint, letters_checkpoint):
             forget_unwritten_start(place)
-        with temporary_settings(session, _state_settings(session)):
+        with temporary_settings(session, _state_settings(session)), _small(session, plan):
             query = start_sinks(compiler, guard, checkpoint, dict(trigger or _trigger(plan)))
             letters = _start_dead_letters(plan, guard, letters_checkpoint)
         held.enter_context(_counted(session, query, checkpoint))
@@ -182,6 +189,11 @@ def _state_settings(spark: SparkSession) -> dict[str, str]:
         for name, value in STATE_SETTINGS.items()
         if spark.conf.get(name, None) in {None, _default(name)}
     }
+
+
+def _small(spark: SparkSession, plan: p.Plan) -> contextlib.AbstractContextManager[None]:
+    """Let a query that starts now take little memory, if the plan asks for that."""
+    return contextlib.nullcontext() if plan.footprint is None else plan.footprint.applied(spark)
 
 
 def _default(name: str) -> str:
