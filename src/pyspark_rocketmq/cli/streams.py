@@ -126,6 +126,22 @@ def _shown(value: object) -> object:
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
+@app.command(epilog=examples("streams rescale shop.revenue 8"))
+def rescale(
+    job: Job,
+    partitions: Annotated[int, typer.Argument(help="How many tasks shall share its state.", min=1)],
+    json: AsJson = False,
+) -> None:
+    """Spread the state of a job that does not run over so many partitions."""
+    from pyspark_rocketmq.streams import rescale as rewrite  # noqa: PLC0415 - imports Spark
+
+    rewrite(job, partitions)
+    if json:
+        print_json({"job": job, "partitions": partitions})
+    else:
+        console().print(f"the state of {job} has {partitions} partitions")
+
+
 def _stop(job: str, record: JobRecord) -> None:
     from pyspark_rocketmq.streams.home import request_stop  # noqa: PLC0415 - imports Spark
 

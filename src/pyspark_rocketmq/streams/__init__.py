@@ -21,6 +21,7 @@ from pyspark_rocketmq.streams.builder import DataStreamSource, StreamBuilder
 from pyspark_rocketmq.streams.counts import late_rows, skipped_rows
 from pyspark_rocketmq.streams.job import CheckpointStrategy, ShuffleStrategy, WindowStrategy
 from pyspark_rocketmq.streams.job_state import JobState, state
+from pyspark_rocketmq.streams.rescale import rescale
 from pyspark_rocketmq.streams.rstream import (
     GroupedStream,
     JoinedStream,
@@ -62,6 +63,7 @@ __all__ = [
     "WindowStream",
     "WindowedStream",
     "late_rows",
+    "rescale",
     "skipped_rows",
     "state",
 ]

@@ -71,6 +71,9 @@ SHOWN = {
         "tests/spark/test_streams_cli.py::test_a_standby_takes_over_and_stops_when_it_is_told",
     ],
     "18: queues that come and go": ["tests/spark/test_streams_broker.py::test_queues_that_come_and_go"],
+    "19: the state of a job in another number of partitions": [
+        "tests/spark/test_streams_rescale.py::test_the_state_is_spread_anew_and_totals_are_exact",
+    ],
     "20: forty functions, lifted or not, over a thousand records": [
         "tests/spark/test_streams_steps.py::test_a_lifted_function_does_what_python_does",
         "tests/spark/test_streams_steps.py::test_other_functions_are_left_to_python",
@@ -85,13 +88,16 @@ SHOWN = {
     "23: the group's offsets after a clean stop": [
         "tests/spark/test_streams_broker.py::test_the_articles_program",
     ],
+    "24: a gigabyte for all processes of a job": [
+        "tests/spark/test_streams_small.py::test_a_job_with_many_keys_takes_a_gigabyte",
+    ],
     "25: both spellings of every name; every Java method": [
         "tests/unit/streams/test_api.py::test_every_camel_case_name_has_its_twin",
         "tests/unit/streams/test_api.py::test_every_java_method_is_there_or_said_not_to_be",
     ],
 }
-"""By number; native against Python (26) is ``benchmarks/streams.py``. What is missing (19, 24: changed
-partitions, a small machine) is not offered."""
+"""By number; native against Python (26) is ``benchmarks/streams.py``, ten minutes in a gigabyte (24) are
+``benchmarks/footprint.py``."""
 
 
 @pytest.mark.parametrize("what", SHOWN)
