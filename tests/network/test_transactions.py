@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.support.cli import CommandLine
 from tests.support.transactional_job import TransactionalJob
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
@@ -225,3 +226,24 @@ def test_a_decision_comes_back_as_it_was(tmp_path: Path) -> None:
     next((tmp_path / "log").rglob("*.decision")).write_bytes(b"torn")
     with pytest.raises(RocketMQError, match="cannot be read"):
         log.read(TransactionName("job 1/ä", 13))
+
+
+def test_the_command_line_finishes_what_is_not_to_be_started_again(
+    mq, job, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    run = CommandLine(capsys, monkeypatch, mq.name_server)
+    checkpoint = tmp_path / "checkpoint"
+    first = job(folder=checkpoint / "rocketmq-transactions", outageTimeout="0s")
+    mq.inject(Refuse(ResponseCode.SYSTEM_ERROR), on=END, times=None, after=100)
+    halves = first.write(BODIES, NAME)
+    with pytest.raises(SendError):
+        first.commit(halves, NAME)
+    mq.heal()
+    listed = run("tx", "list", str(checkpoint), "--json").json()
+    assert listed == [{"query": "query", "batch": 7, "producerGroup": first.group, "messages": len(BODIES)}]
+    assert "nothing was changed" in run("tx", "recover", str(checkpoint)).out
+    assert sum(visible(mq).values()) == 100
+    (done,) = run("tx", "recover", str(checkpoint), "--yes", "--json").json()
+    assert done["committed"] == len(BODIES) - 100
+    assert visible(mq) == Counter(BODIES)
+    assert "every batch" in run("tx", "list", str(checkpoint)).out
