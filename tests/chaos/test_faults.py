@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from pyspark.sql import SparkSession
 from tests.support.cluster_chaos import chaos_cluster, disturb_cluster
 from tests.support.mock_chaos import disturb
 from tests.support.workload import Figures
+
+
+FULL = int(os.environ.get("CHAOS_KILLS", "1")) >= 20
 
 
 def check(figures: Figures, *, longest_stall_s: float) -> None:
@@ -28,7 +32,7 @@ def test_thirty_kinds_of_fault_on_the_mock_cluster() -> None:
 @pytest.mark.timeout(900)
 def test_servers_of_a_real_cluster_die_and_come_back(spark: SparkSession, tmp_path: Path) -> None:
     with chaos_cluster() as cluster:
-        figures, copy = disturb_cluster(cluster, spark, tmp_path)
+        figures, copy = disturb_cluster(cluster, spark, tmp_path, with_tools=FULL)
     print(copy)
     check(figures, longest_stall_s=120)
     assert (copy.lost, copy.disordered) == (0, 0)

@@ -35,10 +35,10 @@ from pyspark_rocketmq.spark import drop_repeats
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
 MESSAGES = 200_000 if KILLS >= 30 else 20_000
-TRANSACTION_KILLS = max(30, KILLS) if KILLS >= 20 else KILLS
+TRANSACTION_KILLS = max(30, KILLS) if KILLS >= 20 else min(2, KILLS)
 TRANSACTION_MESSAGES = 60_000 if KILLS >= 20 else 6_000
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
-VICTIMS = ("worker", "driver", "broker")
+VICTIMS = ("driver", "broker", "worker")
 _PATIENCE_S = 400
 
 
