@@ -11,7 +11,6 @@ from tests.support.cluster_chaos import chaos_cluster, disturb_cluster
 from tests.support.mock_chaos import disturb
 from tests.support.workload import Figures
 
-
 FULL = int(os.environ.get("CHAOS_KILLS", "1")) >= 20
 
 

@@ -22,16 +22,17 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 @pytest.fixture
 def run(spark: SparkSession, mq: DevCluster, topic: TopicFactory, tmp_path: Path):
     """Run a block with this test's broker, topic and folder in place of the page's."""
-    name = topic(queues=2)
+    name, source = topic(queues=2), topic(queues=2)
 
     def execute(block: str) -> dict[str, object]:
         code = block.replace("127.0.0.1:9876", mq.name_server).replace("/tmp/", f"{tmp_path}/")
-        code = re.sub(r"(['\"])orders\1", rf"\1{name}\1", code)
+        for written, made in (("orders", name), ("events", source)):
+            code = re.sub(rf"(['\"]){written}\1", rf"\1{made}\1", code)
         names: dict[str, object] = {"spark": spark}
         exec(code, names)
         return names
 
-    execute.topic = name
+    execute.topic, execute.source = name, source
     return execute
 
 
@@ -40,6 +41,12 @@ def test_what_is_written_arrives(run, client: Client) -> None:
         before = ends(client, run.topic)
         run(block)
         eventually(lambda c=count, b=before: ends(client, run.topic) == b + c, what=f"{count} rows")
+
+
+def test_a_transaction_arrives(run, send, client: Client) -> None:
+    send(run.source, 12)
+    run(BLOCKS[4])
+    eventually(lambda: ends(client, run.topic) == 12, what="12 rows")
 
 
 def ends(client: Client, topic: str) -> int:
@@ -51,7 +58,7 @@ def test_the_store_gets_what_the_topic_has(run, send, tmp_path: Path) -> None:
     engine = sa.create_engine(f"sqlite:///{tmp_path}/results.db")
     with engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE revenue (tags TEXT PRIMARY KEY, n INTEGER)"))
-    names = run(BLOCKS[4])
+    names = run(BLOCKS[5])
     with engine.begin() as connection:
         assert [tuple(row) for row in connection.execute(sa.text("SELECT * FROM revenue"))] == [("new", 12)]
     names["store"].close()
@@ -59,7 +66,7 @@ def test_the_store_gets_what_the_topic_has(run, send, tmp_path: Path) -> None:
 
 
 def test_the_page_names_no_option_that_is_not_there() -> None:
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 6
     known = {
         spelling
         for cls in (SourceOptions, SinkOptions)
