@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -153,6 +154,31 @@ def test_a_crash_around_the_log_loses_and_repeats_nothing(mq, job, monkeypatch, 
     with pytest.raises(KeyboardInterrupt):
         first.commit(first.write(BODIES, NAME), NAME)
     second.commit(second.write(BODIES, NAME), NAME)
+    assert visible(mq) == Counter(BODIES)
+
+
+@pytest.mark.parametrize("when", ["before it is decided", "after"])
+def test_brokers_that_are_away_are_waited_for(mq, job, monkeypatch, when: str) -> None:
+    """Name servers forget the topics of such brokers, and a process that commits may not have known them."""
+    halves = job().write(BODIES, NAME)
+    driver = job(outageTimeout="30s")
+    decide = driver.log.decide
+
+    def go_away() -> None:
+        for broker in mq.brokers:
+            mq.stop_broker(broker)
+            threading.Timer(1.0, mq.start_broker, (broker,)).start()
+
+    def decide_and_go_away(decision: Decision) -> None:
+        decide(decision)
+        driver.client.close()
+        go_away()
+
+    if when == "after":
+        monkeypatch.setattr(driver.log, "decide", decide_and_go_away)
+    else:
+        go_away()
+    driver.commit(halves, NAME)
     assert visible(mq) == Counter(BODIES)
 
 

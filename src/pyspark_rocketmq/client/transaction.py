@@ -29,12 +29,14 @@ from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches
 from pyspark_rocketmq.client.range_pull import ReadOptions
 from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
     ConnectError,
     DataLossError,
     RocketMQError,
     RouteError,
     SendError,
     ServiceNotAvailableError,
+    TopicNotFoundError,
 )
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, SendResult
 from pyspark_rocketmq.remoting.codes import ResponseCode
@@ -179,17 +181,15 @@ def end_half_messages(
             failures += 1
             pause_s = _BACK_OFF.pause_s(failures, client.random)
             if not once.error.retriable or patience.remaining_s <= pause_s:
-                raise _refused(once.error, len(waiting)) from once.error
+                raise SendError(
+                    f"{len(waiting)} half messages could not be ended: {once.error.message}",
+                    failed=len(waiting),
+                    **once.error.facts,
+                ) from once.error
             for topic in pc.unique(halves["topic"]).to_pylist():
                 client.invalidate(topic)
             client.clock.sleep(pause_s)
     return halves.take(pa.array(sorted(unknown), pa.int64()))
-
-
-def _refused(error: RocketMQError, count: int) -> SendError:
-    return SendError(
-        f"{count} half messages could not be ended: {error.message}", failed=count, **error.facts
-    )
 
 
 class _Pass:
@@ -216,7 +216,7 @@ class _Pass:
             part, mine = halves.filter(mask), rows[mask.to_numpy()].tolist()
             columns = (part[name].to_pylist() for name in ("halfOffset", "commitLogOffset", "msgId"))
             try:
-                connection = self._client.connection(self._client.broker_address(broker_name, topic=topic))
+                connection = self._client.connection(self._master(topic, broker_name))
             except (ConnectError, RouteError) as error:
                 self._refused(error)
                 continue
@@ -230,6 +230,18 @@ class _Pass:
             flights.append((connection, dict(zip(opaques, mine, strict=True))))
         for connection, pending in flights:
             self._collect(connection, pending, until)
+
+    def _master(self, topic: str, broker_name: str) -> str:
+        """Return where a broker's master is, also while name servers have forgotten the topic."""
+        try:
+            return self._client.broker_address(broker_name, topic=topic)
+        except TopicNotFoundError as error:
+            broker = self._client.find_broker(broker_name)
+            if broker is None or broker.master is None:
+                raise BrokerNotFoundError(
+                    "the broker of half messages is away", broker_name=broker_name, topic=topic
+                ) from error
+            return broker.master
 
     def _template(self, topic: str, broker_name: str) -> RequestTemplate:
         request = EndTransactionRequest(

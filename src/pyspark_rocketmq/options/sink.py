@@ -269,27 +269,22 @@ class SinkOptions(Options):
             raise OptionError("give one of deadLetterTopic and deadLetterPath", option="deadLetterTopic")
         if self.dead_letter_topic is not None and self.dead_letter_topic == self.topic:
             raise OptionError("deadLetterTopic is the topic itself", option="deadLetterTopic")
-
-    @property
-    def transactions(self) -> TransactionOptions | None:
-        """Where decisions are noted and whom brokers ask, if the write is transactional.
-
-        Raises
-        ------
-        OptionError
-            There is no folder to note them in.
-        """
-        if self.guarantee is not Guarantee.TRANSACTIONAL:
-            return None
-        folder = self.transaction_log
-        if folder is None and self.checkpoint_location is not None:
-            folder = f"{self.checkpoint_location.rstrip('/')}/{TRANSACTIONS_FOLDER}"
-        if folder is None:
+        if self.guarantee is Guarantee.TRANSACTIONAL and not (
+            self.transaction_log or self.checkpoint_location
+        ):
             raise OptionError(
                 "a transactional write needs a folder to note its decisions in: give checkpointLocation as "
                 "an option of the query, or transactionLog",
                 option="transactionLog",
             )
+
+    @property
+    def transactions(self) -> TransactionOptions | None:
+        """Where decisions are noted and whom brokers ask, if the write is transactional."""
+        if self.guarantee is not Guarantee.TRANSACTIONAL:
+            return None
+        checkpoint = (self.checkpoint_location or "").rstrip("/")
+        folder = self.transaction_log or f"{checkpoint}/{TRANSACTIONS_FOLDER}"
         group = self.producer_group
         if group == DEFAULT_PRODUCER_GROUP:  # brokers ask any member of a group: each log has one of its own
             group = f"{group}-{hashlib.sha256(folder.encode()).hexdigest()[:16]}"

@@ -118,7 +118,7 @@ class TransactionResolver:
                 self._listen()
                 self._answer_all()
             except RocketMQError as error:
-                _LOG.warning("transactions wait to be resolved: %s", error)
+                _LOG.info("transactions wait to be resolved: %s", error)
                 self._stopping.wait(_BEAT_AGAIN_S)
             except Exception:  # noqa: BLE001 - the thread's outermost frame
                 _LOG.exception("transactions are not resolved any more")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
+from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.client.transaction import CommittedScan, Ending, end_half_messages, target_queues
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.spark.transaction_log import Decision, TransactionLog, TransactionName
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.core import Client
 
 __all__ = ["Transactions", "roll_back"]
+
+T = TypeVar("T")
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -55,16 +59,16 @@ class Transactions:
         RocketMQError
             The log or the queues cannot be read.
         """
-        done = self._log.newest_done(name.owner)
-        undone = self._log.undone(name.owner)
-        if (done is not None and name.number <= done) or name.number in undone:
-            _LOG.info("batch %s was decided before: what was written again is rolled back", name)
+        decided = self._is_decided(name)
+        if decided:
+            _LOG.warning("%s was decided before: %d rows are not written again", name, halves.num_rows)
             roll_back(self._client, group, halves)
-        for number in undone:
+        for number in self._log.undone(name.owner):
             self.finish(TransactionName(name.owner, number))
-        if not halves.num_rows or name.number in undone or (done is not None and name.number <= done):
+        if decided or not halves.num_rows:
             return
-        since = self._client.max_offsets(target_queues(halves))
+        queues = target_queues(halves)
+        since = self._patiently(lambda: self._client.max_offsets(queues))
         decision = Decision(name=name, group=group, ordered=ordered, since=since, halves=halves)
         self._log.decide(decision)
         self._carry_out(decision, halves)
@@ -85,10 +89,12 @@ class Transactions:
 
     def abandon(self, name: TransactionName, halves: pa.Table, *, group: str) -> None:
         """Roll half messages back, unless their batch was decided about: that stays."""
+        if not self._is_decided(name):
+            roll_back(self._client, group, halves)
+
+    def _is_decided(self, name: TransactionName) -> bool:
         done = self._log.newest_done(name.owner)
-        if (done is not None and name.number <= done) or name.number in self._log.undone(name.owner):
-            return
-        roll_back(self._client, group, halves)
+        return (done is not None and name.number <= done) or name.number in self._log.undone(name.owner)
 
     def _carry_out(self, decision: Decision, halves: pa.Table) -> None:
         patience = self._client.deadline(self._outage_timeout_ms)
@@ -112,11 +118,27 @@ class Transactions:
     def _settled(self, decision: Decision, halves: pa.Table) -> pa.Table:
         """Return those that are not committed, once no commit is on its way any more."""
         scan = CommittedScan(self._client, halves, decision.since)
-        scan.look()
+        self._patiently(scan.look)
         self._client.clock.sleep(_QUIET_S)
-        while scan.look():  # another process may be at it still; it ends when all are committed
+        while self._patiently(scan.look):  # another process may be at it still; all are committed some time
             self._client.clock.sleep(_QUIET_S)
         return scan.missing()
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask again while brokers are away: name servers forget their topics then."""
+
+        def attempt() -> T:
+            try:
+                return ask()
+            except TopicNotFoundError as error:
+                raise BrokerNotFoundError("no broker has the topic now", **error.facts) from error
+
+        return retry(
+            attempt,
+            deadline=self._client.deadline(self._outage_timeout_ms),
+            clock=self._client.clock,
+            random=self._client.random,
+        )
 
 
 def roll_back(client: Client, group: str, halves: pa.Table) -> None:

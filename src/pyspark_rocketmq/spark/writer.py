@@ -127,7 +127,6 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._layout = sink_layout(schema, options)
-        assert options.transactions is None or options.transactions.folder  # looked at before any task
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send a partition's rows, in a task's process."""
