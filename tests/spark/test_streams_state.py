@@ -114,6 +114,8 @@ def test_late_rows_make_the_result_anew_with_every_aggregate(spark, feed):
     expected = next(row for row in native if row["k"] == "a")
     last = max(first, key=lambda row: row["rows"])
     assert {**last, "fire_time": ""} == {**expected, "fire_time": ""}
+    kept = streams.state("tests.state").table().collect()
+    assert {row.key: json.loads(row.results)["rows"] for row in kept} == {'{"k":"b"}': 4, '{"k":null}': 1}
 
 
 TYPED = "t long, k struct<x: int, y: date>, d decimal(12,2), f double, at timestamp, ok boolean"
@@ -228,6 +230,12 @@ def counts(ttl_ms):
     return Counts()
 
 
+def there(query, seen, row):
+    """Whether a query that lives has given a row."""
+    assert query.exception() is None
+    return row in seen
+
+
 def committed(state, name):
     """A table, once a batch has been finished."""
     try:
@@ -253,11 +261,12 @@ def test_the_state_of_a_running_job_can_be_read_and_expires(spark, tmp_path, fol
     query = end.with_(CheckpointStrategy.local(str(tmp_path / "checkpoint"))).asyncStart()
     try:
         state = streams.state("tests.live")
-        first = eventually(lambda: committed(state, "all"), 150, what="the first batch")
+        eventually(lambda: there(query, seen, ("a", 1)), 150, what="the first batch")
+        first = eventually(lambda: committed(state, "all"), 60, what="its end")
         assert rows_of(first, "k", "n") == [("a", 1), ("b", 1)]
         assert state.tables() == ["all", "last", "recent"]
         write(folder, [at(3, k="a", v="x"), at(4, k="a", v="y")])
-        eventually(lambda: ("a", 3) in seen, 150, what="the second batch")
+        eventually(lambda: there(query, seen, ("a", 3)), 150, what="the second batch")
         eventually(
             lambda: rows_of(state.table("all"), "k", "n") == [("a", 3), ("b", 1)], 60, what="its state"
         )
@@ -268,7 +277,7 @@ def test_the_state_of_a_running_job_can_be_read_and_expires(spark, tmp_path, fol
     finally:
         query.stop()
     finish(query)
-    changes = rows_of(state.changes("all", last=100), "change_type", "k", "n")
+    changes = rows_of(state.changes("all"), "change_type", "k", "n")
     assert changes == [("update", "a", 1), ("update", "a", 3), ("update", "b", 1)]
     told = CommandLine(capsys, monkeypatch, None)("streams", "state", "tests.live", "all", "--json")
     assert sorted((row["k"], row["n"]) for row in told.json()) == [("a", 3), ("b", 1)]

@@ -19,14 +19,13 @@ from pyspark_rocketmq.streams.sketch import Sketch
 
 __all__ = [
     "Average",
+    "ByTime",
     "ClassicUser",
     "Concat",
     "Count",
     "Different",
-    "Earliest",
     "Extreme",
     "Fold",
-    "Latest",
     "NearlyDifferent",
     "NumberOrText",
     "Reduce",
@@ -182,11 +181,12 @@ class NumberOrText(Fold):
 
 
 @dataclass(frozen=True, slots=True)
-class Earliest(Fold):
-    """The value of the earliest row that has one; of equal times the least."""
+class ByTime(Fold):
+    """The value of the earliest or the latest row that has one; of equal times the least or the greatest."""
 
     at: int
     time_at: int
+    earliest: bool
 
     def empty(self) -> Any:
         """Return the state of no rows."""
@@ -195,28 +195,7 @@ class Earliest(Fold):
     def add(self, state: Any, row: Row) -> Any:
         """Return the state behind a row."""
         found = None if row[self.at] is None else (row[self.time_at], row[self.at])
-        return _better(state, found, _timed, least=True)
-
-    def result(self, state: Any) -> Any:
-        """Return the result so far."""
-        return None if state is None else state[1]
-
-
-@dataclass(frozen=True, slots=True)
-class Latest(Fold):
-    """The value of the latest row that has one; of equal times the greatest."""
-
-    at: int
-    time_at: int
-
-    def empty(self) -> Any:
-        """Return the state of no rows."""
-        return None
-
-    def add(self, state: Any, row: Row) -> Any:
-        """Return the state behind a row."""
-        found = None if row[self.at] is None else (row[self.time_at], row[self.at])
-        return _better(state, found, _timed, least=False)
+        return _better(state, found, _timed, least=self.earliest)
 
     def result(self, state: Any) -> Any:
         """Return the result so far."""
@@ -287,6 +266,14 @@ class NearlyDifferent(Fold):
     def result(self, state: Sketch) -> int:
         """Return the result so far."""
         return state.count()
+
+    def packed(self, state: Sketch) -> set[int] | bytes:
+        """Return the state as what can be pickled."""
+        return state.packed()
+
+    def unpacked(self, packed: set[int] | bytes) -> Sketch:
+        """Return the state that was packed."""
+        return Sketch.of(packed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,18 @@ class Sketch:
         self._few: set[int] | None = set()
         self._registers = bytearray()
 
+    @classmethod
+    def of(cls, packed: set[int] | bytes) -> Sketch:
+        """Return what was packed."""
+        made = cls()
+        made._few = packed if isinstance(packed, set) else None
+        made._registers = bytearray() if isinstance(packed, set) else bytearray(packed)
+        return made
+
+    def packed(self) -> set[int] | bytes:
+        """Return it as plain values: what checkpoints hold must not depend on how a class is made."""
+        return bytes(self._registers) if self._few is None else self._few
+
     def add(self, text: str) -> None:
         """Take a value."""
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
