@@ -147,7 +147,7 @@ def _shape(node: p.Node, analysis: Analysis) -> Shape:
 
 def _source_shape(node: p.Source) -> Shape:
     match node:
-        case p.RocketMQSource(json=json, schema=schema):
+        case p.RocketMQSource(json=json, schema=schema) | p.ForeignSource(json=json, schema=schema):
             return Shape.COLUMNS if schema is not None else Shape.JSON if json else Shape.TEXT
         case p.FileSource(kind=kind, schema=schema):
             if kind == "csv" or schema is not None:

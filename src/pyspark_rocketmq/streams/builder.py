@@ -12,7 +12,10 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
+from pyspark_rocketmq.streams.dimension import database_url
+from pyspark_rocketmq.streams.home import file_name, jobs_home
 from pyspark_rocketmq.streams.job import Job
+from pyspark_rocketmq.streams.mqtt import MqttAddress
 from pyspark_rocketmq.streams.naming import twins
 from pyspark_rocketmq.streams.rstream import RStream, Topology
 from pyspark_rocketmq.streams.stream import DataStream
@@ -79,6 +82,145 @@ class DataStreamSource:
         }
         node = p.RocketMQSource(
             name=name, topic=topic, options=option_texts(given), json=isJson, schema=schema
+        )
+        return DataStream(self._job, node)
+
+    def fromKafka(
+        self,
+        bootstrapServers: str,
+        topic: str,
+        groupName: str,
+        isJson: bool = False,
+        *,
+        schema: Schema = None,
+        **options: Any,
+    ) -> DataStream:
+        """Read topics of Kafka by Spark's own source, whose jar the session needs.
+
+        Delivery promise: that of Spark's source, each record counts once. A record's time is Kafka's; there
+        are no heartbeats, so that the last windows of a silent topic stay open.
+
+        Parameters
+        ----------
+        topic : str
+            More than one between commas.
+        groupName : str
+            The prefix of the groups that Spark's consumers are members of.
+        **options
+            Any option of Spark's source; ``kafka.sasl.jaas.config="..."`` in a dict, by ``**{...}``.
+        """
+        given = {
+            "kafka.bootstrap.servers": bootstrapServers,
+            "subscribe": topic,
+            "groupIdPrefix": groupName,
+            "startingOffsets": "earliest",
+            **options,
+        }
+        return self._foreign("kafka", topic, given, isJson, schema)
+
+    def fromMqtt(  # noqa: PLR0917 - as in Java
+        self,
+        url: str,
+        clientId: str,
+        topic: str,
+        username: str | None = None,
+        password: str | None = None,
+        isJsonData: bool = False,
+        *,
+        schema: Schema = None,
+        journal: str | None = None,
+        caFile: str | None = None,
+        heartbeatMs: int | None = None,
+        maxRowsPerTrigger: int | None = None,
+    ) -> DataStream:
+        """Read a topic, or a filter such as ``plant/+/heat``, of an MQTT broker; needs the extra ``mqtt``.
+
+        Delivery promise: at least once (QoS 1, a session that the broker keeps). A message is acknowledged
+        when it is in a journal on the driver's disk; a batch that Spark runs again is read from there. A
+        record's time is when it came. What the broker delivers twice counts twice.
+
+        Parameters
+        ----------
+        url : str
+            ``tcp://host:1883`` or ``ssl://host:8883``.
+        clientId : str
+            By which the broker knows the job again, also after a restart; no other client may have it.
+        isJsonData : bool
+            The payloads are JSON objects.
+        journal : str, optional
+            The journal's file; one in the home of the jobs when absent.
+        caFile : str, optional
+            Certificates of the authorities that are believed; the system's when absent.
+        heartbeatMs : int, optional
+            After so long a silence windows close; 1000 when absent.
+        maxRowsPerTrigger : int, optional
+            How many messages a batch has at most; 10,000 when absent.
+        """
+        file = journal or str(jobs_home() / "journals" / f"{file_name(self._job.name)}-{file_name(topic)}.db")
+        given: dict[str, Any] = {"url": url, "clientId": clientId}
+        given |= {"username": username, "password": password}
+        MqttAddress.of(option_texts(given))  # what is wrong with it says so here
+        given |= {"topic": topic, "journal": file, "caFile": caFile}
+        given |= {"heartbeatMs": heartbeatMs, "maxRowsPerTrigger": maxRowsPerTrigger}
+        return self._foreign("mqtt", topic, given, isJsonData, schema)
+
+    def fromMultipleDB(
+        self,
+        url: str,
+        userName: str | None,
+        password: str | None,
+        tablePattern: str,
+        *,
+        idField: str = "id",
+        refreshSeconds: float = 10,
+        schema: Schema = None,
+        settleSeconds: float = 1,
+        maxRowsPerTrigger: int | None = None,
+    ) -> DataStream:
+        """Read the rows of database tables, and then those that are added; needs the extra ``sql``.
+
+        Tables that come to match the pattern are read too. Rows are JSON objects; their time is when they
+        are read.
+
+        Delivery promise: at least once for rows whose id grows. One that is changed is not read again, and
+        one that becomes visible more than ``settleSeconds`` behind a larger id is not seen.
+
+        Parameters
+        ----------
+        url : str
+            Of JDBC (MySQL, PostgreSQL, SQLite) or SQLAlchemy.
+        tablePattern : str
+            A regular expression of whole names.
+        idField : str
+            A column of integers that grow.
+        refreshSeconds : float
+            How often the tables are looked at.
+        settleSeconds : float
+            How long new rows are left alone, in which transactions with smaller ids may end.
+        maxRowsPerTrigger : int, optional
+            How many rows of a table a batch has at most; 10,000 when absent.
+        """
+        given = {
+            "url.password": database_url(url, userName, password),
+            "pattern": tablePattern,
+            "idField": idField,
+            "refreshSeconds": refreshSeconds,
+            "settleSeconds": settleSeconds,
+            "maxRowsPerTrigger": maxRowsPerTrigger,
+        }
+        return self._foreign("tables", tablePattern, given, True, schema)
+
+    def _foreign(
+        self, kind: str, topic: str, options: Mapping[str, Any], json: bool, schema: Schema
+    ) -> DataStream:
+        names = {"kafka": "fromKafka", "mqtt": "fromMqtt", "tables": "fromMultipleDB"}
+        node = p.ForeignSource(
+            name=self._job.step(names[kind]),
+            kind=kind,
+            topic=topic,
+            options=option_texts(options),
+            json=json,
+            schema=schema,
         )
         return DataStream(self._job, node)
 

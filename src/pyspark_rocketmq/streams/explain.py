@@ -91,6 +91,10 @@ def _details(node: p.Node, analysis: Analysis) -> str:
     match node:
         case p.RocketMQSource(topic=topic):
             return f"topic {topic} as {analysis.shapes[node].value}"
+        case p.ForeignSource(kind=kind, topic=topic):
+            return f"{kind} {topic} as {analysis.shapes[node].value}"
+        case p.ForeignSink(kind=kind, topic=topic):
+            return f"{kind} {topic}"
         case p.FileSource(path=path, kind=kind, tail=tail):
             return f"{kind} {path}{' (followed)' if tail else ''}"
         case p.Apply():

@@ -1,4 +1,4 @@
-"""What keyed state needs beside PySpark."""
+"""What steps need beside PySpark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 
 from pyspark_rocketmq.errors import PlanError
 
-__all__ = ["require_state"]
+__all__ = ["require", "require_state"]
 
 
 def require_state(step: str) -> None:
@@ -17,6 +17,12 @@ def require_state(step: str) -> None:
             'pip install "pyspark-rocketmq[state]"',
             step=step,
         )
+
+
+def require(module: str, extra: str, step: str) -> None:
+    """Raise a PlanError if a module is missing, which an extra brings."""
+    if not _there(module):
+        raise PlanError(f'this step needs a library: pip install "pyspark-rocketmq[{extra}]"', step=step)
 
 
 def _there(module: str) -> bool:

@@ -28,6 +28,8 @@ __all__ = [
     "Distinct",
     "FileSink",
     "FileSource",
+    "ForeignSink",
+    "ForeignSource",
     "FrameSource",
     "Group",
     "KeyJoin",
@@ -101,6 +103,16 @@ class Source(Node):
 class RocketMQSource(Source):
     """Topics; a record is the body's text, or its JSON object."""
 
+    topic: str
+    options: Mapping[str, str] = field(repr=False)
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ForeignSource(Source):
+    """What another system hands out: ``kafka``, ``mqtt`` or ``tables``; a record as of `RocketMQSource`."""
+
+    kind: str
     topic: str
     options: Mapping[str, str] = field(repr=False)
     json: bool
@@ -376,6 +388,15 @@ class RocketMQSink(Sink):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ForeignSink(Sink):
+    """A topic of another system: ``kafka`` or ``mqtt``."""
+
+    kind: str
+    topic: str
+    options: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CustomSink(Sink):
     """A function of a batch's DataFrame and number."""
 
@@ -397,6 +418,8 @@ class Plan:
         A folder or URI; one below the home of the jobs when absent.
     idle_s : float, optional
         After so long without messages windows by a field of the record close.
+    footprint : Footprint, optional
+        How little memory it is to take.
     """
 
     job: str
@@ -405,10 +428,8 @@ class Plan:
     checkpoint: str | None = None
     idle_s: float | None = None
     dead_letters: Mapping[str, str] | None = None
+    footprint: Footprint | None = None
 
     def nodes(self) -> list[Node]:
         """Return every step once, inputs first."""
         return list(nodes_of(*self.sinks))
-    footprint : Footprint, optional
-        How little memory it is to take.
-    footprint: Footprint | None = None

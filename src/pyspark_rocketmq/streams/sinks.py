@@ -20,6 +20,7 @@ from pyspark_rocketmq.streams import plan as p
 from pyspark_rocketmq.streams.analysis import Shape
 from pyspark_rocketmq.streams.compile import Compiler
 from pyspark_rocketmq.streams.flow import Flow, Guard, column
+from pyspark_rocketmq.streams.foreign import foreign_rows, foreign_writer
 from pyspark_rocketmq.streams.python_steps import BEAT
 
 __all__ = ["final_flow", "printed", "run_once", "start_sinks"]
@@ -64,6 +65,8 @@ def rows_of(flow: Flow, sink: p.Sink, plan: p.Plan) -> DataFrame:
             return flow.df.select(flow.text().alias("value"))
         case p.RocketMQSink(options=options):
             return _messages(flow, plan, once=options.get("deliveryGuarantee") == "effectively-once")
+        case p.ForeignSink():
+            return foreign_rows(flow)
         case p.FileSink() | p.TableSink() | p.DatabaseSink() | p.CustomSink():
             if flow.shape is not Shape.COLUMNS:
                 return flow.df.select(flow.text().alias("value"))
@@ -130,7 +133,7 @@ def _started(writer: DataStreamWriter, sink: p.Sink, plan: p.Plan, checkpoint: s
             return writer.format(sink.format).start(sink.path)
         case p.TableSink(table=table):
             return writer.toTable(table)
-        case p.PrintSink() | p.DatabaseSink() | p.CustomSink():
+        case p.PrintSink() | p.DatabaseSink() | p.CustomSink() | p.ForeignSink():
             return writer.foreachBatch(batch_writer(sink, plan, checkpoint, numbered=True)).start()
     raise PlanError("there is no such sink", step=sink.name)
 
@@ -163,6 +166,8 @@ def batch_writer(sink: p.Sink, plan: p.Plan, checkpoint: str | None, *, numbered
                 df.write.format("rocketmq").mode("append").options(**options, **once).save()
 
             return send
+        case p.ForeignSink():
+            return foreign_writer(sink)
         case p.DatabaseSink():
             return _database(sink, plan, checkpoint)
     raise PlanError("there is no such sink", step=sink.name)

@@ -14,6 +14,7 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
 from pyspark_rocketmq.streams.analysis import WATERMARKED, Analysis, Shape
 from pyspark_rocketmq.streams.flow import Flow, Guard
+from pyspark_rocketmq.streams.foreign import foreign_flow
 from pyspark_rocketmq.streams.python_steps import BEAT, TIME, VALUE, to_json
 
 __all__ = ["bounded", "source_flow", "text_of"]
@@ -28,7 +29,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {"startingOffsets": "earliest", "eventTime
 def bounded(node: p.Source) -> bool:
     """Whether a source ends."""
     match node:
-        case p.RocketMQSource():
+        case p.RocketMQSource() | p.ForeignSource():
             return False
         case p.FileSource(tail=tail):
             return not tail
@@ -42,6 +43,8 @@ def source_flow(spark: SparkSession, node: p.Source, analysis: Analysis, plan: p
     match node:
         case p.RocketMQSource():
             flow = _rocketmq(spark, node, analysis, plan)
+        case p.ForeignSource():
+            flow = foreign_flow(spark, node, analysis, plan)
         case p.FileSource():
             flow = _files(spark, node)
         case p.RowsSource():

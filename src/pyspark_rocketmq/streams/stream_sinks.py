@@ -13,6 +13,7 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import plan as p
 from pyspark_rocketmq.streams.dimension import database_url
 from pyspark_rocketmq.streams.job import Job
+from pyspark_rocketmq.streams.mqtt import MqttAddress
 from pyspark_rocketmq.streams.naming import twins
 
 __all__ = ["Ending"]
@@ -133,6 +134,48 @@ class Ending:
             found["deliveryGuarantee"] = guarantee
         texts = option_texts(found)
         return self._sink(p.RocketMQSink(name=name, input=self._node, options=texts))
+
+    def toKafka(self, bootstrapServers: str, topic: str, **options: Any) -> Self:
+        """Send a JSON record for each row to a topic of Kafka, by Spark's own sink, whose jar is needed.
+
+        Delivery promise: at least once; results of groups have the group and the window as their key.
+
+        Parameters
+        ----------
+        **options
+            Any option of Spark's sink, such as ``**{"kafka.acks": "all"}``.
+        """
+        given = {"kafka.bootstrap.servers": bootstrapServers, "topic": topic, **options}
+        return self._foreign("kafka", "toKafka", topic, given)
+
+    def toMqtt(
+        self,
+        url: str,
+        clientId: str,
+        topic: str,
+        username: str | None = None,
+        password: str | None = None,
+        *,
+        caFile: str | None = None,
+    ) -> Self:
+        """Publish JSON for each row to a topic of an MQTT broker; needs the extra ``mqtt``.
+
+        Delivery promise: at least once (QoS 1): a batch ends when the broker has confirmed each message.
+
+        Parameters
+        ----------
+        url : str
+            ``tcp://host:1883`` or ``ssl://host:8883``.
+        clientId : str
+            What the clients' ids begin with; each task has one of its own.
+        """
+        given = {"url": url, "clientId": clientId, "username": username, "password": password}
+        MqttAddress.of(option_texts(given))  # what is wrong with it says so here
+        return self._foreign("mqtt", "toMqtt", topic, {**given, "caFile": caFile})
+
+    def _foreign(self, kind: str, name: str, topic: str, options: Mapping[str, Any]) -> Self:
+        step, texts = self._job.step(name), option_texts(options)
+        return self._sink(p.ForeignSink(name=step, input=self._node, kind=kind, topic=topic, options=texts))
 
     def to(self, sink: Callable[[DataFrame, int], None]) -> Self:
         """Call a function with each batch's rows and number; it may see a batch again after a failure."""

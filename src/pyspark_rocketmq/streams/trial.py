@@ -112,7 +112,7 @@ def _by_source(sources: list[p.Source], rows: Rows | Mapping[str, Rows]) -> dict
 
 def _source_name(source: p.Source) -> str:
     match source:
-        case p.RocketMQSource(topic=topic):
+        case p.RocketMQSource(topic=topic) | p.ForeignSource(topic=topic):
             return topic
         case p.FileSource(path=path):
             return path

@@ -1,0 +1,66 @@
+"""MQTT without a broker: addresses, the journal, and what a batch is made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.streams.mqtt import Journal, MqttAddress
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = Journal(tmp_path / "deep" / "j.db")
+    yield journal
+    journal.close()
+
+
+def rows(begin, end):
+    return [("t", f"m{n}".encode(), n) for n in range(begin, end)]
+
+
+def test_a_batch_is_a_range_of_numbers_that_can_be_read_again(journal):
+    assert journal.bounds() == (0, 0)
+    journal.append(rows(1, 6))
+    assert journal.bounds() == (0, 5)
+    assert journal.between(1, 3) == journal.between(1, 3) == rows(2, 4)
+    journal.forget(3)
+    assert journal.bounds() == (3, 5)
+    journal.forget(5)
+    assert journal.bounds() == (5, 5), "numbers go on when all are finished"
+    journal.append(rows(6, 7))
+    assert journal.between(5, 6) == rows(6, 7)
+
+
+def test_a_journal_that_was_lost_goes_on_where_the_checkpoint_is(journal):
+    journal.begin_behind(40)
+    journal.append(rows(41, 43))
+    assert journal.between(40, 42) == rows(41, 43)
+    with pytest.raises(RocketMQError, match=r"gone with the journal.*first=39"):
+        journal.between(38, 42)
+
+
+def test_a_journal_outlives_its_process(tmp_path):
+    for begin in (1, 11):
+        journal = Journal(tmp_path / "j.db")
+        journal.append(rows(begin, begin + 10))
+        journal.close()
+    journal = Journal(tmp_path / "j.db")
+    assert journal.between(0, 20) == rows(1, 21)
+    journal.close()
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:1883", "http://h:1", "tcp://u:hidden@h:1", "tcp://"])
+def test_addresses_that_are_none(url):
+    with pytest.raises(OptionError, match="tcp://host:port") as raised:
+        MqttAddress(url, "c")
+    assert "hidden" not in str(raised.value)
+
+
+def test_an_address_shows_no_password():
+    options = {"url": "ssl://h", "clientId": "c", "username": "u", "password": "hidden", "heartbeatMs": "1"}
+    address = MqttAddress.of(options)
+    assert (address.user, address.password) == ("u", "hidden")
+    assert "hidden" not in repr(address)
+    with pytest.raises(OptionError, match="needs an id"):
+        MqttAddress("tcp://h", "")
