@@ -65,6 +65,9 @@ FULL = (
     Step("microbatch"),
     Step("latency"),
     Step("planning"),
+    Step("footprint"),
+    Step("footprint", ("--hard-limit",)),
+    Step("streams_kafka"),
 )
 QUICK = (
     read(
