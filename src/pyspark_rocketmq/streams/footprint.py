@@ -22,6 +22,7 @@ _FLAGS: Final = (
     "-XX:MinHeapFreeRatio=10",
     "-XX:MaxHeapFreeRatio=30",
     "-XX:-ShrinkHeapInSteps",
+    "-XX:SoftRefLRUPolicyMSPerMB=0",
     "-XX:TieredStopAtLevel=1",  # C1 only
     "-XX:ReservedCodeCacheSize=64m",
     "-XX:MaxMetaspaceSize=192m",

@@ -221,7 +221,8 @@ def run_once(compiler: Compiler, guard: Guard) -> None:
 
 def printed(df: DataFrame, out: TextIO) -> None:
     """Print rows, whole doubles without their ``.0``, as RocketMQ Streams does."""
-    out.writelines(f"{_without_zeros(text)}\n" for (text,) in df.toLocalIterator())
+    # Spark 4.3 keeps the job of each toLocalIterator(), rows and all, also when both sides have collected.
+    out.writelines(f"{_without_zeros(text)}\n" for (text,) in df.collect())
     out.flush()
 
 
