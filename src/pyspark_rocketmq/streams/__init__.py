@@ -21,7 +21,6 @@ from pyspark_rocketmq.streams.builder import DataStreamSource, StreamBuilder
 from pyspark_rocketmq.streams.counts import late_rows, skipped_rows
 from pyspark_rocketmq.streams.job import CheckpointStrategy, ShuffleStrategy, WindowStrategy
 from pyspark_rocketmq.streams.job_state import JobState, state
-from pyspark_rocketmq.streams.rescale import rescale
 from pyspark_rocketmq.streams.rstream import (
     GroupedStream,
     JoinedStream,
@@ -30,6 +29,7 @@ from pyspark_rocketmq.streams.rstream import (
     StreamConfig,
     WindowedStream,
 )
+from pyspark_rocketmq.streams.scaling import rescale
 from pyspark_rocketmq.streams.stream import DataStream, JoinStream, SplitStream
 from pyspark_rocketmq.streams.times import HoppingWindow, SessionWindow, Time, TumblingWindow, WindowBuilder
 from pyspark_rocketmq.streams.window_stream import OverWindowStream, WindowStream
