@@ -27,7 +27,11 @@ from pyspark_rocketmq.streams import (
     TumblingWindow,
     late_rows,
 )
+from pyspark_rocketmq.streams import plan as p
+from pyspark_rocketmq.streams.analysis import Shape
+from pyspark_rocketmq.streams.flow import Flow
 from pyspark_rocketmq.streams.runner import finish
+from pyspark_rocketmq.streams.sinks import rows_of as messages_of
 
 pytestmark = pytest.mark.usefixtures("lean")
 
@@ -142,6 +146,20 @@ def test_late_rows_make_results_of_their_own_of_the_fields_types(feed):
     expected = [(2, 3.3, 1.5, 1.1), (1, 8.0, None, 8.0), (1, 16.0, 4.0, 16.0)]
     assert [(r["rows"], r["d"], r.get("f"), r["least"]) for r in rows] == expected
     assert all({name: row[name] for name in key} == key for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("refires", "columns"), [(False, ["body", "keys", "writeId"]), (True, ["body", "keys"])]
+)
+def test_only_what_comes_once_has_a_write_id(spark, refires, columns):
+    source = p.RowsSource(name="rows", rows=())
+    sink = p.RocketMQSink(name="end", input=source, options={"deliveryGuarantee": "effectively-once"})
+    df = spark.sql("SELECT 'a' AS k, '2030-01-01 00:00:00' AS start_time, 2 AS __number")
+    identity = ("k", "start_time") if refires else ("k", "start_time", "__number")
+    flow = Flow(df, Shape.COLUMNS, ("k", "start_time"), identity=identity, refires=refires)
+    messages = messages_of(flow, sink, p.Plan(job="j", sinks=(sink,)))
+    assert messages.columns == columns
+    assert messages.first().keys == "a|2030-01-01_00:00:00" + ("" if refires else "|2")
 
 
 class Mean:
