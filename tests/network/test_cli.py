@@ -49,10 +49,14 @@ OTHERS = {
     "sql",
     "streams explain",
     "streams list",
+    "streams rescale",
     "streams run",
+    "streams state",
     "streams stop",
     "tables describe",
     "tables list",
+    "tx list",
+    "tx recover",
 }
 """They need more than a server, or start one, and have tests of their own."""
 
