@@ -74,18 +74,25 @@ def own_state(node: p.Node) -> bool:
 
 
 def check_ends(plan: p.Plan) -> None:
-    """Refuse to run to the end of what is there what Spark never lets end.
+    """Refuse to run to the end of what is there what has none.
 
     Raises
     ------
     PlanError
-        A processor goes by the clock: Spark makes one batch after the other for its timers.
+        A processor goes by the clock: Spark makes one batch after the other for its timers. Or an MQTT broker
+        is the source: it sends what it has, and never says that this was all.
     """
     for node in plan.nodes():
         if isinstance(node, p.Process) and node.time_mode == "processingTime":
             raise PlanError(
                 "with timeMode='processingTime' Spark makes batches for ever, so that availableNow=True and "
                 "test(batches=True) would not end: start it with processingTime='1 second' and stop it",
+                step=node.name,
+            )
+        if isinstance(node, p.ForeignSource) and node.kind == "mqtt":
+            raise PlanError(
+                "an MQTT broker does not say how much it has, so that there is no end for availableNow=True: "
+                "start it without and stop it",
                 step=node.name,
             )
 

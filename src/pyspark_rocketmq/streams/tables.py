@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -60,7 +60,7 @@ class TableRange(InputPartition):
     until: int
 
 
-class TablesReader(DataSourceStreamReader):
+class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are the last id of each table by its name.
 
     Parameters
@@ -79,7 +79,7 @@ class TablesReader(DataSourceStreamReader):
         self._max_rows = int(given.get("maxrowspertrigger", _MAX_ROWS))
         self._clock = clock
         self._next: Deadline | None = None
-        self._seen: dict[str, int] = {}
+        self._frozen: dict[str, int] | None = None
         try:
             self._pattern = re.compile(given["pattern"])
         except re.error as error:
@@ -93,23 +93,36 @@ class TablesReader(DataSourceStreamReader):
         """Return how many rows of a table a batch has at most."""
         return ReadMaxRows(self._max_rows)
 
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take the ids that the run will stop at."""
+        with _connected(self._url) as connection:
+            self._frozen = self._ends(connection, {}, None)
+        self._settle(self._frozen)
+
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """Return the ids up to which tables are read now; between two looks at them what the last one saw."""
+        """Return the ids up to which tables are read now; between two looks at them those of the last one."""
         if self._next is not None and not self._next.expired:
-            return start | {name: end for name, end in self._seen.items() if end > start.get(name, end - 1)}
+            return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         with _connected(self._url) as connection:
-            ends = {
-                table: end
-                for table in self._tables(connection)
-                if (end := self._end(connection, table, start.get(table), most)) is not None
-            }
+            ends = self._ends(connection, start, most)
+        if self._frozen is not None:
+            return start | ends
         more = most is not None and ends  # of a table that has more than a batch takes
         self._next = None if more else Deadline(self._clock, self._refresh_ms)
+        self._settle(ends)
+        return start | ends
+
+    def _ends(self, connection: sa.Connection, start: dict[str, int], most: int | None) -> dict[str, int]:
+        """Return the largest id of each table that has rows behind ``start``, of so many rows at most."""
+        tables = self._tables(connection) if self._frozen is None else sorted(self._frozen)
+        ends = {table: self._end(connection, table, start.get(table), most) for table in tables}
+        return {table: end for table, end in ends.items() if end is not None}
+
+    def _settle(self, ends: dict[str, int]) -> None:
+        """Leave transactions a moment whose ids are below what was seen."""
         if ends:
             self._clock.sleep(self._settle_s)
-        self._seen = ends
-        return {**start, **ends}
 
     def _tables(self, connection: sa.Connection) -> list[str]:
         import sqlalchemy as sa  # noqa: PLC0415 - an extra
@@ -123,6 +136,8 @@ class TablesReader(DataSourceStreamReader):
         import sqlalchemy as sa  # noqa: PLC0415 - an extra
 
         ids = self._rows(table, after, [sa.column(self._id)])
+        if self._frozen is not None:
+            ids = ids.where(sa.column(self._id) <= self._frozen[table])
         if most is not None:
             ids = ids.order_by(sa.column(self._id)).limit(most)
         found = connection.execute(sa.select(sa.func.max(ids.subquery().c[self._id]))).scalar()

@@ -92,12 +92,16 @@ def test_tables_are_looked_at_now_and_then_and_by_so_many_rows(reader, run, cloc
     assert reader.latestOffset(second, ReadMaxRows(2)) == {"a_1": 4}
 
 
-def test_what_a_look_saw_holds_until_the_next_one(reader, run):
-    """Spark asks twice under AvailableNow: where the end is, and then from where the job was."""
-    run("INSERT INTO a_1 VALUES (1, ''), (2, '')")
-    assert reader.latestOffset({}, ReadAllAvailable()) == {"a_1": 2}
-    assert reader.latestOffset({"a_1": 1}, ReadAllAvailable()) == {"a_1": 2}
-    assert reader.latestOffset({"a_1": 3}, ReadAllAvailable()) == {"a_1": 3}
+def test_available_now_ends_at_what_was_there(reader, run, clock):
+    run("INSERT INTO a_1 VALUES (1, ''), (2, ''), (5, '')", "CREATE TABLE a_2 (id INTEGER)")
+    clock.meanwhile = lambda: run("INSERT INTO a_1 VALUES (4, ''), (6, '')", "INSERT INTO a_2 VALUES (7)")
+    reader.prepareForTriggerAvailableNow()
+    assert clock.slept == [1.0], "for transactions that had begun before"
+    first = reader.latestOffset({"a_1": 1}, ReadMaxRows(2))
+    assert first == {"a_1": 4}
+    second = reader.latestOffset(first, ReadAllAvailable())
+    assert second == {"a_1": 5} == reader.latestOffset(second, ReadAllAvailable())
+    assert reader.latestOffset({"a_1": 8}, ReadAllAvailable()) == {"a_1": 8}
 
 
 def test_a_smaller_id_that_is_seen_a_moment_later_counts(reader, run, clock):
