@@ -7,16 +7,18 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pyspark
 from tests.support.wait import eventually
 
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 DEPLOY = "org.apache.spark.deploy"
+_EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -35,10 +37,14 @@ class Program:
     process: subprocess.Popen[bytes]
     log: Path
 
-    def children(self) -> list[int]:
-        """Return the processes that it has started; of a worker those are its executors."""
-        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        return [int(pid) for file in tasks for pid in file.read_text().split()]
+    def executors(self) -> list[psutil.Process]:
+        """Return the executors that a worker has started: it has other children too, for moments."""
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            with suppress(psutil.NoSuchProcess):
+                if any(_EXECUTOR in argument for argument in child.cmdline()):
+                    found.append(child)
+        return found
 
     def stop(self) -> None:
         """End it."""
