@@ -40,11 +40,12 @@ from pyspark_rocketmq.errors import (
     RemoteProtocolError,
     RequestTimeoutError,
     RocketMQError,
+    SendError,
     ServiceNotAvailableError,
     TopicNotFoundError,
     UnsupportedRequestError,
 )
-from pyspark_rocketmq.model import RangeReport
+from pyspark_rocketmq.model import Permission, RangeReport
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import (
     Announce,
@@ -300,6 +301,30 @@ def test_sends_wait_for_a_whole_cluster_that_goes_and_comes_back() -> None:
             outcomes = pipeline.submit(encode_one(OutgoingMessage("orders", b"after"), producer.ids), queue)
             outcomes += pipeline.flush()
         assert [outcome.error for outcome in outcomes] == [None]
+
+
+def test_sends_wait_for_a_broker_that_may_be_written() -> None:
+    """Name servers that restart know the brokers one by one, and the first may be one that is read-only."""
+    with (
+        MockCluster(topics={"orders": 1}, brokers=("broker-a", "broker-b")) as mq,
+        Client(mq.name_server) as client,
+    ):
+        producer = Producer(client, options=ProducerOptions(send_timeout_ms=300, retries=1))
+        producer.send(OutgoingMessage("orders", b"before"))
+        mq.unregister("broker-a")
+        mq.create_topic("orders", 1, perm=Permission.READ, brokers=["broker-b"])
+        client.invalidate("orders")
+        with (
+            meanwhile((0.8, lambda: mq.register("broker-a"))),
+            SendPipeline(producer, outage_timeout_ms=15_000) as pipeline,
+        ):
+            outcomes = pipeline.submit(encode_one(OutgoingMessage("orders", b"after"), producer.ids))
+            outcomes += pipeline.flush()
+        assert [outcome.error for outcome in outcomes] == [None]
+        mq.create_topic("orders", 1, perm=Permission.READ)
+        client.invalidate("orders")
+        with pytest.raises(SendError, match="forbids writing, or"):
+            producer.send(OutgoingMessage("orders", b"never"))
 
 
 def test_connections_are_cut_again_and_again() -> None:

@@ -127,6 +127,8 @@ class Producer:
         self.ids = UniqueIds(client.clock)
         self.policy = RetryPolicy(attempts=self.options.retries + 1)
         self._selector = QueueSelector(clock=client.clock, random=client.random)
+        # Topics that were: name servers that restart know the brokers one by one, and the first may be read-only.
+        self._writable: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -247,7 +249,7 @@ class Producer:
         PermissionDeniedError
             The topic or the queue may not be written.
         BrokerNotFoundError
-            No broker of the topic has a master now.
+            No broker of the topic has a master now, or the topic could be written before and cannot now.
         TopicNotFoundError, NameServerError
         """
         deadline = self.client.deadline(self.options.send_timeout_ms)
@@ -256,9 +258,15 @@ class Producer:
         if not queues:
             if any(Permission.WRITE in data.perm for data in route.queues):
                 raise BrokerNotFoundError("no broker of the topic has a master now", topic=topic)
+            if topic in self._writable:
+                raise BrokerNotFoundError(
+                    "the topic's permission now forbids writing, or brokers that may be written are away",
+                    topic=topic,
+                )
             raise PermissionDeniedError(
                 "the topic's permission forbids writing", code=ResponseCode.NO_PERMISSION, topic=topic
             )
+        self._writable.add(topic)
         if queue is None:
             return queue_for_key(key, queues) if key is not None else self._selector.next(topic, queues)
         if queue not in queues and any(other.broker_name == queue.broker_name for other in queues):
