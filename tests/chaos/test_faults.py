@@ -31,7 +31,8 @@ def test_thirty_kinds_of_fault_on_the_mock_cluster() -> None:
 @pytest.mark.timeout(900)
 def test_servers_of_a_real_cluster_die_and_come_back(spark: SparkSession, tmp_path: Path) -> None:
     with chaos_cluster() as cluster:
-        figures, copy = disturb_cluster(cluster, spark, tmp_path, with_tools=FULL)
+        pace_s = 0.02 if FULL else 0.1
+        figures, copy = disturb_cluster(cluster, spark, tmp_path, with_tools=FULL, pace_s=pace_s)
     print(copy)
     check(figures, longest_stall_s=120)
     assert (copy.lost, copy.disordered) == (0, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -10,10 +11,19 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, DecodeOptions, OffsetRange, ReadOptions, read_batches
+from pyspark_rocketmq.client import (
+    Client,
+    DecodeOptions,
+    MessageQueue,
+    OffsetRange,
+    ReadOptions,
+    read_batches,
+)
 
 _END_TIMEOUT_S = 180
+_INDEX_TIMEOUT_S = 30
 
 
 @dataclass
@@ -107,22 +117,49 @@ class SparkCopy:
 
     def _compare(self, client: Client) -> None:
         """Account for every offset of the source; within each queue of the target they ascend."""
+        queues = client.max_offsets(client.read_queues(self.source))
+        ends = {f"{queue.broker_name}|{queue.queue_id}": end for queue, end in queues.items()}
         found: dict[str, set[int]] = defaultdict(set)
-        for queue, end in client.max_offsets(client.read_queues(self.target)).items():
-            here: dict[str, set[int]] = defaultdict(set)
-            highest: dict[str, int] = defaultdict(lambda: -1)
-            for body in _bodies(client, OffsetRange(queue, 0, end)):
-                origin, _, text = body.rpartition("|")
-                number = int(text)
-                self.figures.copied += 1
-                self.figures.repeated += number in found[origin]
-                if number not in here[origin]:
-                    self.figures.disordered += number < highest[origin]
-                    highest[origin] = number
-                here[origin].add(number)
-                found[origin].add(number)
-        for queue, end in client.max_offsets(client.read_queues(self.source)).items():
-            self.figures.lost += end - len(found[f"{queue.broker_name}|{queue.queue_id}"])
+        looked: dict[MessageQueue, int] = {}
+        in_order: dict[tuple[MessageQueue, str], _Ascent] = defaultdict(_Ascent)
+
+        def missing() -> int:
+            return sum(
+                end - len(found[f"{queue.broker_name}|{queue.queue_id}"]) for queue, end in ends.items()
+            )
+
+        def complete() -> bool:
+            for queue, end in client.max_offsets(client.read_queues(self.target)).items():
+                for body in _bodies(client, OffsetRange(queue, looked.get(queue, 0), end)):
+                    origin, _, text = body.rpartition("|")
+                    self.figures.copied += 1
+                    self.figures.repeated += int(text) in found[origin]
+                    self.figures.disordered += in_order[queue, origin].falls(int(text))
+                    found[origin].add(int(text))
+                looked[queue] = end
+            return missing() == 0
+
+        with contextlib.suppress(AssertionError):
+            # A broker acknowledges a message a moment before its queue has it, a long one when it is busy.
+            eventually(complete, _INDEX_TIMEOUT_S)
+        self.figures.lost = missing()
+
+
+@dataclass
+class _Ascent:
+    """Offsets of a queue in the order in which they lie in one of the target."""
+
+    seen: set[int] = field(default_factory=set)
+    highest: int = -1
+
+    def falls(self, number: int) -> bool:
+        """Whether a number that comes for the first time is below one before it."""
+        if number in self.seen:
+            return False
+        self.seen.add(number)
+        below = number < self.highest
+        self.highest = max(self.highest, number)
+        return below
 
 
 def _bodies(client: Client, offsets: OffsetRange) -> list[str]:

@@ -43,6 +43,7 @@ class Figures:
     faults: Counter[str] = field(default_factory=Counter)
     sent: int = 0
     refused: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
     read: int = 0
     lost: int = 0
     repeated_sends: int = 0
@@ -66,6 +67,7 @@ class Figures:
             f"batches read again     {self.retried_batches:>12,}\n"
             f"longest stall          {self.longest_stall_s:>11.1f}s\n"
             f"took                   {self.seconds:>11.1f}s"
+            + "".join(f"\n  given up {count} times: {why}" for why, count in self.refusals.most_common(10))
         )
 
 
@@ -172,7 +174,9 @@ class Workload:
     # --- writing ---
 
     def _write(self, client: Client, *, ordered: bool) -> None:
-        producer = Producer(client, options=ProducerOptions(send_timeout_ms=self._send_timeout_ms, retries=8))
+        # A broker that was made read-only is no outage: retries must last as long as the fault.
+        options = ProducerOptions(send_timeout_ms=self._send_timeout_ms, retries=60)
+        producer = Producer(client, options=options)
         queues = client.write_queues(self._topic)
         numbers: Counter[str] = Counter()
         with SendPipeline(producer, max_in_flight=8, ordered=ordered, outage_timeout_ms=120_000) as pipeline:
@@ -197,6 +201,7 @@ class Workload:
             lane, first = outcome.token
             if outcome.error is not None:
                 self.figures.refused += _BATCH
+                self.figures.refusals[f"{outcome.error} <- {outcome.error.__cause__}"] += 1
                 continue
             numbers = self._lanes.setdefault(lane, _Numbers())
             numbers.grow(first + _BATCH)
