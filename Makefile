@@ -66,7 +66,7 @@ screenshots: setup browser  ## Make the documentation's pictures of the dashboar
 
 .PHONY: unit
 unit: setup browser  ## Tests without a broker: unit, property, golden, network, fuzz
-	$(PYTEST) tests/unit tests/property tests/golden tests/network tests/fuzz
+	$(PYTEST) --numprocesses 2 tests/unit tests/property tests/golden tests/network tests/fuzz
 
 .PHONY: contract
 contract: setup  ## Tests against a real RocketMQ 5.4 and 4.9

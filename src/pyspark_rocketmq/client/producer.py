@@ -127,7 +127,7 @@ class Producer:
         self.ids = UniqueIds(client.clock)
         self.policy = RetryPolicy(attempts=self.options.retries + 1)
         self._selector = QueueSelector(clock=client.clock, random=client.random)
-        # Topics that were: name servers that restart know the brokers one by one, and the first may be read-only.
+        # Topics that were: of restarted name servers the first broker that they know may be a read-only one.
         self._writable: set[str] = set()
 
     def __enter__(self) -> Self:
