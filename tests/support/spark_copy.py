@@ -124,9 +124,7 @@ class SparkCopy:
         in_order: dict[tuple[MessageQueue, str], _Ascent] = defaultdict(_Ascent)
 
         def missing() -> int:
-            return sum(
-                end - len(found[f"{queue.broker_name}|{queue.queue_id}"]) for queue, end in ends.items()
-            )
+            return sum(end - len(found[origin]) for origin, end in ends.items())
 
         def complete() -> bool:
             for queue, end in client.max_offsets(client.read_queues(self.target)).items():
