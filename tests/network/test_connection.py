@@ -224,6 +224,28 @@ def test_not_an_address(addr: str) -> None:
         Connection(addr, OPTIONS)
 
 
+@pytest.mark.parametrize("taken", [1, None], ids=["in part", "whole"])
+def test_a_connection_that_breaks_while_another_thread_sends(connect, taken: int | None) -> None:
+    """Whoever reads finds the peer gone at the moment at which a request is handed to the socket."""
+
+    class Breaking:
+        def __init__(self, connection: Connection) -> None:
+            self._connection, self._sock = connection, connection._sock
+
+        def send(self, data: memoryview) -> int:
+            self._connection._fail(ConnectionLostError("the peer is gone"))
+            return taken or len(data)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._sock, name)
+
+    with ScriptedPeer(echo) as peer:
+        connection = connect(peer)
+        connection._sock = Breaking(connection)
+        with pytest.raises(ConnectionLostError):
+            connection.call(request())
+
+
 def test_close_wakes_whoever_waits(connect) -> None:
     with ScriptedPeer(lambda peer, frame: None) as peer:
         connection = connect(peer)

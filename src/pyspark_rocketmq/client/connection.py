@@ -378,8 +378,9 @@ class Connection:
 
     def _flush(self) -> None:
         """Send what the socket takes without blocking; the caller holds ``_io``."""
-        while self._outgoing:
-            view = self._outgoing[0]
+        outgoing = self._outgoing
+        while outgoing and self._error is None:
+            view = outgoing[0]
             try:
                 sent = self._sock.send(view)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -388,9 +389,9 @@ class Connection:
                 self._fail(self._lost(cause))
                 return
             if sent == len(view):
-                self._outgoing.popleft()
+                outgoing.popleft()
             else:
-                self._outgoing[0] = view[sent:]
+                outgoing[0] = view[sent:]
 
     # --- receiving ---
 
@@ -467,7 +468,7 @@ class Connection:
             if self._error is None:
                 self._error = error
             self._pending.clear()
-            self._outgoing.clear()
+            self._outgoing = deque()  # another one: a thread may be sending from the old one right now
             self._turn.notify_all()
 
     def _overdue(self, deadline: Deadline) -> RequestTimeoutError:
