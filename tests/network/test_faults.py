@@ -27,6 +27,7 @@ from pyspark_rocketmq.client import (
     encode_one,
     read_batches,
 )
+from pyspark_rocketmq.client.queue_reader import read_chunks
 from pyspark_rocketmq.errors import (
     AuthenticationError,
     BrokerError,
@@ -301,6 +302,22 @@ def test_sends_wait_for_a_whole_cluster_that_goes_and_comes_back() -> None:
             outcomes = pipeline.submit(encode_one(OutgoingMessage("orders", b"after"), producer.ids), queue)
             outcomes += pipeline.flush()
         assert [outcome.error for outcome in outcomes] == [None]
+
+
+def test_a_queue_whose_broker_was_away_is_read_as_fast_as_before() -> None:
+    """Others have begun meanwhile, with all pulls that may be in flight; it has its share all the same."""
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq, Client(mq.name_server) as client:
+        ranges = [OffsetRange(queue, 0, 2_000) for queue in mq.queues("orders")]
+        for one in ranges:
+            for number in range(len(one)):
+                mq.send(OutgoingMessage("orders", b"%d" % number), one.queue)
+        mq.stop_broker(ranges[0].broker_name, unregister=False)
+        options = ReadOptions(consumer_group="g", stall_timeout_ms=10_000)
+        with meanwhile((0.5, lambda: mq.start_broker(ranges[0].broker_name))):
+            loads = [
+                pull.load for pull, _ in read_chunks(client, ranges, options) if pull.offsets == ranges[0]
+            ]
+    assert max(loads) > 16
 
 
 def test_sends_wait_for_a_broker_that_may_be_written() -> None:

@@ -59,6 +59,10 @@ ANSWERS: dict[str, tuple[Fault, object, int]] = {
 }
 
 
+_FAULT_S = 2.0
+"""How long a fault is waited for."""
+
+
 class SteppingClock:
     """The machine's clock, whose wall time jumps as an operator's ``date`` or a first NTP answer makes it."""
 
@@ -89,8 +93,7 @@ class _Disturber:
 
     def kinds(self) -> dict[str, Callable[[], None]]:
         answers: dict[str, Callable[[], None]] = {
-            kind: partial(self._mq.inject, fault, on=on, times=times)
-            for kind, (fault, on, times) in ANSWERS.items()
+            kind: partial(self._inject, fault, on, times) for kind, (fault, on, times) in ANSWERS.items()
         }
         return answers | {
             "server: connections closed": self._mq.disconnect,
@@ -103,6 +106,16 @@ class _Disturber:
             "clock: an hour forward": partial(self.clock.step, 3_600_000),
             "clock: an hour back": partial(self.clock.step, -3_600_000),
         }
+
+    def _inject(self, fault: Fault, on: object, times: int) -> None:
+        """Have something go wrong so many times, and wait for that: else faults outrun who backs off.
+
+        Some requests are rare, routes above all: theirs go wrong while other things do.
+        """
+        injection = self._mq.inject(fault, on=on, times=times)
+        end = self.clock.monotonic() + _FAULT_S
+        while injection.hits < times and self.clock.monotonic() < end:
+            self._pause(0.01)
 
     def _broker(self) -> str:
         return self._random.choice(self._mq.brokers)

@@ -112,10 +112,11 @@ def _fill(
     when there was room left, and they get no answers before it is their turn.
     """
     budget = depth.limit - sum(pull.load for pull in active)
-    if active and not active[0].waits:
-        budget = max(budget, 1)  # whatever the others hold, the one that everything waits for goes on
     if active:
-        budget -= _try_to_fill(active[0], budget)
+        # The one that everything waits for has a share of its own: the others may have taken it all while
+        # its broker was away.
+        head = active[0]
+        budget -= _try_to_fill(head, max(depth.limit - head.load, 0 if head.waits else 1))
     if len(active) > 1:
         budget -= _try_to_fill(active[-1], budget)
     while waiting and (budget > 0 or not active):
