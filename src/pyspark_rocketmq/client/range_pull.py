@@ -71,6 +71,7 @@ class ReadOptions:
         The most messages asked for in one pull; brokers cap it (32 by default).
     pulls_in_flight : int, optional
         The most pulls in flight of one reader, over all its ranges; by default as many as `PullDepth` says.
+        The first range has them for itself when later ones took them while its broker was away.
     max_bytes_in_flight : int
         Bound, by the size of former answers, on what the broker may have to hold for this reader.
     stall_timeout_ms : int
