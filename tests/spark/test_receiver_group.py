@@ -15,6 +15,7 @@ import psutil
 import pytest
 from tests.support.java_member import JavaMember
 from tests.support.scratch import scratch_env
+from tests.support.standalone import is_executor
 from tests.support.wait import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -85,13 +86,6 @@ class ReceiversJob:
     def _read(self) -> None:
         for line in self._process.stdout:
             self.lines.append(line.rstrip("\n"))
-
-
-def is_executor(process: psutil.Process) -> bool:
-    try:
-        return any("CoarseGrainedExecutorBackend" in argument for argument in process.cmdline())
-    except psutil.NoSuchProcess:  # it ended, and nobody has asked how
-        return False
 
 
 @pytest.fixture(scope="module")

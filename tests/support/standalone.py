@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from tests.support.wait import eventually
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 DEPLOY = "org.apache.spark.deploy"
-_EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -30,6 +29,14 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **python, **here, "PYTHONPATH": path, "JAVA_TOOL_OPTIONS": java, **more}
 
 
+def is_executor(process: psutil.Process) -> bool:
+    """Whether a process runs an executor."""
+    try:
+        return any("CoarseGrainedExecutorBackend" in argument for argument in process.cmdline())
+    except psutil.NoSuchProcess:  # it ended, and nobody has asked how
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program of Spark that runs."""
@@ -39,12 +46,7 @@ class Program:
 
     def executors(self) -> list[psutil.Process]:
         """Return the executors that a worker has started: it has other children too, for moments."""
-        found = []
-        for child in psutil.Process(self.process.pid).children():
-            with suppress(psutil.NoSuchProcess):
-                if any(_EXECUTOR in argument for argument in child.cmdline()):
-                    found.append(child)
-        return found
+        return [child for child in psutil.Process(self.process.pid).children() if is_executor(child)]
 
     def stop(self) -> None:
         """End it."""
