@@ -17,7 +17,7 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.errors import OptionError, PlanError
 from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
-from pyspark_rocketmq.streams.home import checkpoint_of
+from pyspark_rocketmq.streams.run.job_registry import checkpoint_of
 
 pytestmark = pytest.mark.usefixtures("lean", "home")
 

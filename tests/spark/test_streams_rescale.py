@@ -16,7 +16,7 @@ from pyspark_rocketmq.client import OutgoingMessage, Producer
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
-from pyspark_rocketmq.streams.home import find_job, job_lock
+from pyspark_rocketmq.streams.run.job_registry import find_job, job_lock
 
 pytestmark = pytest.mark.usefixtures("lean")
 

@@ -27,11 +27,11 @@ from pyspark_rocketmq.streams import (
     TumblingWindow,
     late_rows,
 )
-from pyspark_rocketmq.streams import plan as p
-from pyspark_rocketmq.streams.analysis import Shape
-from pyspark_rocketmq.streams.flow import Flow
-from pyspark_rocketmq.streams.runner import finish
-from pyspark_rocketmq.streams.sinks import rows_of as messages_of
+from pyspark_rocketmq.streams.frame.flow import Flow
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.analysis import Shape
+from pyspark_rocketmq.streams.run.runner import finish
+from pyspark_rocketmq.streams.run.sinks import rows_of as messages_of
 
 pytestmark = pytest.mark.usefixtures("lean")
 

@@ -25,8 +25,8 @@ from pyspark_rocketmq.streams import (
     WindowBuilder,
     skipped_rows,
 )
-from pyspark_rocketmq.streams.analysis import analyse
-from pyspark_rocketmq.streams.plan import Apply
+from pyspark_rocketmq.streams.plan.analysis import analyse
+from pyspark_rocketmq.streams.plan.nodes import Apply
 
 pytestmark = pytest.mark.usefixtures("lean")
 

@@ -14,7 +14,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.streams.home import JobRecord
+    from pyspark_rocketmq.streams.run.job_registry import JobRecord
 
 __all__ = ["app"]
 
@@ -51,8 +51,8 @@ def explain(
 
     What follows the script is handed to it.
     """
-    from pyspark_rocketmq.streams.explain import drawn, explained, steps  # noqa: PLC0415 - imports Spark
-    from pyspark_rocketmq.streams.runner import collected_plans  # noqa: PLC0415
+    from pyspark_rocketmq.streams.plan.explain import drawn, explained, steps  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.streams.run.runner import collected_plans  # noqa: PLC0415
 
     with collected_plans() as plans:
         _run(script, context.args)
@@ -70,7 +70,7 @@ def explain(
 @app.command("list", epilog=examples("streams list", "streams list --json"))
 def list_(json: AsJson = False) -> None:
     """Show the jobs that were started on this machine."""
-    from pyspark_rocketmq.streams.home import jobs  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.streams.run.job_registry import jobs  # noqa: PLC0415 - imports Spark
 
     rows = jobs()
     if json:
@@ -90,7 +90,7 @@ def list_(json: AsJson = False) -> None:
 @app.command(epilog=examples("streams stop shop.revenue"))
 def stop(job: Job, json: AsJson = False) -> None:
     """Stop a job after its batch; it goes on there when it is started again."""
-    from pyspark_rocketmq.streams.home import find_job  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.streams.run.job_registry import find_job  # noqa: PLC0415 - imports Spark
 
     record = find_job(job)
     ran = record.is_running()
@@ -143,7 +143,7 @@ def rescale(
 
 
 def _stop(job: str, record: JobRecord) -> None:
-    from pyspark_rocketmq.streams.home import request_stop  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.streams.run.job_registry import request_stop  # noqa: PLC0415 - imports Spark
 
     request_stop(job)
     deadline = Deadline(SYSTEM_CLOCK, _STOP_TIMEOUT_MS)

@@ -16,8 +16,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError, SqlError
 from pyspark_rocketmq.options import BadRecords, JobOptions, RuntimeMode, parse_options
+from pyspark_rocketmq.sql.error_positions import place_of, reason_of
 from pyspark_rocketmq.sql.parse import parse_statements
-from pyspark_rocketmq.sql.places import place_of, reason_of
 from pyspark_rocketmq.sql.statements import (
     CreateTable,
     CreateView,

@@ -19,9 +19,9 @@ from pyspark_rocketmq.options import (
     TableOptions,
 )
 from pyspark_rocketmq.sql.catalog import sample_columns
+from pyspark_rocketmq.sql.flink_options import SortedOptions, sort_options
 from pyspark_rocketmq.sql.formats import BODY, KEYS, Decoded, Format
 from pyspark_rocketmq.sql.metadata import metadata_of
-from pyspark_rocketmq.sql.names import SortedOptions, sort_options
 from pyspark_rocketmq.sql.statements import (
     ComputedColumn,
     CreateTable,

@@ -16,12 +16,10 @@ Examples
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.aggregates import Accumulator, ClassicAccumulator
-from pyspark_rocketmq.streams.builder import DataStreamSource, StreamBuilder
-from pyspark_rocketmq.streams.counts import late_rows, skipped_rows
-from pyspark_rocketmq.streams.job import CheckpointStrategy, ShuffleStrategy, WindowStrategy
-from pyspark_rocketmq.streams.job_state import JobState, state
-from pyspark_rocketmq.streams.rstream import (
+from pyspark_rocketmq.streams.api.builder import DataStreamSource, StreamBuilder
+from pyspark_rocketmq.streams.api.data_stream import DataStream, JoinStream, SplitStream
+from pyspark_rocketmq.streams.api.job import CheckpointStrategy, ShuffleStrategy, WindowStrategy
+from pyspark_rocketmq.streams.api.rstream import (
     GroupedStream,
     JoinedStream,
     RocketMQStream,
@@ -29,10 +27,18 @@ from pyspark_rocketmq.streams.rstream import (
     StreamConfig,
     WindowedStream,
 )
-from pyspark_rocketmq.streams.scaling import rescale
-from pyspark_rocketmq.streams.stream import DataStream, JoinStream, SplitStream
-from pyspark_rocketmq.streams.times import HoppingWindow, SessionWindow, Time, TumblingWindow, WindowBuilder
-from pyspark_rocketmq.streams.window_stream import OverWindowStream, WindowStream
+from pyspark_rocketmq.streams.api.window_stream import OverWindowStream, WindowStream
+from pyspark_rocketmq.streams.compile.aggregates import Accumulator, ClassicAccumulator
+from pyspark_rocketmq.streams.frame.row_counts import late_rows, skipped_rows
+from pyspark_rocketmq.streams.plan.times import (
+    HoppingWindow,
+    SessionWindow,
+    Time,
+    TumblingWindow,
+    WindowBuilder,
+)
+from pyspark_rocketmq.streams.run.rescale import rescale
+from pyspark_rocketmq.streams.run.state_reader import JobState, state
 
 __all__ = [
     "Accumulator",

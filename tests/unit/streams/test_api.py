@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_rocketmq import streams
-from pyspark_rocketmq.streams.naming import snake_case
+from pyspark_rocketmq.streams.api.naming import snake_case
 
 PAGE = Path(__file__).parents[3] / "docs" / "coming-from-rocketmq-streams.md"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from pyspark_rocketmq.streams.python_steps import PythonSteps, Step
+from pyspark_rocketmq.streams.frame.python_steps import PythonSteps, Step
 
 
 def batch(*texts, beats=()):

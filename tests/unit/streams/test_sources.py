@@ -12,8 +12,8 @@ from pyspark.sql.datasource import (
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import StreamBuilder
-from pyspark_rocketmq.streams import plan as p
-from pyspark_rocketmq.streams.sources import bounded
+from pyspark_rocketmq.streams.connectors.sources import bounded
+from pyspark_rocketmq.streams.plan import nodes as p
 
 
 class Once(DataSource):

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
-from pyspark_rocketmq.streams.tables import TableRange, TablesReader
+from pyspark_rocketmq.streams.connectors.tables import TableRange, TablesReader
 
 
 class FakeClock:

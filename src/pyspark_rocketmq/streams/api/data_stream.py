@@ -1,0 +1,381 @@
+"""The fluent API: records, one at a time and joined; what leads to sinks is in `stream_sinks`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql import Column
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.api.job import Job, Strategy
+from pyspark_rocketmq.streams.api.naming import twins
+from pyspark_rocketmq.streams.api.output import Ending
+from pyspark_rocketmq.streams.api.window_stream import OverWindowStream, WindowStream
+from pyspark_rocketmq.streams.connectors.dimension import DimensionTable, database_url
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.expressions import comparisons, condition_sql, names_in, script_lines
+from pyspark_rocketmq.streams.plan.times import SessionWindow, Time, TumblingWindow, Window
+
+__all__ = ["DataStream", "JoinStream", "SplitStream"]
+
+Schema = str | StructType | None
+_DISTINCT_S: Final = 3_600
+_TIME_MODES: Final = ("none", "processingTime", "eventTime")
+
+
+@twins
+class DataStream(Ending):
+    """A stream of records.
+
+    Every method returns a new stream; nothing runs before ``start()``. Each camelCase name has a snake_case
+    twin. Functions that only move fields about are computed by Spark, all others by Python workers:
+    ``explain()`` tells which.
+    """
+
+    def _next(self, node: p.Node) -> DataStream:
+        return DataStream(self._job, node)
+
+    def _apply(self, how: str, function: Callable[..., Any], schema: Schema = None) -> DataStream:
+        if not callable(function):
+            raise PlanError(
+                f"{how} takes a function, not {type(function).__name__}", step=self._job.step(how)
+            )
+        name = self._job.step(how)
+        return self._next(p.Apply(name=name, input=self._node, how=how, function=function, schema=schema))
+
+    def map(
+        self, function: Callable[[Any], Any] | Mapping[str, Column | str], schema: Schema = None
+    ) -> DataStream:
+        """Make a new record of each one: by a function, or as columns or SQL texts by name.
+
+        Parameters
+        ----------
+        function : Callable or Mapping
+            A function that returns None drops the record.
+        schema : str or StructType, optional
+            The types of what the function returns; without it fields are read from its JSON.
+        """
+        if isinstance(function, Mapping):
+            return self._columns(function)
+        return self._apply("map", function, schema)
+
+    def _columns(self, columns: Mapping[str, Column | str]) -> DataStream:
+        fields = frozenset().union(*map(names_in, columns.values()))
+        name = self._job.step("map")
+        return self._next(p.ColumnsMap(name=name, input=self._node, columns=dict(columns), fields=fields))
+
+    def flatMap(self, function: Callable[[Any], Any], schema: Schema = None) -> DataStream:
+        """Make any number of records of each one."""
+        return self._apply("flatMap", function, schema)
+
+    def filter(self, condition: Callable[[Any], Any] | Column | str) -> DataStream:
+        """Keep records: by a function, a Column, or an SQL text."""
+        if isinstance(condition, Column | str):
+            return self._where(condition, names_in(condition))
+        return self._apply("filter", condition)
+
+    def _where(self, condition: Column | str, fields: frozenset[str]) -> DataStream:
+        name = self._job.step("filter")
+        return self._next(p.Where(name=name, input=self._node, condition=condition, fields=fields))
+
+    def filterByExpression(self, expression: str) -> DataStream:
+        """Keep records by comparisons: ``(city,==,'Paris')&(age,>,17)``; ``|`` and brackets as well."""
+        sql = condition_sql(expression, step=f"filterByExpression({expression})")
+        return self._where(sql, names_in(sql))
+
+    def forEach(self, function: Callable[[Any], Any]) -> DataStream:
+        """Call a function with each record and hand the record on; it may be called again after a failure."""
+        return self._apply("forEach", function)
+
+    forEachMessage = forEach
+
+    def script(self, script: str) -> DataStream:
+        """Add columns: lines ``name=expression`` in Spark's SQL, between semicolons.
+
+        Functions are Spark's, and those that were registered with ``spark.udf.register``.
+        """
+        lines = script_lines(script, step="script")
+        made: set[str] = set()
+        fields: set[str] = set()
+        for name, value in lines:
+            fields |= names_in(value) - made
+            made.add(name)
+        return self._next(
+            p.Script(name=self._job.step("script"), input=self._node, lines=lines, fields=frozenset(fields))
+        )
+
+    def selectFields(self, *fieldNames: str) -> DataStream:
+        """Keep some fields."""
+        if not fieldNames:
+            raise PlanError("selectFields names at least one field", step="selectFields")
+        return self._next(
+            p.SelectFields(name=self._job.step("selectFields"), input=self._node, fields=fieldNames)
+        )
+
+    def selectTimestamp(self, time: Callable[[Any], Any] | str) -> DataStream:
+        """Say what the event time is: a field's name, or a function that returns milliseconds."""
+        if isinstance(time, str):
+            name = self._job.step("time")
+            return self._next(p.TimeSelect(name=name, input=self._node, field=time))
+        return self._apply("time", time)
+
+    # --- several streams ----------------------------------------------------------------------
+
+    def union(self, other: DataStream) -> DataStream:
+        """Put the records of another stream among these."""
+        name = self._job.step("union")
+        return self._next(p.Union(name=name, left=self._node, right=other._node))
+
+    def split(self, label: Callable[[Any], Any]) -> SplitStream:
+        """Give each record a label, by which ``select`` chooses."""
+        return SplitStream(self._job, self._apply("label", label)._node)  # noqa: SLF001
+
+    def join(self, other: DataStream) -> JoinStream:
+        """Pair the records of two streams: all pairs, not only the last."""
+        return JoinStream(self._job, self._node, other._node, outer=False)
+
+    def leftJoin(self, other: DataStream) -> JoinStream:
+        """Pair the records of two streams, and keep those of this one that have no partner."""
+        return JoinStream(self._job, self._node, other._node, outer=True)
+
+    def dimJoin(self, *table: Any) -> JoinStream:
+        """Put a table's columns beside each record that has a match.
+
+        Parameters
+        ----------
+        *table
+            A file (CSV with header, or JSON lines) and how old it may become in minutes; or a database's
+            URL (of JDBC or SQLAlchemy), user, password, table or query, and the minutes.
+        """
+        return self._dimension(table, outer=False)
+
+    def dimLeftJoin(self, *table: Any) -> JoinStream:
+        """Put a table's columns beside each record, nulls where there is no match."""
+        return self._dimension(table, outer=True)
+
+    def _dimension(self, table: Sequence[Any], *, outer: bool) -> JoinStream:
+        match tuple(table):
+            case (str() as path, int() | float() as minutes):
+                found = DimensionTable.load(path, None, minutes * 60, "dimJoin")
+            case (str() as url, user, password, str() as query, int() | float() as minutes):
+                found = DimensionTable.load(database_url(url, user, password), query, minutes * 60, "dimJoin")
+            case _:
+                raise PlanError(
+                    "dimJoin takes (file, minutes) or (url, user, password, table or query, minutes)",
+                    step="dimJoin",
+                )
+        return JoinStream(self._job, self._node, found, outer=outer)
+
+    # --- many records together ----------------------------------------------------------------
+
+    def window(self, window: Window) -> WindowStream:
+        """Put records into windows of time."""
+        return WindowStream(self._job, self._node, window)
+
+    def distinct(self, *fieldNames: str, windowSizeSecond: float = _DISTINCT_S) -> DataStream:
+        """Keep the first of the records that agree in the fields, for at least so long."""
+        if not fieldNames:
+            raise PlanError("distinct names at least one field", step="distinct")
+        name, within = self._job.step("distinct"), Time.seconds(windowSizeSecond)
+        return self._next(p.Distinct(name=name, input=self._node, fields=fieldNames, within=within))
+
+    def topN(self, asRowNumFieldName: str, topN: int, *groupByFieldNames: str) -> OverWindowStream:
+        """Keep the first rows of each window and group; ``addOrderByFieldName`` says by what."""
+        return OverWindowStream(self._job, self._node, asRowNumFieldName, topN, groupByFieldNames)
+
+    def process(
+        self,
+        key: str | Sequence[str],
+        processor: StatefulProcessor,
+        schema: str | StructType,
+        timeMode: str = "none",
+        *,
+        waterMark: float = 0,
+    ) -> DataStream:
+        """Let a processor of one's own keep a state for each key: values, lists, maps, timers, times to live.
+
+        It is PySpark's ``StatefulProcessor`` of ``transformWithState``: ``handleInputRows`` gets the fields
+        of the records as Rows (``selectFields(...)`` or ``schema=`` comes before) and yields Rows. It runs in
+        Python workers and needs the extra ``state``. The state's changes and its results are one step of a
+        batch: each record counts once.
+
+        Parameters
+        ----------
+        key : str or sequence of str
+            The fields that make the key.
+        schema : str or StructType
+            Of the Rows that it yields.
+        timeMode : {"none", "processingTime", "eventTime"}
+            What timers go by. Times to live need ``processingTime``, with which Spark makes a batch at every
+            trigger: one a second, if no other is given. In ``eventTime`` rows have the field ``event_time``,
+            and those that are not newer than the watermark are late and left out.
+        waterMark : float
+            In event time, how many seconds records may be late.
+
+        Raises
+        ------
+        PlanError
+            An argument is of the wrong kind.
+        """
+        name = self._job.step("process")
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        if not keys:
+            raise PlanError("process names at least one field as the key", step=name)
+        if not isinstance(processor, StatefulProcessor):
+            raise PlanError(
+                f"process takes an object of a StatefulProcessor, not {type(processor).__name__}", step=name
+            )
+        if timeMode not in _TIME_MODES:
+            raise PlanError(f"timeMode is one of {', '.join(_TIME_MODES)}, not {timeMode!r}", step=name)
+        if waterMark < 0 or (waterMark and timeMode != "eventTime"):
+            raise PlanError("waterMark takes seconds from 0, and goes with timeMode='eventTime'", step=name)
+        if timeMode == "eventTime":
+            return self._next(
+                p.TimedProcess(
+                    name=name,
+                    input=self._node,
+                    keys=keys,
+                    processor=processor,
+                    schema=schema,
+                    time_mode=timeMode,
+                    watermark_s=waterMark,
+                )
+            )
+        return self._next(
+            p.Process(
+                name=name,
+                input=self._node,
+                keys=keys,
+                processor=processor,
+                schema=schema,
+                time_mode=timeMode,
+            )
+        )
+
+    # --- the job ------------------------------------------------------------------------------
+
+    def with_(self, *strategies: Strategy) -> DataStream:
+        """Say how the job runs."""
+        for strategy in strategies:
+            strategy.apply(self._job)
+        return self
+
+    def onError(self, mode: str, topic: str | None = None, namesrvAddr: str | None = None) -> DataStream:
+        """Say what becomes of records that are malformed, or whose function raises.
+
+        Parameters
+        ----------
+        mode : {"skip", "fail", "dead-letters"}
+            Skipped ones are counted: see ``skipped_rows(query)``. Dead letters are found by a second query
+            over the same source.
+        topic, namesrvAddr : str, optional
+            Where dead letters go: the record's text, the cause in the property ``deadLetterCause``.
+        """
+        self._job.set_errors(mode, topic, {"nameServer": namesrvAddr} if namesrvAddr else {})
+        return self
+
+
+@twins
+class SplitStream:
+    """A stream whose records have labels."""
+
+    def __init__(self, job: Job, node: p.Node) -> None:
+        self._job = job
+        self._node = node
+
+    def select(self, *labels: Any) -> DataStream:
+        """Return the records with one of the labels."""
+        name = self._job.step("select")
+        return DataStream(self._job, p.Select(name=name, input=self._node, labels=labels))
+
+
+@twins
+class JoinStream:
+    """Two streams, or a stream and a table, that are about to be joined."""
+
+    def __init__(self, job: Job, left: p.Node, right: p.Node | DimensionTable, *, outer: bool) -> None:
+        self._job = job
+        self._left = left
+        self._right = right
+        self._outer = outer
+        self._condition: str | None = None
+        self._window: Window | None = None
+        self._interval: tuple[int, int] | None = None
+        self._watermark_s = 0.0
+
+    def on(self, condition: str) -> JoinStream:
+        """Say what pairs have in common: ``(left field,==,right field)``, more with ``&``."""
+        comparisons(condition, step="on")
+        self._condition = condition
+        return self
+
+    setCondition = on
+
+    def setJoinType(self, joinType: str) -> JoinStream:
+        """Choose ``"inner"`` or ``"left"``."""
+        if joinType.lower() not in {"inner", "left"}:
+            raise PlanError(f"a join is inner or left, not {joinType!r}", step="join")
+        self._outer = joinType.lower() == "left"
+        return self
+
+    def window(self, window: Time | Window) -> JoinStream:
+        """Pair records of one window."""
+        self._window = TumblingWindow.of(window) if isinstance(window, Time) else window
+        return self
+
+    def interval(self, before: Time, after: Time) -> JoinStream:
+        """Pair records whose right side is at most so much older or younger than the left."""
+        self._interval = (before.length_ms, after.length_ms)
+        return self
+
+    def waterMark(self, seconds: float) -> JoinStream:
+        """Say how many seconds records may be late."""
+        self._watermark_s = seconds
+        return self
+
+    def toDataSteam(self) -> DataStream:
+        """Return the pairs as a stream.
+
+        Raises
+        ------
+        PlanError
+            The condition is missing, or the time within which records are paired.
+        """
+        name = self._job.step("join")
+        if self._condition is None:
+            raise PlanError("a join needs on('(left,==,right)')", step=name)
+        if isinstance(self._right, DimensionTable):
+            if self._window or self._interval:
+                raise PlanError("a table has no window", step=name)
+            return DataStream(
+                self._job,
+                p.DimensionJoin(
+                    name=name,
+                    input=self._left,
+                    table=self._right,
+                    outer=self._outer,
+                    condition=self._condition,
+                ),
+            )
+        if (self._window is None) == (self._interval is None):
+            raise PlanError("a join of streams needs window(...) or interval(...)", step=name)
+        if isinstance(self._window, SessionWindow):
+            raise PlanError("streams are joined in tumbling or hopping windows", step=name)
+        return DataStream(
+            self._job,
+            p.StreamJoin(
+                name=name,
+                left=self._left,
+                right=self._right,
+                outer=self._outer,
+                condition=self._condition,
+                window=self._window,
+                interval=self._interval,
+                watermark_s=self._watermark_s,
+            ),
+        )
+
+    toDataStream = toDataSteam

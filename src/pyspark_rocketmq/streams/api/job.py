@@ -1,0 +1,173 @@
+"""What a pipeline gathers while it is written down: its sinks and settings."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.api.naming import twins
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.resources import HARD_LIMIT, LOW_MEMORY, Footprint
+from pyspark_rocketmq.streams.run.job_registry import checkpoint_of
+
+__all__ = ["CheckpointStrategy", "Job", "ShuffleStrategy", "Strategy", "WindowStrategy"]
+
+_MODES: Final = frozenset({"skip", "fail", "dead-letters"})
+
+
+@dataclass(slots=True)
+class Job:
+    """A pipeline that is being written down."""
+
+    name: str
+    spark: SparkSession | None = None
+    sinks: list[p.Sink] = field(default_factory=list)
+    checkpoint: str | None = None
+    local_only: bool | None = None
+    idle_s: float | None = None
+    on_error: str = "skip"
+    dead_letters: Mapping[str, str] | None = None
+    footprint: Footprint | None = None
+    steps: int = 0
+
+    def step(self, what: str) -> str:
+        """Return the name of the next step, such as ``map#2``."""
+        self.steps += 1
+        return f"{what}#{self.steps}"
+
+    def set_errors(self, mode: str, topic: str | None, options: Mapping[str, str]) -> None:
+        """Say what becomes of records with an error."""
+        if mode not in _MODES:
+            raise PlanError(f"onError is one of {', '.join(sorted(_MODES))}, not {mode!r}")
+        if (mode == "dead-letters") != (topic is not None):
+            raise PlanError("onError('dead-letters', topic=...) needs a topic, the others take none")
+        self.on_error = mode
+        self.dead_letters = None if topic is None else {"topic": topic, **options}
+
+    def plan(self) -> p.Plan:
+        """Return the pipeline so far as data.
+
+        Raises
+        ------
+        PlanError
+            There is no sink, or the checkpoint is not where the state is asked to be.
+        """
+        if not self.sinks:
+            raise PlanError(
+                "the pipeline goes nowhere: end it with toPrint(), toRocketmq(...) or another sink"
+            )
+        if self.local_only is False and self.checkpoint is None:
+            raise PlanError(
+                "setLocalStorageOnly(False) keeps the state on shared storage: say where, by "
+                "with_(CheckpointStrategy.remote('hdfs://...'))"
+            )
+        return p.Plan(
+            job=self.name,
+            sinks=tuple(self.sinks),
+            on_error=self.on_error,
+            checkpoint=self.checkpoint or checkpoint_of(self.name),
+            idle_s=self.idle_s,
+            dead_letters=self.dead_letters,
+            footprint=self.footprint,
+        )
+
+
+class Strategy:
+    """How a job runs; taken by ``with_``."""
+
+    def apply(self, job: Job) -> None:
+        """Change the job."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStrategy(Strategy):
+    """Where a job's progress and state are kept."""
+
+    location: str
+
+    @classmethod
+    def local(cls, folder: str) -> CheckpointStrategy:
+        """Keep them in a folder of this machine."""
+        return cls(folder)
+
+    @classmethod
+    def remote(cls, uri: str) -> CheckpointStrategy:
+        """Keep them on storage that every machine reaches: any path that Spark can write."""
+        return cls(uri)
+
+    def apply(self, job: Job) -> None:
+        """Change the job."""
+        job.checkpoint = self.location
+
+
+@twins
+class WindowStrategy:
+    """Where windows keep their state, by the names of RocketMQ Streams; and how much memory a job takes."""
+
+    @staticmethod
+    def exactlyOnce(checkpoint: str) -> CheckpointStrategy:
+        """Keep state and progress in a checkpoint; Spark's windows are exactly once with any."""
+        return CheckpointStrategy(checkpoint)
+
+    @staticmethod
+    def highPerformance() -> Strategy:
+        """Return a strategy without effect: RocksDB on this machine is what is used anyway."""
+        return _NoEffect("WindowStrategy.highPerformance")
+
+    @staticmethod
+    def lowMemory(hardLimit: bool = False) -> Strategy:
+        """Run on one core in about a gigabyte, all processes of the job together.
+
+        The session that ``start()`` makes has a heap of 512 MiB, the serial collector, the small compiler;
+        the query keeps its state in one partition a core and at most 64 MiB of RocksDB's memory. A session
+        that is there already keeps its heap and its cores: a UserWarning names what came too late.
+
+        Parameters
+        ----------
+        hardLimit : bool
+            A heap of 256 MiB, and Python processes that end with their task: a quarter of a gigabyte less,
+            and batches that take seconds longer.
+        """
+        return _Footprint(HARD_LIMIT if hardLimit else LOW_MEMORY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Footprint(Strategy):
+    footprint: Footprint
+
+    def apply(self, job: Job) -> None:
+        job.footprint = self.footprint
+
+
+class ShuffleStrategy:
+    """Names that are accepted: groups are shuffled by Spark, not by a topic."""
+
+    @staticmethod
+    def shuffleWithMQ() -> Strategy:
+        """Return a strategy without effect."""
+        return _NoEffect("ShuffleStrategy.shuffleWithMQ")
+
+    @staticmethod
+    def shuffleInMemory() -> Strategy:
+        """Return a strategy without effect."""
+        return _NoEffect("ShuffleStrategy.shuffleInMemory")
+
+
+_warned: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class _NoEffect(Strategy):
+    name: str
+
+    def apply(self, job: Job) -> None:
+        del job
+        if self.name not in _warned:
+            _warned.add(self.name)
+            warnings.warn(f"{self.name} has no effect: Spark does this by itself", UserWarning, stacklevel=4)

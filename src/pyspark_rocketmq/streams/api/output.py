@@ -1,0 +1,295 @@
+"""Where a stream ends: sinks, running, explaining and trying a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.api.job import Job
+from pyspark_rocketmq.streams.api.naming import twins
+from pyspark_rocketmq.streams.connectors.dimension import database_url
+from pyspark_rocketmq.streams.connectors.mqtt import MqttAddress
+from pyspark_rocketmq.streams.plan import nodes as p
+
+__all__ = ["Ending"]
+
+
+@twins
+class Ending:
+    """What a stream can end in; several sinks of a job share one query."""
+
+    def __init__(self, job: Job, node: p.Node) -> None:
+        self._job = job
+        self._node = node
+
+    def _sink(self, sink: p.Sink) -> Self:
+        self._job.sinks.append(sink)
+        return self
+
+    def toPrint(self, batchSize: int = 1) -> Self:
+        """Print a JSON line for each row; rows are flushed with each micro-batch, whatever ``batchSize``."""
+        del batchSize
+        return self._sink(p.PrintSink(name=self._job.step("toPrint"), input=self._node))
+
+    def toFile(self, filePath: str) -> Self:
+        """Write JSON lines, or texts as they are, to a folder.
+
+        Delivery promise: each row once for readers that go through Spark, which know by ``_spark_metadata``
+        which files count.
+        """
+        return self._file(filePath, "text")
+
+    def toJson(self, path: str) -> Self:
+        """Write JSON lines to a folder; the promise is that of `toFile`."""
+        return self._file(path, "json")
+
+    def toCsv(self, path: str) -> Self:
+        """Write CSV to a folder; the promise is that of `toFile`."""
+        return self._file(path, "csv")
+
+    def toParquet(self, path: str) -> Self:
+        """Write Parquet to a folder; the promise is that of `toFile`."""
+        return self._file(path, "parquet")
+
+    def _file(self, path: str, kind: str) -> Self:
+        name = self._job.step("to" + kind.capitalize().replace("Text", "File"))
+        return self._sink(p.FileSink(name=name, input=self._node, path=path, kind=kind))
+
+    def toTable(self, table: str) -> Self:
+        """Append to a table of Spark's catalog, each row once."""
+        return self._sink(p.TableSink(name=self._job.step("toTable"), input=self._node, table=table))
+
+    def toDB(
+        self,
+        url: str,
+        userName: str | None,
+        password: str | None,
+        tableName: str,
+        *,
+        key: str | Sequence[str] = (),
+    ) -> Self:
+        """Write to a table of a database, which exists and has columns of the rows' names.
+
+        Delivery promise: exactly once; rows and progress are one transaction.
+
+        Parameters
+        ----------
+        url : str
+            Of JDBC (MySQL, PostgreSQL, SQLite) or SQLAlchemy.
+        key : str or sequence of str, optional
+            Update the rows that have this key already (PostgreSQL, SQLite); else all are inserted.
+        """
+        return self._sink(
+            p.DatabaseSink(
+                name=self._job.step("toDB"),
+                input=self._node,
+                url=database_url(url, userName, password),
+                table=tableName,
+                key=(key,) if isinstance(key, str) else tuple(key),
+            )
+        )
+
+    def toRocketmq(
+        self,
+        topic: str,
+        *names: str,
+        namesrvAddr: str | None = None,
+        guarantee: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Send a JSON message for each row; results of groups have the group and the window as their key.
+
+        Delivery promise: at least once, a reader drops repeats by key; with
+        ``guarantee="effectively-once"`` a Spark reader drops them by ``drop_repeats``.
+
+        Parameters
+        ----------
+        *names : str
+            ``(namesrvAddr)``, ``(groupName, namesrvAddr)`` or ``(tags, groupName, namesrvAddr)``.
+        guarantee : {"at-least-once", "effectively-once"}, optional
+        **options
+            Any option of the sink, such as ``createTopic=True``.
+        """
+        name = self._job.step("toRocketmq")
+        found: dict[str, Any] = {"topic": topic, **options}
+        match names:
+            case ():
+                pass
+            case (address,):
+                found["nameServer"] = address
+            case (group, address):
+                found |= {"producerGroup": group, "nameServer": address}
+            case (tags, group, address):
+                found |= {"tags": tags, "producerGroup": group, "nameServer": address}
+            case _:
+                raise PlanError("toRocketmq takes topic, tags, group and name server", step=name)
+        if namesrvAddr is not None:
+            found["nameServer"] = namesrvAddr
+        if guarantee is not None:
+            found["deliveryGuarantee"] = guarantee
+        texts = option_texts(found)
+        return self._sink(p.RocketMQSink(name=name, input=self._node, options=texts))
+
+    def toKafka(self, bootstrapServers: str, topic: str, **options: Any) -> Self:
+        """Send a JSON record for each row to a topic of Kafka, by Spark's own sink, whose jar is needed.
+
+        Delivery promise: at least once; results of groups have the group and the window as their key.
+
+        Parameters
+        ----------
+        **options
+            Any option of Spark's sink, such as ``**{"kafka.acks": "all"}``.
+        """
+        given = {"kafka.bootstrap.servers": bootstrapServers, "topic": topic, **options}
+        return self._foreign("kafka", "toKafka", topic, given)
+
+    def toMqtt(
+        self,
+        url: str,
+        clientId: str,
+        topic: str,
+        username: str | None = None,
+        password: str | None = None,
+        *,
+        caFile: str | None = None,
+    ) -> Self:
+        """Publish JSON for each row to a topic of an MQTT broker; needs the extra ``mqtt``.
+
+        Delivery promise: at least once (QoS 1): a batch ends when the broker has confirmed each message.
+
+        Parameters
+        ----------
+        url : str
+            ``tcp://host:1883`` or ``ssl://host:8883``.
+        clientId : str
+            What the clients' ids begin with; each task has one of its own.
+        """
+        given = {"url": url, "clientId": clientId, "username": username, "password": password}
+        MqttAddress.of(option_texts(given))  # what is wrong with it says so here
+        return self._foreign("mqtt", "toMqtt", topic, {**given, "caFile": caFile})
+
+    def _foreign(self, kind: str, name: str, topic: str, options: Mapping[str, Any]) -> Self:
+        step, texts = self._job.step(name), option_texts(options)
+        return self._sink(p.ForeignSink(name=step, input=self._node, kind=kind, topic=topic, options=texts))
+
+    def to(self, sink: Callable[[DataFrame, int], None]) -> Self:
+        """Call a function with each batch's rows and number; it may see a batch again after a failure."""
+        if not callable(sink):
+            raise PlanError("to takes a function of a DataFrame and a batch's number", step="to")
+        return self._sink(p.CustomSink(name=self._job.step("to"), input=self._node, function=sink))
+
+    # --- running ------------------------------------------------------------------------------
+
+    def plan(self) -> p.Plan:
+        """Return the pipeline as data."""
+        return self._job.plan()
+
+    def start(self, isAsyn: bool = False, *, standby: bool = False, **trigger: Any) -> StreamingQuery | None:
+        """Run the job until it is stopped, or until sources that end have ended.
+
+        Parameters
+        ----------
+        isAsyn : bool
+            As `asyncStart`.
+        standby : bool
+            If another process runs the job, wait until it is gone, and take over.
+        **trigger
+            Of Spark's ``trigger``: ``availableNow=True``, ``processingTime="5 seconds"``.
+
+        Raises
+        ------
+        PlanError
+            The pipeline cannot be compiled; names the step.
+        RocketMQError
+            Another process runs the job.
+        """
+        from pyspark_rocketmq.streams.run.runner import (  # noqa: PLC0415 - what runs is not needed to write down
+            finish,
+            start,
+        )
+
+        query = start(self._job.spark, self.plan(), trigger=trigger, standby=standby)
+        if query is not None and not isAsyn:
+            try:
+                query.awaitTermination()
+            except KeyboardInterrupt:
+                query.stop()
+                raise
+            finally:
+                finish(query)
+        return query
+
+    def asyncStart(self, *, standby: bool = False, **trigger: Any) -> StreamingQuery | None:
+        """Start the job and return its query; None for sources that end, whose job is over then."""
+        return self.start(True, standby=standby, **trigger)
+
+    def toDF(self) -> DataFrame:
+        """Return the stream as a DataFrame, streaming or not, for whatever comes next."""
+        from pyspark_rocketmq.streams.run.runner import final_frame  # noqa: PLC0415
+
+        sink = p.PrintSink(name="toDF", input=self._node)
+        return final_frame(
+            self._job.spark, p.Plan(job=self._job.name, sinks=(sink,), on_error=self._job.on_error)
+        )
+
+    def explain(self, picture: str | Path | None = None) -> str:
+        """Print and return the steps, and which of them need Python.
+
+        Parameters
+        ----------
+        picture : str or Path, optional
+            Where to write the same as an SVG picture.
+        """
+        from pyspark_rocketmq.streams.plan.explain import drawn, explained  # noqa: PLC0415
+
+        plan = self._trial_plan()
+        text = explained(plan)
+        print(text)
+        if picture is not None:
+            Path(picture).write_text(drawn(plan), encoding="utf-8")
+        return text
+
+    def test(
+        self, rows: Sequence[Any] | Mapping[str, Sequence[Any]], *, batches: bool = False, sink: int = 0
+    ) -> list[Any]:
+        """Run the pipeline over given rows, in this process, and return what it gives out.
+
+        Parameters
+        ----------
+        rows : sequence, or Mapping
+            Message bodies: texts, or values that become JSON. A pair ``(time, body)`` says when a message was
+            stored, in seconds or as a datetime. With several sources a mapping by topic or path.
+        batches : bool
+            The rows are a sequence of micro-batches: they are streamed, windows close as the watermark moves
+            and those that are open at the end give nothing. Else all windows close.
+        sink : int
+            Which sink's rows.
+
+        Returns
+        -------
+        list
+            Rows as dicts; texts of pipelines without fields.
+        """
+        from pyspark_rocketmq.streams.run.dry_run import tried  # noqa: PLC0415
+        from pyspark_rocketmq.streams.run.runner import session_of  # noqa: PLC0415
+
+        return tried(session_of(self._job.spark), self._trial_plan(), rows, batches=batches, sink=sink)
+
+    def _trial_plan(self) -> p.Plan:
+        """Return the plan, which may lack a sink yet."""
+        sinks = tuple(self._job.sinks) or (p.PrintSink(name="end", input=self._node),)
+        return p.Plan(job=self._job.name, sinks=sinks, on_error=self._job.on_error)
+
+
+def option_texts(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return options as Spark takes them."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
+    }

@@ -1,0 +1,329 @@
+"""Windows of the fluent API: their groups, results and options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Column
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.api.job import Job
+from pyspark_rocketmq.streams.api.naming import twins
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.emission import ONCE, Firing
+from pyspark_rocketmq.streams.plan.times import Time, Window, with_time_field
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.streams.api.data_stream import DataStream
+
+__all__ = ["OverWindowStream", "WindowStream"]
+
+_NUMERIC: Final = frozenset({"double", "decimal"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    window: Window
+    keys: tuple[str, ...] = ()
+    aggregates: tuple[p.Aggregate, ...] = ()
+    watermark_s: float = 0
+    numeric: str = "double"
+    having: Column | str | None = None
+    firing: Firing = ONCE
+
+
+@twins
+class WindowStream:
+    """Records in windows.
+
+    A row of results has the group's fields, the results by their names, and ``start_time``, ``end_time`` and
+    ``fire_time`` (the end and the watermark's delay) as ``yyyy-MM-dd HH:mm:ss`` in the session's time zone.
+    It goes out once, when the watermark has passed the window's end; a record whose window is out already is
+    late and left out.
+    """
+
+    def __init__(self, job: Job, node: p.Node, window: Window) -> None:
+        self._job = job
+        self._node = node
+        self._settings = _Settings(window)
+
+    def _with(self, **changes: Any) -> WindowStream:
+        self._settings = replace(self._settings, **changes)
+        return self
+
+    def _result(self, kind: str, field: str | None, alias: str, value: Any = None) -> WindowStream:
+        taken = {item.alias.lower() for item in self._settings.aggregates}
+        if alias.lower() in taken:
+            raise PlanError(f"two results are called {alias!r}", step="window")
+        found = p.Aggregate(kind, field, alias, value)
+        return self._with(aggregates=(*self._settings.aggregates, found))
+
+    def groupBy(self, *fieldNames: str) -> WindowStream:
+        """Group by fields; without it a window is one group."""
+        return self._with(keys=fieldNames)
+
+    # --- results ------------------------------------------------------------------------------
+
+    def count(self, asName: str = "count") -> WindowStream:
+        """Count the rows."""
+        return self._result("count", None, asName)
+
+    def sum(self, fieldName: str, asName: str | None = None) -> WindowStream:
+        """Add a field up; texts count as the numbers they spell, others not at all."""
+        return self._result("sum", fieldName, asName or fieldName)
+
+    def avg(self, fieldName: str, asName: str | None = None) -> WindowStream:
+        """Average a field."""
+        return self._result("avg", fieldName, asName or fieldName)
+
+    def min(self, fieldName: str, asName: str | None = None) -> WindowStream:
+        """Return the least value; texts compare as numbers if all of them are."""
+        return self._result("min", fieldName, asName or fieldName)
+
+    def max(self, fieldName: str, asName: str | None = None) -> WindowStream:
+        """Return the greatest value; texts compare as numbers if all of them are."""
+        return self._result("max", fieldName, asName or fieldName)
+
+    def first(self, fieldName: str, asName: str | None = None) -> WindowStream:
+        """Return the value of the earliest record that has one."""
+        return self._result("first", fieldName, asName or fieldName)
+
+    def last(self, fieldName: str, asName: str | None = None) -> WindowStream:
+        """Return the value of the latest record that has one."""
+        return self._result("last", fieldName, asName or fieldName)
+
+    def concat(self, fieldName: str, asName: str | None = None, separator: str = ",") -> WindowStream:
+        """Join the values in the order of their times."""
+        return self._result("concat", fieldName, asName or fieldName, separator)
+
+    def distinct(self, fieldName: str, asName: str | None = None) -> WindowStream:
+        """Return the different values as a sorted list."""
+        return self._result("distinct", fieldName, asName or fieldName)
+
+    def count_distinct(self, fieldName: str, asName: str | None = None) -> WindowStream:
+        """Count the different values exactly."""
+        return self._result("count_distinct", fieldName, asName or fieldName)
+
+    count_distinct_2 = count_distinct
+
+    def count_distinct_large(self, fieldName: str, asName: str | None = None) -> WindowStream:
+        """Count the different values within about 1 percent, with little state."""
+        return self._result("count_distinct_large", fieldName, asName or fieldName)
+
+    def agg(self, **columns: Column | str) -> WindowStream:
+        """Add results that are Spark's own aggregates, by name."""
+        for name, value in columns.items():
+            self._result("column", None, name, value)
+        return self
+
+    def aggregate(
+        self, accumulator: Any, asName: str = "value", *, incremental: bool = False
+    ) -> WindowStream:
+        """Run an `Accumulator` (either API's) over each group's records, in the order of their times.
+
+        Parameters
+        ----------
+        incremental : bool
+            Run it for each batch's records as they come, and keep what it holds (which must be picklable);
+            else all records of a window are kept, and it runs once, when the window closes. The order is that
+            of the batches then, and of times within a batch. Needs the extra ``state``.
+        """
+        self._incremental(incremental)
+        return self._result("accumulate", None, asName, accumulator)
+
+    def reduce(
+        self, function: Callable[[Any, Any], Any], asName: str = "value", *, incremental: bool = False
+    ) -> DataStream:
+        """Run a function of two records over each group's, in the order of their times.
+
+        Parameters
+        ----------
+        incremental : bool
+            As of `aggregate`.
+        """
+        self._incremental(incremental)
+        return self._result("reduce", None, asName, function).toDataSteam()
+
+    def _incremental(self, wanted: bool) -> None:
+        if wanted:
+            self._firing(incremental=True)
+
+    def having(self, condition: Column | str) -> WindowStream:
+        """Keep results only where a condition over them holds."""
+        return self._with(having=condition)
+
+    # --- options ------------------------------------------------------------------------------
+
+    def timeField(self, fieldName: str) -> WindowStream:
+        """Take the event time from a field: a timestamp, or milliseconds since the epoch."""
+        return self._with(window=with_time_field(self._settings.window, fieldName))
+
+    setTimeField = timeField
+
+    def waterMark(self, seconds: float) -> WindowStream:
+        """Wait so many seconds for late records."""
+        if seconds < 0:
+            raise PlanError("waterMark takes seconds from 0", step="window", seconds=seconds)
+        return self._with(watermark_s=seconds)
+
+    def numeric(self, kind: str) -> WindowStream:
+        """Compute sums and averages of texts as ``"double"``, or as ``"decimal"``: the same in every run."""
+        if kind not in _NUMERIC:
+            raise PlanError(f"numeric is double or decimal, not {kind!r}", step="window")
+        return self._with(numeric=kind)
+
+    def fireMode(self, mode: int) -> WindowStream:
+        """Say when results go out; any mode but 0 is for tumbling and hopping windows.
+
+        Modes 1 and 2 keep state in Python workers, which is slower, and need the extra ``state``.
+
+        Parameters
+        ----------
+        mode : {0, 1, 2}
+            0: one result, when ``waterMark`` is over as well. 1 and 2: a first result at the window's end;
+            the rows that come within ``waterMark`` behind it make results of their own (1), or the result
+            anew with all rows before (2).
+
+        Raises
+        ------
+        PlanError
+            There is no such mode; by ``toDataSteam`` if it does not go with the rest.
+        """
+        if mode not in {0, 1, 2}:
+            raise PlanError(f"fireMode is 0, 1 or 2, not {mode!r}", step="window")
+        return self._firing(mode=mode)
+
+    setFireMode = fireMode
+
+    def emitBeforeFire(self, every: Time, *, strict: bool = False) -> WindowStream:
+        """Give out results every so often before the window's own: the last one counts.
+
+        Parameters
+        ----------
+        every : Time
+        strict : bool
+            Count in event time, from the window's start; a length in which nothing changed gives nothing, and
+            of several that pass in one of Spark's batches the first that is due gives the result. Else Spark
+            gives the windows that changed with each batch, and batches come so often. Strict results keep
+            state in Python workers, and need the extra ``state``.
+        """
+        return self._firing(before=_length(every, "emitBeforeFire"), strict=strict)
+
+    def emitAfterFire(self, every: Time) -> WindowStream:
+        """Give out the result anew every so often behind the window's own, while late rows change it.
+
+        Rows are late for good an hour after the result, as in RocketMQ Streams. The state is kept as long, in
+        Python workers; it needs the extra ``state``.
+        """
+        return self._firing(after=_length(every, "emitAfterFire"))
+
+    def _firing(self, **changes: Any) -> WindowStream:
+        return self._with(firing=replace(self._settings.firing, **changes))
+
+    def setMaxMsgGap(self, seconds: float) -> WindowStream:
+        """Close windows after so many seconds without messages (180 with a time field, else 1)."""
+        self._job.idle_s = seconds
+        return self
+
+    def setLocalStorageOnly(self, localOnly: bool) -> WindowStream:
+        """Keep state and progress on this machine, or (False) in the checkpoint of ``with_``."""
+        self._job.local_only = localOnly
+        return self
+
+    def toDataSteam(self) -> DataStream:
+        """Return the results as a stream; the name is RocketMQ Streams'.
+
+        Raises
+        ------
+        PlanError
+            There is no result.
+        """
+        from pyspark_rocketmq.streams.api.data_stream import DataStream  # noqa: PLC0415 - the two make one another
+
+        name = self._job.step("window")
+        found = self._settings
+        if not found.aggregates:
+            raise PlanError("a window needs a result: count(), sum(...) and so on", step=name)
+        found.firing.check(found.window, name)
+        node = p.Windowed(
+            name=name,
+            input=self._node,
+            window=found.window,
+            keys=found.keys,
+            aggregates=found.aggregates,
+            watermark_s=found.watermark_s,
+            numeric=found.numeric,
+            having=found.having,
+            firing=found.firing,
+        )
+        return DataStream(self._job, node)
+
+    toDataStream = toDataSteam
+
+
+def _length(value: Time, step: str) -> Time:
+    if not isinstance(value, Time):
+        raise PlanError(
+            f"{step} takes a length of time, such as Time.seconds(5), not {value!r}", step="window"
+        )
+    return value
+
+
+@twins
+class OverWindowStream:
+    """The first rows of each window and group."""
+
+    def __init__(self, job: Job, node: p.Node, rank: str, count: int, keys: tuple[str, ...]) -> None:
+        self._job = job
+        self._node = node
+        self._rank = rank
+        self._count = count
+        self._keys = keys
+        self._order: tuple[tuple[str, bool], ...] = ()
+
+    def setRowNumName(self, name: str) -> OverWindowStream:
+        """Name the column of the rank, which counts from 1."""
+        self._rank = name
+        return self
+
+    def setTopN(self, count: int) -> OverWindowStream:
+        """Say how many rows."""
+        self._count = count
+        return self
+
+    def groupBy(self, *fieldNames: str) -> OverWindowStream:
+        """Say within what rows are ranked, beside the window."""
+        self._keys = fieldNames
+        return self
+
+    def addOrderByFieldName(self, fieldName: str, isAsc: bool = True) -> OverWindowStream:
+        """Say by which number rows are ranked, the first such call before the second."""
+        self._order = (*self._order, (fieldName, isAsc))
+        return self
+
+    def toDataSteam(self) -> DataStream:
+        """Return the rows as a stream.
+
+        Raises
+        ------
+        PlanError
+            There is no order.
+        """
+        from pyspark_rocketmq.streams.api.data_stream import DataStream  # noqa: PLC0415 - the two make one another
+
+        name = self._job.step("topN")
+        if not self._order or self._count < 1:
+            raise PlanError("topN needs a count from 1 and addOrderByFieldName(...)", step=name)
+        node = p.TopN(
+            name=name,
+            input=self._node,
+            rank=self._rank,
+            count=self._count,
+            keys=self._keys,
+            order=self._order,
+        )
+        return DataStream(self._job, node)
+
+    toDataStream = toDataSteam

@@ -1,0 +1,1 @@
+"""From the steps of a plan to Spark's operators."""

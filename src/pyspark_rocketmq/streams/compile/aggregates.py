@@ -1,0 +1,168 @@
+"""Results of a group as expressions of Spark.
+
+Texts (fields of untyped JSON) count as the number that they spell: sums and averages are doubles, or decimals
+with ``numeric="decimal"``; columns that have a type keep Spark's rules. First and last go by event time, of
+equal times by the value. Every result is the same however Spark cuts the rows into batches and tasks, except
+for the last digits of sums of doubles.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any, Final, Protocol, runtime_checkable
+
+import pandas as pd  # type: ignore[import-untyped]
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import DataType, StringType
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.frame.flow import Flow, column
+from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_json
+from pyspark_rocketmq.streams.plan.nodes import Aggregate
+
+__all__ = ["Accumulator", "ClassicAccumulator", "aggregate_columns", "finished", "number_of"]
+
+DECIMAL: Final = "decimal(38,10)"
+_LARGE_ERROR: Final = 0.01
+_COLLECTED: Final = "__records_"
+
+
+@runtime_checkable
+class Accumulator(Protocol):
+    """A user's aggregate, by the newer API: a fresh ``clone()`` is made for each group and window."""
+
+    def addValue(self, value: Any) -> None:
+        """Take a record."""
+
+    def result(self, context: Any) -> Any:
+        """Return the result; the context is the group's key."""
+
+    def clone(self) -> Any:
+        """Return a fresh one."""
+
+
+@runtime_checkable
+class ClassicAccumulator(Protocol):
+    """A user's aggregate, by the older API's ``IAccumulator``."""
+
+    def createAccumulator(self) -> Any:
+        """Return an empty state."""
+
+    def accumulate(self, accumulator: Any, value: Any) -> Any:
+        """Take a record; a state that is returned replaces the one that was given."""
+
+    def getValue(self, accumulator: Any) -> Any:
+        """Return the result."""
+
+
+def aggregate_columns(flow: Flow, aggregates: Iterable[Aggregate], numeric: str, step: str) -> list[Column]:
+    """Return the expressions of a group's results.
+
+    Raises
+    ------
+    PlanError
+        An aggregate does not fit its field's type.
+    """
+    types = {field.name.lower(): field.dataType for field in flow.df.schema.fields}
+    return [_expression(item, types, numeric, step).alias(_name(item)) for item in aggregates]
+
+
+def finished(item: Aggregate) -> Column:
+    """Return a result as the user sees it: functions of all records run now, once a group."""
+    match item.kind:
+        case "reduce":
+            return _at_the_end(lambda values: reduce(item.value, values), _name(item)).alias(item.alias)
+        case "accumulate":
+            return _at_the_end(_accumulated(item.value), _name(item)).alias(item.alias)
+        case _:
+            return column(item.alias)
+
+
+def _name(item: Aggregate) -> str:
+    return f"{_COLLECTED}{item.alias}" if item.kind in {"reduce", "accumulate"} else item.alias
+
+
+def _expression(item: Aggregate, types: dict[str, DataType], numeric: str, step: str) -> Column:
+    match item.kind:
+        case "count" if item.field is None:
+            return F.count(F.lit(1))
+        case "column":
+            return item.value if isinstance(item.value, Column) else F.expr(item.value)
+        case "reduce" | "accumulate":
+            return F.transform(F.array_sort(F.collect_list(F.struct(TIME, VALUE))), lambda row: row[VALUE])
+    assert item.field is not None
+    value = column(item.field)
+    is_text = isinstance(types[item.field.lower()], StringType)
+    number = number_of(value, types[item.field.lower()], numeric)
+    in_time = F.when(value.isNotNull(), F.struct(F.col(TIME), value))
+    known: dict[str, Callable[[], Column]] = {
+        "count": lambda: F.count(value),
+        "sum": lambda: F.sum(number),
+        "avg": lambda: F.avg(number),
+        "min": lambda: _extreme(value, number, F.min, F.min_by) if is_text else F.min(value),
+        "max": lambda: _extreme(value, number, F.max, F.max_by) if is_text else F.max(value),
+        "first": lambda: F.min_by(value, in_time),
+        "last": lambda: F.max_by(value, in_time),
+        "concat": lambda: F.array_join(
+            F.transform(
+                F.array_sort(F.collect_list(F.struct(F.col(TIME), value.cast("string").alias("v")))),
+                lambda row: row["v"],
+            ),
+            str(item.value),
+        ),
+        "distinct": lambda: F.array_sort(F.collect_set(value)),
+        "count_distinct": lambda: F.size(F.collect_set(value)).cast("long"),
+        "count_distinct_large": lambda: F.approx_count_distinct(value, _LARGE_ERROR),
+    }
+    if item.kind not in known:
+        raise PlanError(f"there is no aggregate {item.kind!r}", step=step)
+    return known[item.kind]()
+
+
+def number_of(value: Column, kind: DataType, numeric: str) -> Column:
+    """Return a field's value as the number that sums and averages take."""
+    if isinstance(kind, StringType):
+        return value.try_cast(DECIMAL if numeric == "decimal" else "double")
+    if numeric == "decimal" and kind.simpleString() in {"double", "float"}:
+        return value.cast(DECIMAL)
+    return value
+
+
+def _extreme(
+    value: Column, number: Column, plain: Callable[[Column], Column], by: Callable[[Column, Column], Column]
+) -> Column:
+    """Compare texts as numbers if all of a group are numbers, else as texts."""
+    order = F.when(value.isNotNull(), F.struct(number, value))
+    return F.when(F.count(value) == F.count(number), by(value, order)).otherwise(plain(value))
+
+
+def _at_the_end(function: Callable[[list[Any]], Any], name: str) -> Column:
+    def compute(groups: pd.Series) -> pd.Series:
+        return pd.Series([to_json(function([json.loads(text) for text in group])) for group in groups])
+
+    arrow = pandas_udf(compute, returnType=StringType())  # type: ignore[call-overload]
+    # JSON, so that an object is one where the row is printed or sent, and text where it is stored.
+    return F.try_parse_json(arrow(column(name)))
+
+
+def _accumulated(accumulator: Any) -> Callable[[list[Any]], Any]:
+    """Return a function of all of a group's records for either API's accumulator."""
+
+    def newer(values: list[Any]) -> Any:
+        state = accumulator.clone()
+        for value in values:
+            state.addValue(value)
+        return state.result(None)
+
+    def older(values: list[Any]) -> Any:
+        state = accumulator.createAccumulator()
+        for value in values:
+            after = accumulator.accumulate(state, value)
+            state = state if after is None else after
+        return accumulator.getValue(state)
+
+    return newer if isinstance(accumulator, Accumulator) else older

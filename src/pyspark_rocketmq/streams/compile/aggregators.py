@@ -1,0 +1,381 @@
+"""Results of a group, one record after the other: the twins of `aggregates` where the state is ours.
+
+A fold has a state that can be pickled, takes rows, and can say its result at any time. Each gives what
+Spark's aggregate of the same name gives for the same rows, whatever the batches that they come in. A user's
+functions get records in the order of their times within a batch, and batches one after the other.
+"""
+
+from __future__ import annotations
+
+import decimal
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark_rocketmq.streams.compile.hyperloglog import Sketch
+from pyspark_rocketmq.streams.frame.python_steps import to_json
+
+__all__ = [
+    "Average",
+    "ByTime",
+    "ClassicUser",
+    "Concat",
+    "Count",
+    "Different",
+    "Extreme",
+    "Fold",
+    "NearlyDifferent",
+    "NumberOrText",
+    "Reduce",
+    "Sum",
+    "User",
+]
+
+Row = tuple[Any, ...]
+
+_EXACT: Final = decimal.Context(prec=76, rounding=decimal.ROUND_HALF_UP)
+"""Room for the sum of any number of Spark's decimals, which have 38 digits at most."""
+
+
+class Fold(ABC):
+    """A result that grows with each row."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def empty(self) -> Any:
+        """Return the state of no rows."""
+
+    @abstractmethod
+    def add(self, state: Any, row: Row) -> Any:
+        """Return the state behind a row."""
+
+    @abstractmethod
+    def result(self, state: Any) -> Any:
+        """Return the result so far."""
+
+    def packed(self, state: Any) -> Any:
+        """Return the state as what can be pickled."""
+        return state
+
+    def unpacked(self, packed: Any) -> Any:
+        """Return the state that was packed."""
+        return packed
+
+
+@dataclass(frozen=True, slots=True)
+class Count(Fold):
+    """Rows, or those that have a value in a column."""
+
+    at: int | None
+
+    def empty(self) -> int:
+        """Return the state of no rows."""
+        return 0
+
+    def add(self, state: int, row: Row) -> int:
+        """Return the state behind a row."""
+        return state + 1 if self.at is None or row[self.at] is not None else state
+
+    def result(self, state: int) -> int:
+        """Return the result so far."""
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Fold):
+    """A sum of numbers; of decimals with as many digits behind the point as ``scale`` says."""
+
+    at: int
+    scale: int | None = None
+
+    def empty(self) -> Any:
+        """Return the state of no rows."""
+        return None
+
+    def add(self, state: Any, row: Row) -> Any:
+        """Return the state behind a row."""
+        value = row[self.at]
+        if value is None or state is None:
+            return state if value is None else value
+        return state + value if self.scale is None else _EXACT.add(state, value)
+
+    def result(self, state: Any) -> Any:
+        """Return the result so far."""
+        return _scaled(state, self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Average(Fold):
+    """A sum and a count."""
+
+    at: int
+    scale: int | None = None
+
+    def empty(self) -> tuple[Any, int]:
+        """Return the state of no rows."""
+        return None, 0
+
+    def add(self, state: tuple[Any, int], row: Row) -> tuple[Any, int]:
+        """Return the state behind a row."""
+        total, count = state
+        after = Sum(self.at, self.scale).add(total, row)
+        return (after, count + 1) if row[self.at] is not None else state
+
+    def result(self, state: tuple[Any, int]) -> Any:
+        """Return the result so far."""
+        total, count = state
+        if not count:
+            return None
+        return total / count if self.scale is None else _scaled(_EXACT.divide(total, count), self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme(Fold):
+    """The least or the greatest value; what is not a number is greater than every number."""
+
+    at: int
+    least: bool
+
+    def empty(self) -> Any:
+        """Return the state of no rows."""
+        return None
+
+    def add(self, state: Any, row: Row) -> Any:
+        """Return the state behind a row."""
+        return _better(state, row[self.at], _order, least=self.least)
+
+    def result(self, state: Any) -> Any:
+        """Return the result so far."""
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class NumberOrText(Fold):
+    """The least or the greatest text: by number if all are numbers, else as texts."""
+
+    at: int
+    number_at: int
+    least: bool
+
+    def empty(self) -> tuple[bool, Any, Any]:
+        """Return the state of no rows."""
+        return True, None, None
+
+    def add(self, state: tuple[bool, Any, Any], row: Row) -> tuple[bool, Any, Any]:
+        """Return the state behind a row."""
+        text, number = row[self.at], row[self.number_at]
+        if text is None:
+            return state
+        numbers, by_number, by_text = state
+        numbers = numbers and number is not None
+        by_number = _better(by_number, (number, text), _numbered, least=self.least) if numbers else None
+        return numbers, by_number, _better(by_text, text, _order, least=self.least)
+
+    def result(self, state: tuple[bool, Any, Any]) -> Any:
+        """Return the result so far."""
+        numbers, by_number, by_text = state
+        return by_number[1] if numbers and by_number is not None else by_text
+
+
+@dataclass(frozen=True, slots=True)
+class ByTime(Fold):
+    """The value of the earliest or the latest row that has one; of equal times the least or the greatest."""
+
+    at: int
+    time_at: int
+    earliest: bool
+
+    def empty(self) -> Any:
+        """Return the state of no rows."""
+        return None
+
+    def add(self, state: Any, row: Row) -> Any:
+        """Return the state behind a row."""
+        found = None if row[self.at] is None else (row[self.time_at], row[self.at])
+        return _better(state, found, _timed, least=self.earliest)
+
+    def result(self, state: Any) -> Any:
+        """Return the result so far."""
+        return None if state is None else state[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Concat(Fold):
+    """Texts in the order of their times."""
+
+    at: int
+    time_at: int
+    separator: str
+
+    def empty(self) -> list[tuple[int, str]]:
+        """Return the state of no rows."""
+        return []
+
+    def add(self, state: list[tuple[int, str]], row: Row) -> list[tuple[int, str]]:
+        """Return the state behind a row."""
+        if row[self.at] is not None:
+            state.append((row[self.time_at], row[self.at]))
+        return state
+
+    def result(self, state: list[tuple[int, str]]) -> str:
+        """Return the result so far."""
+        return self.separator.join(text for _, text in sorted(state))
+
+
+@dataclass(frozen=True, slots=True)
+class Different(Fold):
+    """The different values as a sorted list, or how many there are."""
+
+    at: int
+    counted: bool
+
+    def empty(self) -> set[Any]:
+        """Return the state of no rows."""
+        return set()
+
+    def add(self, state: set[Any], row: Row) -> set[Any]:
+        """Return the state behind a row."""
+        if row[self.at] is not None:
+            state.add(row[self.at])
+        return state
+
+    def result(self, state: set[Any]) -> Any:
+        """Return the result so far."""
+        return len(state) if self.counted else sorted(state, key=_order)
+
+
+@dataclass(frozen=True, slots=True)
+class NearlyDifferent(Fold):
+    """How many different values there are, nearly, in 16 KiB."""
+
+    at: int
+
+    def empty(self) -> Sketch:
+        """Return the state of no rows."""
+        return Sketch()
+
+    def add(self, state: Sketch, row: Row) -> Sketch:
+        """Return the state behind a row."""
+        if row[self.at] is not None:
+            state.add(str(row[self.at]))
+        return state
+
+    def result(self, state: Sketch) -> int:
+        """Return the result so far."""
+        return state.count()
+
+    def packed(self, state: Sketch) -> set[int] | bytes:
+        """Return the state as what can be pickled."""
+        return state.packed()
+
+    def unpacked(self, packed: set[int] | bytes) -> Sketch:
+        """Return the state that was packed."""
+        return Sketch.of(packed)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce(Fold):
+    """A user's function of two records."""
+
+    function: Callable[[Any, Any], Any]
+    at: int
+
+    def empty(self) -> Any:
+        """Return the state of no rows."""
+        return None
+
+    def add(self, state: Any, row: Row) -> Any:
+        """Return the state behind a row."""
+        value = json.loads(row[self.at])
+        return (value,) if state is None else (self.function(state[0], value),)
+
+    def result(self, state: Any) -> Any:
+        """Return the result so far."""
+        return None if state is None else to_json(state[0])
+
+
+@dataclass(frozen=True, slots=True)
+class User(Fold):
+    """A user's accumulator of the newer API; its state is what the object's attributes hold."""
+
+    accumulator: Any
+    at: int
+
+    def empty(self) -> Any:
+        """Return the state of no rows."""
+        return self.accumulator.clone()
+
+    def add(self, state: Any, row: Row) -> Any:
+        """Return the state behind a row."""
+        state.addValue(json.loads(row[self.at]))
+        return state
+
+    def result(self, state: Any) -> Any:
+        """Return the result so far."""
+        return to_json(state.result(None))
+
+    def packed(self, state: Any) -> Any:
+        """Return what the object holds, without its class: that may be a script's, and may change."""
+        return state.__getstate__()
+
+    def unpacked(self, packed: Any) -> Any:
+        """Return an accumulator that holds what another one held."""
+        state = self.accumulator.clone()
+        if hasattr(state, "__setstate__"):
+            state.__setstate__(packed)
+            return state
+        attributes, slots = packed if isinstance(packed, tuple) else (packed, None)
+        for name, value in {**(attributes or {}), **(slots or {})}.items():
+            setattr(state, name, value)
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicUser(Fold):
+    """A user's accumulator of the older API."""
+
+    accumulator: Any
+    at: int
+
+    def empty(self) -> Any:
+        """Return the state of no rows."""
+        return self.accumulator.createAccumulator()
+
+    def add(self, state: Any, row: Row) -> Any:
+        """Return the state behind a row."""
+        after = self.accumulator.accumulate(state, json.loads(row[self.at]))
+        return state if after is None else after
+
+    def result(self, state: Any) -> Any:
+        """Return the result so far."""
+        return to_json(self.accumulator.getValue(state))
+
+
+def _scaled(value: Any, scale: int | None) -> Any:
+    if value is None or scale is None:
+        return value
+    return _EXACT.quantize(value, decimal.Decimal(1).scaleb(-scale))
+
+
+def _better(known: Any, value: Any, order: Callable[[Any], Any], *, least: bool) -> Any:
+    if known is None or value is None:
+        return known if value is None else value
+    before = order(value) < order(known)
+    return value if before == least and order(value) != order(known) else known
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    # Spark holds NaN greater than every number.
+    not_a_number = isinstance(value, float) and value != value  # noqa: PLR0124 - that is what NaN is
+    return not_a_number, 0 if not_a_number else value
+
+
+def _numbered(pair: tuple[Any, str]) -> tuple[tuple[bool, Any], str]:
+    return _order(pair[0]), pair[1]
+
+
+def _timed(pair: tuple[int, Any]) -> tuple[int, tuple[bool, Any]]:
+    return pair[0], _order(pair[1])

@@ -1,0 +1,280 @@
+"""From a plan to DataFrames: each step becomes Spark's own expressions, or Python where that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import StringType, StructField, StructType
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.compile.joins import dimension_joined, key_joined, stream_joined
+from pyspark_rocketmq.streams.compile.stateful import latest_joined, processed
+from pyspark_rocketmq.streams.compile.windows import KEY, by_time_field, distinct, grouped, top_rows, windowed
+from pyspark_rocketmq.streams.connectors.sources import bounded, source_flow
+from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column, structure
+from pyspark_rocketmq.streams.frame.python_steps import ERROR, TAG, PythonSteps, Step, to_json
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, Shape, analyse
+from pyspark_rocketmq.streams.plan.lambda_projection import Identity, ParseJson, Projection
+
+__all__ = ["Compiler", "is_bounded"]
+
+_KEEPS_VALUE: Final = frozenset({"filter", "forEach", "time", "label", "key"})
+
+
+def is_bounded(plan: p.Plan) -> bool:
+    """Whether a plan reads to an end.
+
+    Raises
+    ------
+    PlanError
+        Some sources end and others do not.
+    """
+    sources = [node for node in plan.nodes() if isinstance(node, p.Source)]
+    kinds = {bounded(node) for node in sources}
+    if len(kinds) > 1:
+        raise PlanError(
+            "some sources end and others do not: give the file tail=True, or join it with dimJoin",
+            step=next(node.name for node in sources if bounded(node)),
+        )
+    return kinds == {True}
+
+
+@dataclass(slots=True)
+class Compiler:
+    """Compiles the steps of one plan, each once.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    plan : Plan
+    given : dict, optional
+        Flows that take the place of steps: tests' rows, or a batch that is there already.
+    """
+
+    spark: SparkSession
+    plan: p.Plan
+    given: Mapping[p.Node, Flow] = field(default_factory=dict)
+    errors: Guard | None = None
+    analysis: Analysis = field(init=False)
+    guard: Guard = field(init=False)
+    """What becomes of records with an error."""
+    _streaming: bool = field(init=False)
+    _made: dict[p.Node, Flow] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.analysis = analyse(self.plan)
+        self.guard = self.errors or Guard(self.plan.on_error)
+        self._streaming = not is_bounded(self.plan)
+
+    def flow(self, node: p.Node) -> Flow:
+        """Return what comes out of a step.
+
+        Raises
+        ------
+        PlanError
+            It cannot be compiled; names the step.
+        """
+        if node in self.given:
+            return self.given[node]
+        if node not in self._made:
+            try:
+                self._made[node] = self._compiled(node)
+            except (AnalysisException, ParseException) as error:
+                text = str(error).splitlines()[0]
+                raise PlanError(f"Spark does not take this step: {text}", step=node.name) from error
+        return self._made[node]
+
+    def _compiled(self, node: p.Node) -> Flow:  # noqa: C901, PLR0912 - a case a kind
+        match node:
+            case p.Source():
+                return source_flow(self.spark, node, self.analysis, self.plan, self.guard)
+            case p.Apply():
+                return self._applied(node)
+            case p.Where():
+                flow = self._named(node, node.input)
+                condition = F.expr(node.condition) if isinstance(node.condition, str) else node.condition
+                return replace(flow, df=flow.df.where(flow.of_beats(condition)))
+            case p.ColumnsMap():
+                flow = self._named(node, node.input)
+                columns = [
+                    (F.expr(value) if isinstance(value, str) else value).alias(name)
+                    for name, value in node.columns.items()
+                ]
+                return flow.select(columns, node.columns, shape=Shape.COLUMNS)
+            case p.Script():
+                return self._scripted(node)
+            case p.SelectFields():
+                flow = self._named(node, node.input, node.fields)
+                return flow.select(map(column, node.fields), node.fields, shape=Shape.COLUMNS)
+            case p.TimeSelect():
+                return by_time_field(self._named(node, node.input), node.field, self.guard, node)
+            case p.Select():
+                flow = self.flow(node.input)
+                labels = [label if isinstance(label, str) else to_json(label) for label in node.labels]
+                return replace(flow, df=flow.df.where(flow.of_beats(F.col(TAG).isin(labels))))
+            case p.Union():
+                return self._union(node)
+            case p.Windowed():
+                return windowed(self._named(node, node.input), node, self.guard, streaming=self._streaming)
+            case p.Group():
+                return grouped(self._named(node, node.input), node, self.guard)
+            case p.Process():
+                schema = structure(node.schema, node)
+                return processed(self._named(node, node.input), node, schema, self.guard)
+            case p.LatestJoin():
+                return latest_joined(self.flow(node.left), self.flow(node.right), node, self.guard)
+            case p.TopN():
+                return top_rows(self.flow(node.input), node, self.guard, streaming=self._streaming)
+            case p.Distinct():
+                return distinct(self._named(node, node.input), node, self.guard)
+            case p.StreamJoin():
+                return stream_joined(self.flow(node.left), self.flow(node.right), node)
+            case p.KeyJoin():
+                return key_joined(self.flow(node.left), self.flow(node.right), node, self.guard)
+            case p.DimensionJoin():
+                wanted = sorted(self.analysis.wanted(node) - set(node.table.columns))
+                return dimension_joined(self.spark, self.flow(node.input), node, self.guard, wanted)
+            case p.Sink():
+                return self.flow(node.input)
+        raise PlanError("there is no such step", step=node.name)
+
+    def _named(self, node: p.Node, before: p.Node, fields: tuple[str, ...] = ()) -> Flow:
+        """Return the input with every field parsed that this step, or a later one, names."""
+        flow = self.flow(before)
+        if flow.shape is Shape.COLUMNS and isinstance(node, p.SelectFields):
+            flow.check_fields(fields, node)
+            return flow  # with the types that they have
+        if flow.shape is Shape.TEXT and fields:
+            return flow.with_fields(fields, self.guard, node)
+        if flow.shape is not Shape.JSON:
+            return flow.plain()
+        wanted = self.analysis.wanted(before) - ({KEY} if flow.tagged else set())
+        return flow.with_fields(_told_apart([*fields, *sorted(wanted)], flow.columns), self.guard, node)
+
+    def _scripted(self, node: p.Script) -> Flow:
+        flow = self._named(node, node.input)
+        if flow.shape is Shape.JSON:
+            flow = flow.without_text()
+        if flow.shape is Shape.TEXT:
+            raise PlanError(
+                "the records are text, without fields: map(json.loads) comes first", step=node.name
+            )
+        df, names = flow.df, list(flow.columns)
+        for name, value in node.lines:
+            df = df.withColumn(name, F.expr(value))
+            names = names if name in names else [*names, name]
+        return replace(flow, df=df, columns=tuple(names))
+
+    def _union(self, node: p.Union) -> Flow:
+        split = _same_split(node)
+        if split is not None:
+            return self._compiled(split)
+        left, right = self.flow(node.left), self.flow(node.right)
+        if left.shape is Shape.COLUMNS:
+            left, right = left.plain(), right.plain()
+        df = left.df.unionByName(right.df, allowMissingColumns=True)
+        beats = left.beats or right.beats
+        if left.beats != right.beats:
+            df = df.withColumn("__beat", F.coalesce("__beat", F.lit(False)))
+        columns = (*left.columns, *(name for name in right.columns if name not in left.columns))
+        return replace(left, df=df, beats=beats, columns=columns, checked=left.checked and right.checked)
+
+    # --- Python -------------------------------------------------------------------------------
+
+    def _applied(self, node: p.Apply) -> Flow:
+        match self.analysis.lifted.get(node):
+            case Identity():
+                return self.flow(node.input)
+            case ParseJson():
+                return replace(self.flow(node.input), shape=Shape.JSON)
+            case Projection() as projection:
+                return self.flow(node.input).projected(projection, self.guard, node)
+        chain = [node]
+        while self._fuses(chain[0].input):
+            before = chain[0].input
+            assert isinstance(before, p.Apply)
+            chain.insert(0, before)
+        return self._python(chain)
+
+    def _fuses(self, node: p.Node) -> bool:
+        """Whether a step joins the Python function of the step behind it."""
+        alone = len(self.analysis.consumers[node]) == 1 and node not in self.given
+        python = isinstance(node, p.Apply) and self.analysis.is_python(node) and node.schema is None
+        return alone and python
+
+    def _python(self, chain: list[p.Apply]) -> Flow:
+        last, flow = chain[-1], self.flow(chain[0].input)
+        if flow.variants:
+            flow = flow.as_json()
+        text = flow.shape is Shape.TEXT
+        keeps = all(step.how in _KEEPS_VALUE for step in chain)
+        with_text = flow.with_text()
+        steps = tuple(Step(step.name, step.how, step.function) for step in chain)
+        python = PythonSteps(steps, text=text, keeps_value=keeps, strict=self.guard.mode == "fail")
+        columns = [*flow.hidden, "__value"] if flow.shape is Shape.COLUMNS else flow.hidden
+        if keeps:
+            columns += list(flow.columns)
+        df = with_text.df.select(*map(column, columns))
+        added = [ERROR] if TAG in columns else [TAG, ERROR]
+        # A new one: `add` would change the DataFrame's own.
+        schema = StructType([*df.schema.fields, *(StructField(name, StringType()) for name in added)])
+        df = df.mapInArrow(python, schema)
+        df = self.guard.without_errors(df, flow.error_unless_beat(F.col(ERROR)), last).drop(ERROR)
+        tagged = flow.tagged or any(step.how in {"label", "key"} for step in chain)
+        made = replace(flow, df=df, tagged=tagged)
+        if keeps:
+            return replace(made, checked=not text)
+        json = replace(made, shape=Shape.JSON, columns=(), checked=True)
+        return json if last.schema is None else json.with_schema(last.schema, self.guard, last)
+
+    # --- several sinks ------------------------------------------------------------------------
+
+    def common(self) -> p.Node:
+        """Return the last step that all sinks share, behind which no step keeps state.
+
+        Raises
+        ------
+        PlanError
+            There is none.
+        """
+        sinks = self.plan.sinks
+        if len(sinks) == 1:
+            return sinks[0].input
+        shared = set.intersection(*(set(p.nodes_of(sink)) for sink in sinks))
+        common = [node for node in self.analysis.nodes if node in shared]
+        if not common:
+            raise PlanError(
+                "the sinks have no step in common: make them jobs of their own", step=sinks[1].name
+            )
+        behind = [node for node in self.analysis.nodes if node not in shared]
+        state = next((node for node in behind if isinstance(node, (*STATEFUL, p.Source))), None)
+        if state is not None:
+            raise PlanError(
+                "several sinks share one query, which cannot keep state (windows, joins) for one of "
+                "them: make that branch a job of its own",
+                step=state.name,
+            )
+        return common[-1]
+
+
+def _told_apart(names: list[str], known: tuple[str, ...]) -> list[str]:
+    """Leave out names that differ from others in case only: Spark does not tell them apart."""
+    found: dict[str, str] = {name.lower(): name for name in known}
+    for name in names:
+        found.setdefault(name.lower(), name)
+    return list(found.values())
+
+
+def _same_split(node: p.Union) -> p.Select | None:
+    """Return one selection for a union of selections of one split: the source is read once then."""
+    match node:
+        case p.Union(left=p.Select() as left, right=p.Select() as right) if left.input is right.input:
+            labels = tuple(dict.fromkeys((*left.labels, *right.labels)))
+            return p.Select(name=node.name, input=left.input, labels=labels)
+    return None

@@ -1,0 +1,207 @@
+"""Joins: of two streams, in a window or an interval; of keyed streams; of a stream and a dimension table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final, assert_never
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import StringType, StructField, StructType
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column
+from pyspark_rocketmq.streams.frame.python_steps import ADVICE, BEAT, TAG, TIME, VALUE
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.analysis import Shape
+from pyspark_rocketmq.streams.plan.expressions import comparisons, quoted
+from pyspark_rocketmq.streams.plan.times import HoppingWindow, SessionWindow, TumblingWindow, Window
+
+__all__ = ["PairOfValues", "dimension_joined", "key_joined", "stream_joined"]
+
+_RIGHT: Final = "__right_"
+_WINDOW: Final = "__join_window"
+_OTHER: Final = "__other"
+_TABLES: Final = "dim_"
+
+
+def stream_joined(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
+    """Return the pairs that meet the condition; right fields that the left has too are ``right_<name>``."""
+    for side, flow in (("left", left), ("right", right)):
+        if flow.shape is not Shape.COLUMNS:
+            raise PlanError(
+                f"the fields of the {side} side are not known: selectFields(...) or schema= comes first",
+                step=node.name,
+            )
+    left_df, right_df = _timed(left.plain(), node), _timed(right.plain(), node)
+    marked = right_df.select(*(F.col(quoted(name)).alias(_RIGHT + name) for name in right_df.columns))
+    on, equal = _condition(left, right, node)
+    on = on & _time_condition(node)
+    how = "left_outer" if node.outer else "inner"
+    joined = left_df.join(marked, on, how)
+    if node.window is not None:
+        joined = joined.withColumn(TIME, F.window_time(_WINDOW))
+    taken = {name.lower() for name in left.columns}
+    columns = [column(name) for name in left.columns]
+    names = list(left.columns)
+    for name in right.columns:
+        if name in equal:
+            continue
+        shown = f"right_{name}" if name.lower() in taken else name
+        columns.append(column(_RIGHT + name).alias(shown))
+        names.append(shown)
+    made = Flow(df=joined, shape=Shape.COLUMNS, columns=left.columns, watermarked=True)
+    return made.select(columns, names)
+
+
+def key_joined(left: Flow, right: Flow, node: p.KeyJoin, guard: Guard) -> Flow:
+    """Return a function's value of every pair with equal keys in a window."""
+    sides = [_keyed(flow, node) for flow in (left, right)]
+    marked = sides[1].select(*(F.col(name).alias(_RIGHT + name) for name in sides[1].columns))
+    on = (F.col(TAG) == F.col(_RIGHT + TAG)) & (F.col(_WINDOW) == F.col(_RIGHT + _WINDOW))
+    joined = sides[0].join(marked, on, "left_outer" if node.outer else "inner")
+    pairs = joined.select(F.window_time(_WINDOW).alias(TIME), VALUE, F.col(_RIGHT + VALUE).alias(_OTHER))
+    texts = [StructField(VALUE, StringType()), StructField("__error", StringType())]
+    schema = StructType([pairs.schema[TIME], *texts])
+    df = pairs.mapInArrow(PairOfValues(node.name, node.function, strict=guard.mode == "fail"), schema)
+    df = guard.without_errors(df, F.col("__error"), node)
+    return Flow(df=df.select(TIME, VALUE), shape=Shape.JSON, checked=True, watermarked=True)
+
+
+class PairOfValues:
+    """The function for ``mapInArrow`` that makes one value of two."""
+
+    def __init__(self, step: str, function: Any, *, strict: bool) -> None:
+        self._step = step
+        self._function = function
+        self._strict = strict
+
+    def __call__(self, batches: Any) -> Any:
+        """Return batches of the pairs' values, with what went wrong."""
+        import json  # noqa: PLC0415 - pickled by value where a script defines the pipeline
+
+        import pyarrow as pa  # noqa: PLC0415
+
+        for batch in batches:
+            made: list[str | None] = []
+            errors: list[str | None] = []
+            for left, right in zip(
+                *(batch.column(name).to_pylist() for name in (VALUE, _OTHER)), strict=True
+            ):
+                try:
+                    pair = json.loads(left), None if right is None else json.loads(right)
+                    made.append(json.dumps(self._function(*pair), ensure_ascii=False, default=str))
+                    errors.append(None)
+                except Exception as error:
+                    if self._strict:
+                        error.add_note(f"at a pair, in {self._step}: {ADVICE}")
+                        raise
+                    made.append(left)
+                    errors.append(f"{type(error).__name__}: {error}")
+            yield pa.RecordBatch.from_arrays(
+                [batch.column(TIME), pa.array(made, pa.string()), pa.array(errors, pa.string())],
+                names=[TIME, VALUE, "__error"],
+            )
+
+
+def dimension_joined(
+    spark: SparkSession, flow: Flow, node: p.DimensionJoin, guard: Guard, wanted: list[str]
+) -> Flow:
+    """Return the records with the table's columns; one that the record has already is ``dim_<name>``."""
+    pairs = comparisons(node.condition, step=node.name)
+    own = set(node.table.columns)
+    strangers = [right for _, _, right in pairs if right not in own]
+    if strangers:
+        raise PlanError(
+            f"the table has no column {strangers[0]!r}; there are {', '.join(node.table.columns)}",
+            step=node.name,
+        )
+    if flow.shape is Shape.JSON and not wanted:
+        raise PlanError(
+            "say which fields are needed: selectFields(...) or schema= comes first", step=node.name
+        )
+    needed = [left for left, _, _ in pairs]
+    if flow.shape is Shape.JSON:
+        needed += [name for name in wanted if not name.startswith(_TABLES)]
+    flow = flow.with_fields(dict.fromkeys(needed), guard, node).plain()
+    if flow.shape is Shape.JSON:
+        flow = flow.without_text()
+    table = node.table.frame(spark)
+    marked = table.select(*(F.col(quoted(name)).alias(_RIGHT + name) for name in table.columns))
+    on = F.lit(True)
+    for left, operator, right in pairs:
+        on = on & F.expr(f"{quoted(left)} {operator} {quoted(_RIGHT + right)}")
+    keeps_all = node.outer or flow.beats
+    joined = flow.df.join(F.broadcast(marked), on, "left_outer" if keeps_all else "inner")
+    if keeps_all and not node.outer:
+        # Heartbeats have no match and must go on.
+        found = column(_RIGHT + pairs[0][2]).isNotNull()
+        joined = joined.where(F.col(BEAT) | found)
+    taken = {name.lower() for name in flow.columns}
+    names = [f"{_TABLES}{name}" if name.lower() in taken else name for name in node.table.columns]
+    added = [
+        column(_RIGHT + name).alias(shown) for name, shown in zip(node.table.columns, names, strict=True)
+    ]
+    made = replace(flow, df=joined)
+    return made.select([*map(column, flow.columns), *added], [*flow.columns, *names])
+
+
+def _timed(flow: Flow, node: p.StreamJoin) -> DataFrame:
+    """Return a side with its watermark, its window or its time, and without heartbeats."""
+    df = flow.with_watermark(node.watermark_s).without_beats().df
+    columns = [column(name) for name in flow.columns]
+    if node.window is None:
+        return df.select(TIME, *columns)
+    return df.select(_joining(node.window, node), *columns)
+
+
+def _joining(window: Window, node: p.Node) -> Column:
+    """Return the window in which rows are paired.
+
+    It takes the place of the time: Spark refuses two columns with a watermark behind a join. The time of a
+    pair is that of its window.
+    """
+    match window:
+        case TumblingWindow(size=size):
+            return F.window(TIME, str(size)).alias(_WINDOW)
+        case HoppingWindow(size=size, slide=slide):
+            return F.window(TIME, str(size), str(slide)).alias(_WINDOW)
+        case SessionWindow():
+            raise PlanError("streams are joined in tumbling or hopping windows", step=node.name)
+    assert_never(window)
+
+
+def _condition(left: Flow, right: Flow, node: p.StreamJoin) -> tuple[Column, set[str]]:
+    """Return the condition, and the right's fields that equal the left's of the same name."""
+    on, equal, equates = F.lit(True), set(), False
+    for left_name, operator, right_name in comparisons(node.condition, step=node.name):
+        for name, flow, side in ((left_name, left, "left"), (right_name, right, "right")):
+            if name not in flow.columns:
+                raise PlanError(
+                    f"the {side} side has no field {name!r}; there are {', '.join(flow.columns)}",
+                    step=node.name,
+                )
+        on = on & F.expr(f"{quoted(left_name)} {operator} {quoted(_RIGHT + right_name)}")
+        if operator == "=" and left_name == right_name:
+            equal.add(right_name)
+        equates = equates or operator == "="
+    if not equates:
+        raise PlanError("a join needs at least one (left,==,right)", step=node.name)
+    return on, equal
+
+
+def _time_condition(node: p.StreamJoin) -> Column:
+    if node.window is not None:
+        return F.col(_WINDOW) == F.col(_RIGHT + _WINDOW)
+    assert node.interval is not None
+    before, after = (F.expr(f"INTERVAL {ms} MILLISECONDS") for ms in node.interval)
+    left, right = F.col(TIME), F.col(_RIGHT + TIME)
+    return (right >= left - before) & (right <= left + after)
+
+
+def _keyed(flow: Flow, node: p.KeyJoin) -> DataFrame:
+    """Return a side of a key join: window, key and text."""
+    if not flow.tagged:
+        raise PlanError("both sides of a join have a key: where(...).equalTo(...)", step=node.name)
+    df = flow.with_watermark(node.watermark_s).without_beats().df
+    return df.select(_joining(node.window, node), TAG, VALUE)

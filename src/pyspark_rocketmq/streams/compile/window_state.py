@@ -1,0 +1,237 @@
+"""Windows whose state is ours: results when fire modes say, or one record after the other.
+
+Spark's own windows give one result, or changed ones with each batch. These run on ``transformWithState``: a
+state for each window and group, and timers in event time. Each batch costs a few calls to the state store
+for each window and group that it has rows of.
+
+# Facts (Spark 4.3: WatermarkSupport.watermarkExpression, EventTimeWatermark.delayKey, TimerStateImpl)
+# A stateful operator drops rows whose column with the key `spark.watermarkDelayMs` in its metadata is at or
+# below the watermark of the batch before, compared as microseconds; a group's window that lasts until then
+# makes rows late by window, as in Spark's own. Timers fire at or below the batch's own watermark, behind
+# the batch's rows.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark import cloudpickle
+from pyspark.sql import Column, Row
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, folded
+from pyspark_rocketmq.streams.compile.stateful import key_columns, key_text
+from pyspark_rocketmq.streams.frame.extras import require_state
+from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, Flow
+from pyspark_rocketmq.streams.frame.python_steps import TIME
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.analysis import Shape
+from pyspark_rocketmq.streams.plan.emission import Schedule
+from pyspark_rocketmq.streams.plan.times import SessionWindow
+
+__all__ = ["FiredWindows", "fired", "schedule_of"]
+
+UNTIL: Final = "__until"
+KEY: Final = "__key"
+FIRE: Final = "__fire"
+NUMBER: Final = "__number"
+_DELAY_KEY: Final = "spark.watermarkDelayMs"
+
+_STATE: Final = StructType(
+    [
+        StructField("fires", IntegerType()),
+        StructField("final", BooleanType()),
+        StructField("changed", BooleanType()),
+        StructField("folds", BinaryType()),
+        StructField("results", StringType()),
+    ]
+)
+STATE_NAME: Final = "windows"
+
+
+def schedule_of(node: p.Windowed) -> Schedule:
+    """Return when a window's results are due."""
+    assert not isinstance(node.window, SessionWindow)  # `Firing.check`
+    firing = node.firing
+    return Schedule(
+        size_ms=node.window.size.length_ms,
+        delay_ms=int(node.watermark_s * 1000),
+        mode=firing.mode,
+        before_ms=firing.before.length_ms if firing.before else None,
+        after_ms=firing.after.length_ms if firing.after else None,
+    )
+
+
+def fired(flow: Flow, node: p.Windowed, window: Column) -> Flow:
+    """Return the results of windows, with a state of our own.
+
+    Parameters
+    ----------
+    flow : Flow
+        Rows with a watermark and their window.
+    window : Column
+        The window.
+
+    Raises
+    ------
+    PlanError
+        A result cannot be computed so, or ``protobuf`` is missing.
+    """
+    require_state(node.name)
+    schedule = schedule_of(node)
+    results = folded(flow, node.keys, node.aggregates, node.numeric, node.name)
+    until = F.unix_micros(window["end"]) + schedule.keep_ms * 1000
+    df = flow.df.select(
+        until.alias(UNTIL, metadata={_DELAY_KEY: 0}),
+        key_text(node.keys).alias(KEY),
+        *results.inputs,
+    )
+    schema = StructType(
+        [
+            StructField(UNTIL, LongType()),
+            StructField(KEY, StringType()),
+            StructField(FIRE, LongType()),
+            StructField(NUMBER, IntegerType()),
+            *results.outputs,
+        ]
+    )
+    processor = FiredWindows(schedule, results)
+    df = df.groupBy(UNTIL, KEY).transformWithState(processor, schema, "append", "eventTime")
+    end = F.timestamp_micros(F.col(UNTIL) - schedule.keep_ms * 1000)
+    start = F.timestamp_micros(F.col(UNTIL) - (schedule.keep_ms + schedule.size_ms) * 1000)
+    times = {"start_time": start, "end_time": end, "fire_time": F.timestamp_millis(F.col(FIRE))}
+    named = {name: time for name, time in times.items() if name not in node.keys}
+    shown = [F.date_format(time, TIME_FORMAT).alias(name) for name, time in named.items()]
+    time = (end - F.expr("INTERVAL 1 MICROSECOND")).alias(TIME)
+    df = df.select(time, NUMBER, *key_columns(flow, node.keys, KEY), *results.finished(), *shown)
+    return Flow(
+        df=df,
+        shape=Shape.COLUMNS,
+        columns=(*node.keys, *(item.alias for item in node.aggregates), *named),
+        watermarked=True,
+        refires=node.firing.repeats and node.firing.mode != 1,
+        identity=(*node.keys, "start_time", *([NUMBER] if node.firing.mode == 1 else [])),
+    )
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is known of a window and group."""
+
+    states: list[Any]
+    fires: int = 0
+    final: bool = False
+    changed: bool = False
+    is_new: bool = True
+
+
+class FiredWindows(StatefulProcessor):
+    """The rows of windows and groups, and their timers.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    results : Folded
+    """
+
+    def __init__(self, schedule: Schedule, results: Folded) -> None:
+        self._schedule = schedule
+        self._results = results
+        self._row = Row(UNTIL, KEY, FIRE, NUMBER, *(field.name for field in results.outputs))
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Take hold of the state."""
+        self._handle = handle
+        self._state = handle.getValueState(STATE_NAME, _STATE)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        """Take a batch's rows of a window and group, and give a result if it is due at once."""
+        schedule, watermark = self._schedule, timerValues.getCurrentWatermarkInMs()
+        end = key[0] // 1000 - schedule.keep_ms
+        kept = self._load() or _Kept(self._results.empty())
+        self._results.add(kept.states, rows)
+        if watermark >= schedule.first(end) and (schedule.mode != 0 or not kept.final):
+            now = schedule.first(end) if not kept.final else watermark
+            yield self._result(key, kept, schedule.fire_time(now))
+            self._settle(kept, end, watermark)
+            return
+        if kept.is_new:
+            self._at(schedule.first(end))
+        if not kept.changed:
+            partial = schedule.next_partial(end, watermark)
+            if partial is not None:
+                self._at(partial)
+        kept.changed = True
+        self._save(kept)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+    ) -> Iterator[Row]:
+        """Give the result that is due."""
+        schedule, watermark = self._schedule, timerValues.getCurrentWatermarkInMs()
+        due = expiredTimerInfo.getExpiryTimeInMs()
+        end = key[0] // 1000 - schedule.keep_ms
+        kept = self._load()
+        if kept is None:  # its result went out with rows of this batch, and it is over
+            return
+        if not kept.final and watermark >= schedule.first(end):
+            yield self._result(key, kept, schedule.fire_time(schedule.first(end)))
+        elif kept.changed and (not kept.final or due > schedule.first(end)):
+            yield self._result(key, kept, schedule.fire_time(due))
+        self._settle(kept, end, watermark)
+
+    def _result(self, key: Any, kept: _Kept, fire_ms: int) -> Row:
+        kept.fires += 1
+        kept.changed = False
+        row = self._row(key[0], key[1], fire_ms, kept.fires, *self._results.results(kept.states))
+        if self._schedule.mode == 1:
+            kept.states = self._results.empty()
+        return row
+
+    def _settle(self, kept: _Kept, end: int, watermark: int) -> None:
+        """Keep the window behind a result, or forget it."""
+        over = self._schedule.over(end)
+        if watermark >= over:
+            if not kept.is_new:
+                self._state.clear()
+            return
+        if not kept.final and watermark >= self._schedule.first(end):
+            kept.final = True
+            self._at(over)
+        self._save(kept)
+
+    def _at(self, due: int) -> None:
+        self._handle.registerTimer(due)
+
+    def _load(self) -> _Kept | None:
+        found = self._state.get()
+        if found is None:
+            return None
+        fires, final, changed, folds, _ = found
+        states = self._results.unpacked(pickle.loads(folds))  # noqa: S301 - what we wrote ourselves
+        return _Kept(states, fires, final, changed, is_new=False)
+
+    def _save(self, kept: _Kept) -> None:
+        # Other than pickle, cloudpickle takes what is defined in the user's own script.
+        folds = cloudpickle.dumps(self._results.packed(kept.states))  # type: ignore[no-untyped-call]
+        shown = json.dumps(self._results.shown(kept.states), ensure_ascii=False, default=str)
+        self._state.update((kept.fires, kept.final, kept.changed, folds, shown))

@@ -1,0 +1,185 @@
+"""Steps that put many records together: windows, groups, top rows, distinct records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, assert_never
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import NumericType, StringType
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.compile.aggregates import aggregate_columns, finished
+from pyspark_rocketmq.streams.compile.stateful import grouped_incrementally
+from pyspark_rocketmq.streams.compile.window_state import fired, schedule_of
+from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, Flow, Guard, column
+from pyspark_rocketmq.streams.frame.python_steps import BEAT, TAG, TIME, WINDOW
+from pyspark_rocketmq.streams.frame.row_counts import with_ends
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.analysis import Shape
+from pyspark_rocketmq.streams.plan.times import HoppingWindow, SessionWindow, TumblingWindow
+
+__all__ = ["by_time_field", "distinct", "grouped", "top_rows", "windowed"]
+
+WINDOW_FIELDS: Final = ("start_time", "end_time", "fire_time")
+KEY: Final = "key"
+"""What the newer API calls the key of a group."""
+
+
+def by_time_field(flow: Flow, field: str, guard: Guard, step: p.Node) -> Flow:
+    """Return a flow whose event time is a field: a timestamp, milliseconds, or a text of either."""
+    flow = flow.with_fields([field], guard, step)
+    kind = next(f.dataType for f in flow.df.schema.fields if f.name.lower() == field.lower())
+    value = column(field)
+    if isinstance(kind, NumericType):
+        time = F.timestamp_millis(value.cast("long"))
+    elif isinstance(kind, StringType):
+        time = F.coalesce(F.timestamp_millis(value.try_cast("long")), value.try_cast("timestamp"))
+    else:
+        time = value.cast("timestamp")
+    if flow.beats:
+        time = F.when(F.col(BEAT), F.col(TIME)).otherwise(time)
+    df = flow.df.withColumn("__new_time", time)
+    error = F.when(F.col("__new_time").isNull(), F.lit(f"no time in {field}"))
+    df = guard.without_errors(df, flow.error_unless_beat(error), step)
+    return replace(flow, df=df.withColumn(TIME, F.col("__new_time")).drop("__new_time"))
+
+
+def windowed(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> Flow:
+    """Return the results of windows."""
+    collects = any(item.kind in {"reduce", "accumulate"} for item in node.aggregates)
+    flow = _with_inputs(flow, node.keys, node.aggregates, guard, node)
+    if node.window.time_field is not None:
+        flow = by_time_field(flow, node.window.time_field, guard, node)
+    if streaming and isinstance(node.window, SessionWindow) and node.firing.updates:
+        raise PlanError("session windows have no results before their end", step=node.name)
+    if collects:
+        flow = flow.with_text()
+    # Rows are late for the first step with state only, and in streams only.
+    first = flow.df.isStreaming and not flow.watermarked
+    flow = flow.with_watermark(node.watermark_s).without_beats()
+    df, window = _in_windows(flow, node, first=first)
+    if node.firing.stateful and flow.df.isStreaming:  # what ends has one result a window in every mode
+        return _having(fired(replace(flow, df=df), node, window), node.having)
+    expressions = aggregate_columns(flow, node.aggregates, node.numeric, node.name)
+    df = df.groupBy(window, *(column(key) for key in node.keys)).agg(*expressions)
+    results = [finished(item) for item in node.aggregates]
+    end = F.col(f"{WINDOW}.end")
+    fire = end + F.expr(f"INTERVAL {int(node.watermark_s * 1000)} MILLISECONDS")
+    times = [F.col(f"{WINDOW}.start"), end, fire]
+    named = {  # a window's time that windows behind it are grouped by stays what it is
+        name: time for name, time in zip(WINDOW_FIELDS, times, strict=True) if name not in node.keys
+    }
+    shown = [F.date_format(time, TIME_FORMAT).alias(name) for name, time in named.items()]
+    names = [*node.keys, *(item.alias for item in node.aggregates), *named]
+    # A session's struct carries no mark of a window: its time is one tick before its end, as `window_time`.
+    time = (
+        F.window_time(WINDOW)
+        if not isinstance(node.window, SessionWindow)
+        else end - F.expr("INTERVAL 1 MICROSECOND")
+    )
+    df = df.select(time.alias(TIME), WINDOW, *(column(key) for key in node.keys), *results, *shown)
+    made = Flow(
+        df=df,
+        shape=Shape.COLUMNS,
+        columns=tuple(names),
+        watermarked=True,
+        windowed=True,
+        updates=node.firing.updates,
+        identity=(*node.keys, "start_time"),
+    )
+    return _having(made, node.having)
+
+
+def grouped(flow: Flow, node: p.Group, guard: Guard) -> Flow:
+    """Return the results of groups without a window, anew whenever they change."""
+    flow = _with_inputs(flow, node.keys, node.aggregates, guard, node)
+    if any(item.kind in {"reduce", "accumulate"} for item in node.aggregates):
+        flow = flow.with_text()
+    if flow.beats:
+        flow = replace(flow, df=flow.df.where(~F.col(BEAT)).drop(BEAT), beats=False)
+    if node.incremental and flow.df.isStreaming:
+        return grouped_incrementally(flow, node)
+    expressions = aggregate_columns(flow, node.aggregates, node.numeric, node.name)
+    df = flow.df.groupBy(*(column(key) for key in node.keys)).agg(*expressions, F.max(TIME).alias(TIME))
+    results = [finished(item) for item in node.aggregates]
+    df = df.select(TIME, *(column(key) for key in node.keys), *results)
+    names = (*node.keys, *(item.alias for item in node.aggregates))
+    return Flow(df=df, shape=Shape.COLUMNS, columns=names, updates=True, identity=node.keys)
+
+
+def top_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flow:
+    """Return the first rows of each window and group, numbered from 1."""
+    if streaming and not flow.windowed:
+        raise PlanError(
+            "topN of a stream needs a window before it: without one it never ends", step=node.name
+        )
+    names = [*node.keys, *(name for name, _ in node.order)]
+    flow = flow.with_fields(names, guard, node)
+    order = [_order(flow, name, ascending) for name, ascending in node.order]
+    whole = F.struct(*(column(name) for name in flow.columns))
+    # Sorting is ascending: what shall come first has the least key; equal rows go by what they hold.
+    row = F.struct(*(key.alias(f"o{at}") for at, key in enumerate(order)), whole.alias("row"))
+    keys = [column(key) for key in node.keys]
+    hidden = [F.col(WINDOW)] if flow.windowed else []
+    top = F.slice(F.array_sort(F.collect_list(row)), 1, node.count)
+    df = flow.df.groupBy(*hidden, *keys).agg(top.alias("__top"))
+    time = F.window_time(WINDOW) if flow.windowed else F.current_timestamp()
+    df = df.select(time.alias(TIME), *hidden, F.posexplode("__top").alias("__at", "__row"))
+    columns = [F.col(f"__row.row.`{name}`").alias(name) for name in flow.columns]
+    made = replace(flow, df=df, shape=Shape.COLUMNS, beats=False, tagged=False)
+    rank = (F.col("__at") + 1).alias(node.rank)
+    identity = (*flow.identity, node.rank)
+    return made.select([*columns, rank], [*flow.columns, node.rank], identity=identity)
+
+
+def distinct(flow: Flow, node: p.Distinct, guard: Guard) -> Flow:
+    """Return the first record of those that agree in the fields."""
+    flow = flow.with_fields(node.fields, guard, node)
+    flow = flow.with_watermark(node.within.length_ms / 1000).without_beats()
+    if flow.df.isStreaming:
+        return replace(flow, df=flow.df.dropDuplicatesWithinWatermark(list(node.fields)))
+    return replace(flow, df=flow.df.dropDuplicates(list(node.fields)))
+
+
+def _with_inputs(
+    flow: Flow, keys: tuple[str, ...], aggregates: tuple[p.Aggregate, ...], guard: Guard, node: p.Node
+) -> Flow:
+    """Return the flow with the fields that keys and results need."""
+    if flow.tagged and KEY in keys and KEY not in flow.columns:
+        flow = replace(flow, df=flow.df.withColumn(KEY, F.col(TAG)), columns=(*flow.columns, KEY))
+    names = [*keys, *(item.field for item in aggregates if item.field is not None)]
+    if flow.shape is Shape.TEXT and set(names) <= set(flow.columns):
+        return flow
+    return flow.with_fields(names, guard, node)
+
+
+def _in_windows(flow: Flow, node: p.Windowed, *, first: bool) -> tuple[DataFrame, Column]:
+    """Return rows that can be grouped by their windows, and by what; how late they are is reported."""
+    match node.window:
+        case TumblingWindow(size=size):
+            df = flow.df.withColumn(WINDOW, F.window(TIME, str(size)))
+        case HoppingWindow(size=size, slide=slide):
+            df = flow.df.withColumn(WINDOW, F.window(TIME, str(size), str(slide)))
+        case SessionWindow(gap=gap):
+            end = F.col(TIME) + F.expr(f"INTERVAL {gap.length_ms} MILLISECONDS")
+            df = with_ends(flow.df, end, node.name) if first else flow.df
+            return df, F.session_window(TIME, str(gap)).alias(WINDOW)
+        case other:
+            assert_never(other)
+    if first:
+        keep = F.expr(f"INTERVAL {schedule_of(node).keep_ms} MILLISECONDS")
+        df = with_ends(df, F.col(f"{WINDOW}.end") + keep, node.name)
+    return df, F.col(WINDOW)
+
+
+def _having(flow: Flow, condition: Column | str | None) -> Flow:
+    return flow if condition is None else replace(flow, df=flow.df.where(condition))
+
+
+def _order(flow: Flow, name: str, ascending: bool) -> Column:
+    kind = next(f.dataType for f in flow.df.schema.fields if f.name.lower() == name.lower())
+    value = column(name)
+    number = value.try_cast("double") if isinstance(kind, StringType) else value.cast("double")
+    return number if ascending else -number

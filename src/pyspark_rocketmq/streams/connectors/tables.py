@@ -1,0 +1,201 @@
+"""Rows that are added to tables of a database, as a stream: needs the extra ``sql`` (SQLAlchemy).
+
+A table is read by an id that grows; a micro-batch is a range of ids of each table, so that one that Spark
+runs again has the same rows. Ids are given when a transaction begins to write and seen when it commits: what
+is seen new is left alone for a moment, in which transactions with smaller ids may end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.streams.frame.python_steps import to_json
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+__all__ = ["TableRange", "TablesReader", "TablesSource"]
+
+_MAX_ROWS: Final = 10_000
+_CHUNK_ROWS: Final = 1_000
+
+
+class TablesSource(DataSource):
+    """``format("rocketmq-tables")``.
+
+    Its options are url.password, pattern, idField, refreshSeconds, settleSeconds, maxRowsPerTrigger.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "rocketmq-tables"
+
+    def schema(self) -> str:
+        """Return the columns."""
+        return "row string"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader."""
+        del schema
+        return TablesReader(dict(self.options), SYSTEM_CLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class TableRange(InputPartition):
+    """Rows of a table: ids above ``after``, up to ``until``."""
+
+    table: str
+    after: int | None
+    until: int
+
+
+class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are the last id of each table by its name.
+
+    Parameters
+    ----------
+    options : Mapping
+        Of the data source.
+    clock : Clock
+    """
+
+    def __init__(self, options: Mapping[str, str], clock: Clock) -> None:
+        given = {name.lower(): value for name, value in options.items()}
+        self._url = given["url.password"]
+        self._id = given["idfield"]
+        self._refresh_ms = float(given["refreshseconds"]) * 1000
+        self._settle_s = float(given.get("settleseconds", 1))
+        self._max_rows = int(given.get("maxrowspertrigger", _MAX_ROWS))
+        self._clock = clock
+        self._next: Deadline | None = None
+        self._frozen: dict[str, int] | None = None
+        try:
+            self._pattern = re.compile(given["pattern"])
+        except re.error as error:
+            raise OptionError(f"the pattern of tables is no regular expression: {error}") from error
+
+    def initialOffset(self) -> dict[str, int]:
+        """Return the beginning: no table is known."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return how many rows of a table a batch has at most."""
+        return ReadMaxRows(self._max_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take the ids that the run will stop at."""
+        with _connected(self._url) as connection:
+            self._frozen = self._ends(connection, {}, None)
+        self._settle(self._frozen)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """Return the ids up to which tables are read now; between two looks at them those of the last one."""
+        if self._next is not None and not self._next.expired:
+            return start
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        with _connected(self._url) as connection:
+            ends = self._ends(connection, start, most)
+        if self._frozen is not None:
+            return start | ends
+        more = most is not None and ends  # of a table that has more than a batch takes
+        self._next = None if more else Deadline(self._clock, self._refresh_ms)
+        self._settle(ends)
+        return start | ends
+
+    def _ends(self, connection: sa.Connection, start: dict[str, int], most: int | None) -> dict[str, int]:
+        """Return the largest id of each table that has rows behind ``start``, of so many rows at most."""
+        tables = self._tables(connection) if self._frozen is None else sorted(self._frozen)
+        ends = {table: self._end(connection, table, start.get(table), most) for table in tables}
+        return {table: end for table, end in ends.items() if end is not None}
+
+    def _settle(self, ends: dict[str, int]) -> None:
+        """Leave transactions a moment whose ids are below what was seen."""
+        if ends:
+            self._clock.sleep(self._settle_s)
+
+    def _tables(self, connection: sa.Connection) -> list[str]:
+        import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+        return sorted(
+            name for name in sa.inspect(connection).get_table_names() if self._pattern.fullmatch(name)
+        )
+
+    def _end(self, connection: sa.Connection, table: str, after: int | None, most: int | None) -> int | None:
+        """Return the largest id behind ``after``, of so many rows at most; None if there is none."""
+        import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+        ids = self._rows(table, after, [sa.column(self._id)])
+        if self._frozen is not None:
+            ids = ids.where(sa.column(self._id) <= self._frozen[table])
+        if most is not None:
+            ids = ids.order_by(sa.column(self._id)).limit(most)
+        found = connection.execute(sa.select(sa.func.max(ids.subquery().c[self._id]))).scalar()
+        return None if found is None else int(found)
+
+    def _rows(self, table: str, after: int | None, columns: list[Any]) -> sa.Select[Any]:
+        import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+        rows = sa.select(*columns).select_from(sa.table(table))
+        return rows if after is None else rows.where(sa.column(self._id) > after)
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """Return a range for each table that has new rows."""
+        return [
+            TableRange(table, start.get(table), until)
+            for table, until in sorted(end.items())
+            if start.get(table) != until
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a range as JSON."""
+        import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+        assert isinstance(partition, TableRange)
+        query = self._rows(partition.table, partition.after, [sa.text("*")])
+        query = query.where(sa.column(self._id) <= partition.until).order_by(sa.column(self._id))
+        with _connected(self._url) as connection:
+            found = connection.execution_options(stream_results=True).execute(query)
+            for rows in found.mappings().partitions(_CHUNK_ROWS):
+                texts = [to_json(dict(row)) for row in rows]
+                yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["row"])
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing is kept for a batch."""
+
+
+class _connected:  # noqa: N801 - used as a function
+    """A connection, and errors that do not tell the password."""
+
+    def __init__(self, url: str) -> None:
+        import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+        self._engine = sa.create_engine(url, poolclass=sa.NullPool)
+        self._connection: sa.Connection | None = None
+
+    def __enter__(self) -> sa.Connection:
+        import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+        try:
+            self._connection = self._engine.connect()
+        except sa.exc.SQLAlchemyError as error:
+            raise RocketMQError(
+                f"the database does not answer: {type(error).__name__}",
+                url=self._engine.url.render_as_string(hide_password=True),
+            ) from None
+        return self._connection
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._engine.dispose()

@@ -1,0 +1,286 @@
+"""A DataFrame on its way through the pipeline, with the columns that the user does not see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import StringType, StructField, StructType, VariantType
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.frame.python_steps import ADVICE, BEAT, ERROR, TAG, TIME, VALUE, WINDOW
+from pyspark_rocketmq.streams.plan.analysis import Shape
+from pyspark_rocketmq.streams.plan.expressions import quoted
+from pyspark_rocketmq.streams.plan.lambda_projection import Field, Projection
+from pyspark_rocketmq.streams.plan.nodes import Node, Schema
+
+__all__ = ["TIME_FORMAT", "Flow", "Guard", "column", "structure"]
+
+TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss"
+"""How results show times, as RocketMQ Streams does."""
+
+_CORRUPT: Final = "__corrupt"
+_PARSED: Final = "__parsed"
+
+
+def column(name: str) -> Column:
+    """Return a column by its exact name."""
+    return F.col(quoted(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What becomes of records with an error.
+
+    Parameters
+    ----------
+    mode : {"skip", "fail", "dead-letters"}
+    found : list of DataFrame
+        The records with an error, their text and the cause, of each step in turn.
+    """
+
+    mode: str
+    found: list[DataFrame] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    def without_errors(self, df: DataFrame, error: Column, step: Node) -> DataFrame:
+        """Return the rows without an error; the others are counted, or fail the query.
+
+        The count is an observed metric of the query, by the step's name. It is also what keeps Spark from
+        computing the step twice: nothing is pushed below it.
+        """
+        text = F.concat(F.lit(f"{step.name}: "), error)
+        counted = df.observe(self._metric(step.name), F.count_if(error.isNotNull()).alias("skipped"))
+        if self.mode == "fail":
+            failing = F.raise_error(F.concat(text, F.lit(f": {ADVICE}"))).cast("boolean")
+            return counted.where(F.when(error.isNotNull(), failing).otherwise(F.lit(True)))
+        if VALUE in df.columns:
+            self.found.append(
+                df.where(error.isNotNull()).select(F.col(VALUE).alias("body"), text.alias("cause"))
+            )
+        return counted.where(error.isNull())
+
+    def _metric(self, step: str) -> str:
+        """Return a name that no other metric of the query has; what is behind ``/`` is for that only."""
+        self.names.append(step)
+        times = self.names.count(step)
+        return step if times == 1 else f"{step}/{times}"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The rows behind a step.
+
+    Parameters
+    ----------
+    df : DataFrame
+        The user's columns, and hidden ones: ``__time`` always, ``__value`` (the record's text) unless the
+        shape is COLUMNS, ``__beat``, ``__tag`` and ``__window`` where they are needed.
+    shape : Shape
+    columns : tuple of str
+        The user's columns; of JSON those that have been parsed already.
+    beats : bool
+        Whether heartbeat rows are among them.
+    checked : bool
+        Whether the record's text is known to be JSON.
+    watermarked, windowed, updates, tagged : bool
+    identity : tuple of str
+        The columns by which a row is one and the same when it is written again.
+    refires : bool
+        Whether a later row may take the place of one with the same identity.
+    """
+
+    df: DataFrame
+    shape: Shape
+    columns: tuple[str, ...] = ()
+    beats: bool = False
+    checked: bool = False
+    watermarked: bool = False
+    windowed: bool = False
+    updates: bool = False
+    tagged: bool = False
+    identity: tuple[str, ...] = ()
+    refires: bool = False
+
+    @property
+    def hidden(self) -> list[str]:
+        """The columns that the user does not see."""
+        there = {
+            TIME: True,
+            BEAT: self.beats,
+            TAG: self.tagged,
+            WINDOW: self.windowed,
+            VALUE: self.shape is not Shape.COLUMNS,
+        }
+        return [name for name, is_there in there.items() if is_there]
+
+    def select(self, columns: Iterable[Column], names: Iterable[str], **changes: object) -> Flow:
+        """Return other user's columns beside the hidden ones."""
+        flow = replace(self, columns=tuple(names), **changes)  # type: ignore[arg-type]
+        return replace(flow, df=self.df.select(*(column(name) for name in flow.hidden), *columns))
+
+    def of_beats(self, condition: Column) -> Column:
+        """Return a condition that every heartbeat meets."""
+        return (F.col(BEAT) | condition) if self.beats else condition
+
+    def error_unless_beat(self, error: Column) -> Column:
+        """Return an error that heartbeats never have."""
+        return F.when(~F.col(BEAT), error) if self.beats else error
+
+    # --- fields out of JSON -------------------------------------------------------------------
+
+    def with_fields(self, names: Iterable[str], guard: Guard, step: Node) -> Flow:
+        """Return a flow whose columns have the names, parsed once, where they are not yet.
+
+        Raises
+        ------
+        PlanError
+            The records are plain text, or have no such field.
+        """
+        missing = [name for name in dict.fromkeys(names) if name not in self.columns]
+        if self.shape is Shape.COLUMNS:
+            self.check_fields(missing, step)
+            return self.plain()
+        if self.shape is Shape.TEXT:
+            raise PlanError(
+                "the records are text, without fields: map(json.loads) or isJson=True comes first",
+                step=step.name,
+            )
+        if not missing and self.checked:
+            return self
+        fields = [StructField(name, StringType()) for name in missing]
+        return self._parsed(StructType(fields), guard, step)
+
+    def check_fields(self, names: Iterable[str], step: Node) -> None:
+        """Raise a PlanError for a name that no column has."""
+        known = {name.lower() for name in self.columns}
+        for name in names:
+            if name.lower() not in known:
+                raise PlanError(
+                    f"there is no field {name!r} here; there are {', '.join(self.columns)}", step=step.name
+                )
+
+    def with_schema(self, schema: Schema, guard: Guard, step: Node) -> Flow:
+        """Return the records' JSON as typed columns."""
+        wanted = structure(schema, step)
+        flow = replace(self, columns=())._parsed(wanted, guard, step)  # noqa: SLF001 - its own
+        return flow.without_text()
+
+    def _parsed(self, schema: StructType, guard: Guard, step: Node) -> Flow:
+        with_corrupt = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        parsed = self.df.withColumn(_PARSED, F.from_json(VALUE, with_corrupt, options))
+        empty = F.col(VALUE).isNull() | (F.trim(VALUE) == "")
+        malformed = F.when(empty | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull(), F.lit("malformed JSON"))
+        df = guard.without_errors(parsed, self.error_unless_beat(malformed), step)
+        added = [F.col(f"{_PARSED}.{quoted(field.name)}").alias(field.name) for field in schema.fields]
+        flow = replace(self, df=df, checked=True)
+        kept = [column(name) for name in self.columns]
+        return flow.select([*kept, *added], [*self.columns, *schema.names])
+
+    def projected(self, projection: Projection, guard: Guard, step: Node) -> Flow:
+        """Return the fields of a lifted projection, with the types that the JSON gives them."""
+        if self.shape is Shape.COLUMNS:
+            return self._moved(projection, step)
+        document, parsed = F.col(_PARSED), self.df.withColumn(_PARSED, F.try_parse_json(VALUE))
+        malformed = document.isNull() | ~F.ltrim(VALUE).startswith("{")
+        found = [
+            F.try_variant_get(document, _variant_path(field), "variant").alias(name)
+            for name, field in projection.fields
+        ]
+        df = parsed.select(*(column(name) for name in self.hidden), malformed.alias(_CORRUPT), *found)
+        error = F.when(F.col(_CORRUPT), F.lit("malformed JSON"))
+        for name, moved in projection.fields:
+            if moved.required:
+                error = error.when(column(name).isNull(), F.lit(f"no field {'.'.join(moved.path)}"))
+        df = df.withColumn(ERROR, self.error_unless_beat(error))
+        flow = replace(self, df=guard.without_errors(df, F.col(ERROR), step))
+        names = [name for name, _ in projection.fields]
+        return flow.select(map(column, names), names, shape=Shape.COLUMNS)
+
+    def _moved(self, projection: Projection, step: Node) -> Flow:
+        for _, moved in projection.fields:
+            if moved.path[0] not in self.columns:
+                raise PlanError(f"there is no field {moved.path[0]!r} here", step=step.name)
+        columns = [F.col(".".join(map(quoted, field.path))).alias(name) for name, field in projection.fields]
+        return self.select(columns, [name for name, _ in projection.fields])
+
+    # --- other forms of the same rows ---------------------------------------------------------
+
+    @property
+    def variants(self) -> set[str]:
+        """The columns that have the types that the JSON gave them."""
+        kinds = {column.name: column.dataType for column in self.df.schema.fields}
+        return {name for name in self.columns if isinstance(kinds[name], VariantType)}
+
+    def plain(self) -> Flow:
+        """Return the columns without variants: those become text."""
+        variants = self.variants
+        if not variants:
+            return self
+        columns = [
+            column(name).cast("string").alias(name) if name in variants else column(name)
+            for name in self.columns
+        ]
+        return self.select(columns, self.columns)
+
+    def as_json(self) -> Flow:
+        """Return the columns as one JSON text."""
+        return replace(self.with_text(), shape=Shape.JSON, columns=(), checked=True)
+
+    def without_text(self) -> Flow:
+        """Return the parsed fields alone."""
+        return self.select(map(column, self.columns), self.columns, shape=Shape.COLUMNS, checked=True)
+
+    def with_text(self) -> Flow:
+        """Return a flow that has the record's text in ``__value``, its columns kept."""
+        if self.shape is not Shape.COLUMNS:
+            return self
+        text = F.to_json(F.struct(*map(column, self.columns)), {"ignoreNullFields": "false"})
+        return replace(self, df=self.df.withColumn(VALUE, text))
+
+    def text(self) -> Column:
+        """Return the record as a sink writes it: a JSON object, or the text."""
+        if self.shape is Shape.COLUMNS:
+            return F.to_json(F.struct(*map(column, self.columns)), {"ignoreNullFields": "false"})
+        return F.col(VALUE)
+
+    def without_beats(self) -> Flow:
+        """Drop heartbeats; the condition names the time so that Spark keeps it above the watermark."""
+        if not self.beats:
+            return self
+        df = self.df.where(~F.col(BEAT) | F.col(TIME).isNull()).drop(BEAT)
+        return replace(self, df=df, beats=False)
+
+    def with_watermark(self, delay_s: float) -> Flow:
+        """Let the watermark be so far behind the newest time, if there is none yet."""
+        if self.watermarked:
+            return self
+        df = self.df.withWatermark(TIME, f"{int(delay_s * 1000)} milliseconds")
+        return replace(self, df=df, watermarked=True)
+
+
+def structure(schema: Schema, step: Node) -> StructType:
+    """Return a schema, which may be a text of SQL.
+
+    Raises
+    ------
+    PlanError
+        The text is malformed.
+    """
+    if isinstance(schema, StructType):
+        return schema
+    try:
+        found = StructType.fromDDL(schema)
+    except Exception as error:  # Spark raises more than one kind of error for a malformed text
+        raise PlanError(f"the schema is malformed: {error}", step=step.name) from error
+    if not isinstance(found, StructType):
+        raise PlanError("the schema must have columns, such as 'name string, age int'", step=step.name)
+    return found
+
+
+def _variant_path(field: Field) -> str:
+    return "$" + "".join(f"['{name}']" for name in field.path)

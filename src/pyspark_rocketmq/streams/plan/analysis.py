@@ -1,0 +1,216 @@
+"""What can be told of a plan without Spark: the shape of each step's records, and what is lifted."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.expressions import comparisons, names_in
+from pyspark_rocketmq.streams.plan.lambda_projection import Identity, Lifted, ParseJson, Projection, lift
+
+__all__ = ["Analysis", "Shape", "analyse", "check_ends", "own_state"]
+
+WATERMARKED: Final = (p.Windowed, p.TopN, p.Distinct, p.StreamJoin, p.KeyJoin, p.TimedProcess)
+STATEFUL: Final = (*WATERMARKED, p.Group, p.Process, p.LatestJoin)
+
+
+class Shape(enum.Enum):
+    """How a step's records look."""
+
+    TEXT = "text"
+    JSON = "json"
+    COLUMNS = "columns"
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A plan, with what is known of its steps.
+
+    Parameters
+    ----------
+    nodes : list of Node
+        Inputs first.
+    """
+
+    nodes: list[p.Node]
+    shapes: dict[p.Node, Shape]
+    lifted: dict[p.Node, Lifted]
+    consumers: dict[p.Node, list[p.Node]]
+
+    def is_python(self, node: p.Node) -> bool:
+        """Whether Python runs for each record of this step."""
+        if isinstance(node, p.Apply):
+            return node not in self.lifted
+        return isinstance(node, p.KeyJoin) or own_state(node)
+
+    def wanted(self, node: p.Node) -> frozenset[str]:
+        """Return the fields that later steps name, up to where records are made anew."""
+        found: set[str] = set()
+        for consumer in self.consumers[node]:
+            found |= _named(consumer)
+            if isinstance(consumer, p.Where | p.Script | p.Union | p.Select | p.Distinct | p.TimeSelect):
+                found |= self.wanted(consumer)
+            if isinstance(consumer, p.DimensionJoin):
+                found |= self.wanted(consumer) - set(consumer.table.columns)
+        return frozenset(found)
+
+    @property
+    def stateful(self) -> list[p.Node]:
+        """The steps that keep state."""
+        return [node for node in self.nodes if isinstance(node, STATEFUL)]
+
+
+def own_state(node: p.Node) -> bool:
+    """Whether a step keeps state of its own, in Python workers, where Spark's own windows do not do."""
+    match node:
+        case p.Windowed(firing=firing):
+            return firing.stateful
+        case p.Group(incremental=incremental):
+            return incremental
+    return isinstance(node, p.Process | p.LatestJoin)
+
+
+def check_ends(plan: p.Plan) -> None:
+    """Refuse to run to the end of what is there what has none.
+
+    Raises
+    ------
+    PlanError
+        A processor goes by the clock: Spark makes one batch after the other for its timers. Or an MQTT broker
+        is the source: it sends what it has, and never says that this was all.
+    """
+    for node in plan.nodes():
+        if isinstance(node, p.Process) and node.time_mode == "processingTime":
+            raise PlanError(
+                "with timeMode='processingTime' Spark makes batches for ever, so that availableNow=True and "
+                "test(batches=True) would not end: start it with processingTime='1 second' and stop it",
+                step=node.name,
+            )
+        if isinstance(node, p.ForeignSource) and node.kind == "mqtt":
+            raise PlanError(
+                "an MQTT broker does not say how much it has, so that there is no end for availableNow=True: "
+                "start it without and stop it",
+                step=node.name,
+            )
+
+
+def analyse(plan: p.Plan) -> Analysis:
+    """Return what is known of a plan's steps.
+
+    Raises
+    ------
+    PlanError
+        Steps do not fit each other.
+    """
+    nodes = plan.nodes()
+    consumers: dict[p.Node, list[p.Node]] = {node: [] for node in nodes}
+    for node in nodes:
+        for before in node.inputs:
+            consumers[before].append(node)
+    analysis = Analysis(nodes, {}, {}, consumers)
+    for node in nodes:
+        analysis.shapes[node] = _shape(node, analysis)
+    _check_state(plan, analysis)
+    return analysis
+
+
+def _shape(node: p.Node, analysis: Analysis) -> Shape:
+    shapes = analysis.shapes
+    match node:
+        case p.Source():
+            return _source_shape(node)
+        case p.Apply(how="map", schema=None):
+            text = shapes[node.input] is Shape.TEXT
+            found = lift(node.function, text=text)
+            if found is None:
+                return Shape.JSON
+            analysis.lifted[node] = found
+            match found:
+                case Identity():
+                    return shapes[node.input]
+                case ParseJson():
+                    return Shape.JSON
+                case Projection():
+                    return Shape.COLUMNS
+        case p.Apply(how="map" | "flatMap", schema=schema):
+            return Shape.JSON if schema is None else Shape.COLUMNS
+        case p.Apply() | p.TimeSelect() | p.Select() | p.Distinct() | p.Where() | p.Sink():
+            return shapes[node.input]
+        case p.Union(left=left, right=right):
+            if shapes[left] is not shapes[right]:
+                raise PlanError(
+                    f"one side has {shapes[left].value}, the other {shapes[right].value}: bring both to the "
+                    "same fields first, with selectFields or schema=",
+                    step=node.name,
+                )
+            return shapes[left]
+        case p.KeyJoin() | p.LatestJoin():
+            return Shape.JSON
+    return Shape.COLUMNS
+
+
+def _source_shape(node: p.Source) -> Shape:
+    match node:
+        case p.RocketMQSource(json=json, schema=schema) | p.ForeignSource(json=json, schema=schema):
+            return Shape.COLUMNS if schema is not None else Shape.JSON if json else Shape.TEXT
+        case p.FileSource(kind=kind, schema=schema):
+            if kind == "csv" or schema is not None:
+                return Shape.COLUMNS
+            return Shape.JSON if kind == "json" else Shape.TEXT
+        case p.RowsSource(rows=rows, schema=schema):
+            if schema is not None:
+                return Shape.COLUMNS
+            return Shape.TEXT if all(isinstance(row, str | bytes) for row in rows) else Shape.JSON
+    return Shape.COLUMNS
+
+
+def _named(node: p.Node) -> frozenset[str]:
+    """Return the fields of its input that a step names."""
+    match node:
+        case p.Windowed(window=window):
+            field = window.time_field
+            return _named_by(node.keys, node.aggregates) | ({field} if field else frozenset())
+        case p.Group():
+            return _named_by(node.keys, node.aggregates)
+        case p.Where() | p.ColumnsMap() | p.Script():
+            return node.fields
+        case p.SelectFields() | p.Distinct():
+            return frozenset(node.fields)
+        case p.Process():
+            return frozenset(node.keys)
+        case p.TimeSelect():
+            return frozenset([node.field])
+        case p.DimensionJoin():
+            return frozenset(left for left, _, _ in comparisons(node.condition, step=node.name))
+    return frozenset()
+
+
+def _named_by(keys: tuple[str, ...], aggregates: tuple[p.Aggregate, ...]) -> frozenset[str]:
+    names = {*keys, *(item.field for item in aggregates if item.field)}
+    for item in aggregates:
+        if item.kind == "column":
+            names |= names_in(item.value)
+    return frozenset(names)
+
+
+def _check_state(plan: p.Plan, analysis: Analysis) -> None:
+    """Refuse what Spark refuses later, and less clearly."""
+    if not plan.sinks:
+        raise PlanError("the pipeline goes nowhere: end it with toPrint(), toRocketmq(...) or another sink")
+    updating = [node for node in analysis.stateful if own_state(node) or _updates(node)]
+    if updating and len(analysis.stateful) > 1:
+        other = next(node for node in analysis.stateful if node is not updating[0])
+        raise PlanError(
+            "results that change (no window, fireMode 1 or 2, emitBeforeFire, emitAfterFire) or that keep a "
+            "state of their own (process, incremental=True, joins without a window) and another step with "
+            "state do not go together in one job: write one part to a topic and let a second job read it",
+            step=updating[0].name,
+            other=other.name,
+        )
+
+
+def _updates(node: p.Node) -> bool:
+    return isinstance(node, p.Group) or (isinstance(node, p.Windowed) and node.firing.updates)

@@ -1,0 +1,1 @@
+"""Starting, following and stopping jobs; trying a pipeline without them."""

@@ -1,0 +1,156 @@
+"""Trying a pipeline on given rows, in a unit test: no broker, no checkpoint, the same compiled steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.compile.compiler import Compiler
+from pyspark_rocketmq.streams.connectors.sources import text_of
+from pyspark_rocketmq.streams.frame.flow import Flow
+from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.analysis import Shape, check_ends, own_state
+from pyspark_rocketmq.streams.plan.session_settings import temporary_settings
+from pyspark_rocketmq.streams.run.runner import STATE_SETTINGS
+from pyspark_rocketmq.streams.run.sinks import final_flow
+
+__all__ = ["tried"]
+
+_SMALL: Final = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false"}
+"""A few rows are soonest done in one partition and without compiling what is run once."""
+
+_START: Final = datetime(2030, 1, 1, tzinfo=UTC)
+_SCHEMA: Final = "value string, time timestamp"
+
+Rows = Sequence[Any]
+
+
+def tried(
+    spark: SparkSession, plan: p.Plan, rows: Rows | Mapping[str, Rows], *, batches: bool, sink: int
+) -> list[Any]:
+    """Return what a sink gets for rows: see `DataStream.test`."""
+    plan = replace(plan, sinks=(plan.sinks[sink],))
+    if batches:
+        check_ends(plan)
+    sources = [node for node in plan.nodes() if isinstance(node, p.Source)]
+    by_source = _by_source(sources, rows)
+    with (
+        temporary_settings(spark, _settings(plan)),
+        tempfile.TemporaryDirectory(prefix="streams-test-") as folder,
+    ):
+        given: dict[p.Node, Flow] = {}
+        for number, (source, its_rows) in enumerate(by_source.items()):
+            where = Path(folder) / str(number)
+            where.mkdir()
+            _write(where, its_rows if batches else [its_rows])
+            given[source] = _flow(spark, source, where, streaming=batches)
+        compiler = Compiler(spark, plan, given)
+        for source in by_source:
+            flow = given[source]
+            if source.schema is not None:
+                given[source] = replace(flow, shape=Shape.JSON).with_schema(
+                    source.schema, compiler.guard, source
+                )
+            else:
+                given[source] = replace(flow, shape=compiler.analysis.shapes[source])
+        flow = final_flow(compiler.flow(plan.sinks[0]), plan.sinks[0], compiler.guard)
+        rows_out = flow.df.select(flow.text().alias("value"))
+        if not batches:
+            return [_value(row[0]) for row in rows_out.collect()]
+        return _streamed(rows_out, flow, Path(folder) / "checkpoint")
+
+
+def _settings(plan: p.Plan) -> dict[str, str]:
+    # RocksDB is the slower for a few rows, and the only store that steps with a state of their own take.
+    needs = any(own_state(node) for node in plan.nodes())
+    return {**_SMALL, **STATE_SETTINGS} if needs else dict(_SMALL)
+
+
+def _streamed(df: Any, flow: Flow, checkpoint: Path) -> list[Any]:
+    found: list[Any] = []
+
+    def take(batch: Any, _: int) -> None:
+        found.extend(_value(row[0]) for row in batch.collect())
+
+    query = (
+        df.writeStream.foreachBatch(take)
+        .outputMode("update" if flow.updates else "append")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    return found
+
+
+def _by_source(sources: list[p.Source], rows: Rows | Mapping[str, Rows]) -> dict[p.Source, Rows]:
+    if not isinstance(rows, Mapping):
+        if len(sources) != 1:
+            names = ", ".join(_source_name(source) for source in sources)
+            raise PlanError(f"the pipeline has {len(sources)} sources: give rows by name, of {names}")
+        return {sources[0]: rows}
+    known = {_source_name(source): source for source in sources}
+    strangers = set(rows) - set(known)
+    if strangers:
+        raise PlanError(f"there is no source {min(strangers)!r}; there are {', '.join(known)}")
+    return {source: rows.get(name, []) for name, source in known.items()}
+
+
+def _source_name(source: p.Source) -> str:
+    match source:
+        case p.RocketMQSource(topic=topic) | p.ForeignSource(topic=topic):
+            return topic
+        case p.FileSource(path=path):
+            return path
+    return source.name
+
+
+def _write(folder: Path, batches: Sequence[Rows]) -> None:
+    """Write a file a batch, of increasing age, so that Spark takes them in this order."""
+    for number, rows in enumerate(batches):
+        lines = []
+        for row in rows:
+            time, value = row if isinstance(row, tuple) else (_START, row)
+            lines.append(json.dumps({"value": text_of(value), "time": _iso(time)}))
+        file = folder / f"{number:06d}.json"
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))
+
+
+def _iso(time: Any) -> str:
+    if isinstance(time, int | float):
+        time = datetime.fromtimestamp(time, UTC)
+    return str(time.isoformat())
+
+
+def _flow(spark: SparkSession, source: p.Source, folder: Path, *, streaming: bool) -> Flow:
+    if isinstance(source, p.FrameSource) or (
+        isinstance(source, p.FileSource) and source.kind == "csv" and source.schema is None
+    ):
+        raise PlanError("a DataFrame of your own needs no rows for a test: call toDF()", step=source.name)
+    if streaming:
+        df = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder))
+    else:
+        df = spark.read.schema(_SCHEMA).json(str(folder))
+    return Flow(df.select(F.col("time").alias(TIME), F.col("value").alias(VALUE)), Shape.TEXT)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,259 @@
+"""Starting a plan: the session, the lock, the state store, the query, and its end."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.checkpoint_log import CheckpointLog
+from pyspark_rocketmq.spark.listener import RocketMQQueryListener
+from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
+from pyspark_rocketmq.streams.frame.flow import Guard
+from pyspark_rocketmq.streams.frame.row_counts import RunCounts
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.analysis import check_ends
+from pyspark_rocketmq.streams.plan.explain import explained
+from pyspark_rocketmq.streams.plan.resources import Footprint
+from pyspark_rocketmq.streams.plan.session_settings import temporary_settings
+from pyspark_rocketmq.streams.run.job_registry import (
+    JobRecord,
+    checkpoint_of,
+    forget_unwritten_start,
+    job_lock,
+    stop_requested,
+)
+from pyspark_rocketmq.streams.run.sinks import final_flow, run_once, start_sinks
+
+__all__ = ["STATE_SETTINGS", "collected_plans", "final_frame", "finish", "session_of", "start"]
+
+STATE_SETTINGS: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+_SECURITY: Final = frozenset({"accesskey", "secretkey", "securitytoken", "credentialsfile", "tls"})
+_POLL_S: Final = 0.5
+
+_END_S: Final = 10.0
+
+_watchers: dict[str, tuple[StreamingQuery, threading.Thread]] = {}
+_collecting: list[p.Plan] | None = None
+
+
+@contextlib.contextmanager
+def collected_plans() -> Iterator[list[p.Plan]]:
+    """Let ``start()`` only collect plans, for ``explain`` of a script."""
+    global _collecting  # noqa: PLW0603 - a script knows nothing of who runs it
+    _collecting = []
+    try:
+        yield _collecting
+    finally:
+        _collecting = None
+
+
+def session_of(spark: SparkSession | None, footprint: Footprint | None = None) -> SparkSession:
+    """Return the given session, the active one, or a new one whose workers are this interpreter.
+
+    Warns of what a footprint asks for in vain, in a session that is there already.
+    """
+    found = spark or SparkSession.getActiveSession()
+    if found is None:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName("pyspark-rocketmq streams")
+        found = builder.getOrCreate() if footprint is None else footprint.new_session(builder)
+    if footprint is not None:
+        footprint.check(found)
+    return found
+
+
+def start(
+    spark: SparkSession | None,
+    plan: p.Plan,
+    *,
+    trigger: Mapping[str, Any] | None = None,
+    standby: bool = False,
+) -> StreamingQuery | None:
+    """Start a plan; a plan whose sources end is run to its end, and there is no query.
+
+    Raises
+    ------
+    PlanError
+        It cannot be compiled; names the step.
+    RocketMQError
+        Another process runs the job.
+    """
+    if _collecting is not None:
+        _collecting.append(plan)
+        return None
+    guard = Guard(plan.on_error)
+    if is_bounded(plan):
+        if plan.on_error == "dead-letters":
+            raise PlanError("dead letters are for streams: files have their malformed lines still")
+        session = session_of(spark, plan.footprint)
+        with _small(session, plan):
+            run_once(Compiler(session, plan, errors=guard), guard)
+        return None
+    if trigger and trigger.get("availableNow"):
+        check_ends(plan)
+    checkpoint = plan.checkpoint or checkpoint_of(plan.job)
+    lock = job_lock(plan.job, checkpoint, standby=standby, clock=SYSTEM_CLOCK)
+    held = contextlib.ExitStack()
+    with contextlib.ExitStack() as undo:
+        undo.enter_context(held)
+        if not standby:
+            held.enter_context(lock)  # before a session is started for nothing
+        session = session_of(spark, plan.footprint)
+        compiler = Compiler(session, plan, errors=guard)
+        if standby:
+            compiler.flow(compiler.common())  # what cannot be compiled says so now, not after the take-over
+            held.enter_context(lock)
+        held.enter_context(_followed(session, plan))
+        stop_requested(plan.job)  # one that was meant for an earlier run
+        letters_checkpoint = f"{checkpoint}-dead-letters"
+        for place in (checkpoint, letters_checkpoint):
+            forget_unwritten_start(place)
+        with temporary_settings(session, _state_settings(session)), _small(session, plan):
+            query = start_sinks(compiler, guard, checkpoint, dict(trigger or _trigger(plan)))
+            letters = _start_dead_letters(plan, guard, letters_checkpoint)
+        held.enter_context(_counted(session, query, checkpoint))
+        JobRecord(plan.job, checkpoint, os.getpid(), SYSTEM_CLOCK.now_ms(), explained(plan)).write()
+        undo.pop_all()
+    watcher = threading.Thread(
+        target=_watch, args=(plan.job, query, letters, held), name=f"streams-{plan.job}", daemon=True
+    )
+    if not _watchers:
+        atexit.register(_finish_all)
+    _watchers[str(query.runId)] = query, watcher
+    watcher.start()
+    return query
+
+
+def finish(query: StreamingQuery) -> None:
+    """Wait until a query that has ended has committed its last batch and let go of its job."""
+    watched = _watchers.get(str(query.runId))
+    if watched is not None:
+        watched[1].join(_END_S)
+
+
+def _finish_all() -> None:
+    """Let the queries that have ended finish, before the process is gone."""
+    for query, _ in _watchers.values():
+        if not query.isActive:
+            finish(query)
+
+
+def _trigger(plan: p.Plan) -> dict[str, str]:
+    """Return the trigger of a plan: as often as results are wanted before windows end."""
+    for node in plan.nodes():
+        if isinstance(node, p.Windowed) and node.firing.updates:
+            return {"processingTime": str(node.firing.before)}
+        if isinstance(node, p.Process) and node.time_mode == "processingTime":
+            return {"processingTime": "1 second"}  # Spark makes a batch each time, whatever there is to do
+    return {"processingTime": "0 seconds"}
+
+
+def _watch(
+    job: str, query: StreamingQuery, letters: StreamingQuery | None, held: contextlib.ExitStack
+) -> None:
+    """Stop the query when asked to, let go of the job at its end: a thread's outermost frame."""
+    with held:
+        try:
+            while query.isActive:
+                query.awaitTermination(_POLL_S)  # type: ignore[arg-type]
+                if stop_requested(job):
+                    query.stop()
+        except Exception:  # noqa: BLE001, S110 - the query's own error is for whoever awaits the query
+            pass
+        finally:
+            if letters is not None:
+                letters.stop()
+
+
+def _state_settings(spark: SparkSession) -> dict[str, str]:
+    """Return how a query that starts now keeps its state in RocksDB, but for what the user has set."""
+    return {
+        name: value
+        for name, value in STATE_SETTINGS.items()
+        if spark.conf.get(name, None) in {None, _default(name)}
+    }
+
+
+def _small(spark: SparkSession, plan: p.Plan) -> contextlib.AbstractContextManager[None]:
+    """Let a query that starts now take little memory, if the plan asks for that."""
+    return contextlib.nullcontext() if plan.footprint is None else plan.footprint.applied(spark)
+
+
+def _default(name: str) -> str:
+    if name.endswith("enabled"):
+        return "false"
+    return "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+
+@contextlib.contextmanager
+def _followed(spark: SparkSession, plan: p.Plan) -> Iterator[None]:
+    """Have the last batch committed for the group when the query is stopped."""
+    sources = [node for node in plan.nodes() if isinstance(node, p.RocketMQSource)]
+    if not sources:
+        yield
+        return
+    security: dict[str, Any] = {
+        name: value for name, value in sources[0].options.items() if name.lower() in _SECURITY
+    }
+    listener = RocketMQQueryListener(**security)
+    spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        # The end is told to listeners a moment after it is there: this one stays until then.
+        SYSTEM_CLOCK.sleep(_POLL_S)
+        spark.streams.removeListener(listener)
+        listener.close()
+
+
+@contextlib.contextmanager
+def _counted(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> Iterator[None]:
+    """Have what the run leaves out counted."""
+    counts = RunCounts(str(query.runId), CheckpointLog(spark, checkpoint).watermark_ms)
+    counts.register()
+    spark.streams.addListener(counts)
+    try:
+        yield
+    finally:
+        spark.streams.removeListener(counts)
+
+
+def _start_dead_letters(plan: p.Plan, guard: Guard, checkpoint: str) -> StreamingQuery | None:
+    """Start the query that sends records with an error to a topic; it reads the source by itself."""
+    if plan.on_error != "dead-letters" or not guard.found:
+        return None
+    assert plan.dead_letters is not None
+    letters: DataFrame = guard.found[0]
+    for more in guard.found[1:]:
+        letters = letters.unionByName(more)
+    rows = letters.select(
+        F.coalesce("body", F.lit("(no body)")).alias("body"),
+        F.create_map(F.lit("deadLetterCause"), F.col("cause")).alias("properties"),
+    )
+    writer = rows.writeStream.queryName(f"{plan.job}.dead-letters").option("checkpointLocation", checkpoint)
+    return writer.format("rocketmq").options(**plan.dead_letters).start()
+
+
+def final_frame(spark: SparkSession | None, plan: p.Plan) -> DataFrame:
+    """Return the DataFrame of a plan's first sink, without hidden columns."""
+    compiler = Compiler(session_of(spark), plan)
+    sink = plan.sinks[0]
+    flow = final_flow(compiler.flow(sink), sink, compiler.guard)
+    return flow.df.select(*flow.columns) if flow.columns else flow.df.select(flow.text().alias("value"))

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.options import (
+    CompatibilityWarning,
+    SinkOptions,
+    SourceOptions,
+    TableOptions,
+    parse_options,
+)
+from pyspark_rocketmq.options.declare import option_reference
+from pyspark_rocketmq.sql.flink_options import FLINK_NAMES, sort_options
+from pyspark_rocketmq.sql.statements import Position, TableOption
+
+
+def sort(with_columns=True, **given):
+    return sort_options(
+        [
+            TableOption(name.replace("__", "."), value, Position(at, 1))
+            for at, (name, value) in enumerate(given.items(), 1)
+        ],
+        with_columns=with_columns,
+    )
+
+
+def test_a_table_is_for_reading_and_for_writing():
+    names = {"topic": "t", "consumerGroup": "g", "produceGroup": "p", "nameServerAddress": "a:1", "tag": "x"}
+    found = sort(connector="rocketmq", **names, format="csv", csv__sep="|")
+    assert found.read == {"topic": "t", "consumerGroup": "g", "nameServerAddress": "a:1", "tags": "x"}
+    assert found.write == {"topic": "t", "produceGroup": "p", "nameServerAddress": "a:1", "tags": "x"}
+    assert (found.table, found.format) == ({"format": "csv"}, {"sep": "|"})
+    assert found.connection == {"nameServerAddress": "a:1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "ours"),
+    [
+        ("scanStartupMode", "earliest", {"startingOffsets": "earliest"}),
+        ("scan.startup.mode", "latest-offset", {"startingOffsets": "latest"}),
+        ("rocketmq.source.startup.scan.mode", "group-offsets", {"startingOffsets": "group"}),
+        ("auto.offset.reset", "smallest", {"startingOffsets": "earliest"}),
+        ("auto.offset.reset", "largest", {"startingOffsets": "latest"}),
+        ("startMessageOffset", "42", {"startingOffsets": '{"t": 42}'}),
+        ("startTimeMs", "1700000000000", {"startingTimestamp": "1700000000000"}),
+        ("startTime", "2026-01-31 08:00:00", {"startingTimestamp": "2026-01-31 08:00:00"}),
+        ("sql", "a > 1", {"sqlFilter": "a > 1"}),
+        ("partitionDiscoveryIntervalMs", "7", {"routeRefreshMs": "7"}),
+    ],
+)
+def test_flinks_start_and_filter_options(name, value, ours):
+    read = sort(topic="t", consumerGroup="g", nameServer="a:1", **{name.replace(".", "__"): value}).read
+    assert ours.items() <= read.items()
+    parse_options(SourceOptions, read)
+
+
+def test_every_flink_name_means_an_option_that_is_there():
+    known = {
+        spelling
+        for cls in (TableOptions, SourceOptions, SinkOptions)
+        for row in option_reference(cls)
+        for spelling in (row.name, *row.aliases)
+    }
+    assert set(FLINK_NAMES.values()) <= known
+    # A reader's alias: for a table it is the tag to write too.
+    assert {name.lower() for name in known} & FLINK_NAMES.keys() == {"tag"}
+
+
+def test_what_has_no_counterpart_is_accepted_with_a_warning():
+    found = sort(topic="t", useNewApi="true", sleepTimeMs="5", columnErrorDebug="true", encoding="UTF-8")
+    assert found.read == {"topic": "t"}
+    with pytest.warns(CompatibilityWarning, match="there is one source"):
+        found.parse(TableOptions, found.table, TableOption("", "", Position(9, 9)))
+
+
+def test_length_checks_are_bad_records():
+    assert sort(topic="t", lengthCheck="SKIP_SILENT").table == {"badRecords": "drop"}
+
+
+def test_tags_to_read_are_no_tag_to_write():
+    assert "tags" not in sort(topic="t", tag="a || b").write
+    assert "tags" not in sort(topic="t", tag="*").write
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"topic": "t", "consumerGrop": "g"}, "unknown option 'consumerGrop': did you mean consumerGroup"),
+        ({"topic": "t", "scanStartupMode": "soon"}, "'soon' is not one of earliest"),
+        ({"topic": "t", "scanStartupMode": "timestamp"}, "startingTimestamp or startingOffsets says which"),
+        ({"topic": "t", "lengthCheck": "PAD"}, "'PAD' has no counterpart"),
+        ({"topic": "t", "encoding": "GBK"}, "bodies are UTF-8"),
+        ({"topic": "t", "columns": "body"}, "metadata columns are declared"),
+    ],
+)
+def test_errors_are_where_the_option_is(given, message):
+    with pytest.raises(SqlError, match=re.escape(message)) as failure:
+        sort(**given)
+    assert failure.value.line == 2
+
+
+def test_a_wrong_value_is_where_it_was_written():
+    found = sort(topic="t", badRecords="explode")
+    with pytest.raises(SqlError, match="expected one of fail, null, drop, dead-letter") as failure:
+        found.parse(TableOptions, found.table, TableOption("", "", Position(9, 9)))
+    assert (failure.value.line, failure.value.column) == (2, 1)
+
+
+def test_a_start_mode_that_another_option_explains_says_nothing_more():
+    found = sort(topic="t", scan__startup__mode="timestamp", offsetFromTimestamp="1700000000000")
+    assert found.read == {"topic": "t", "startingTimestamp": "1700000000000"}

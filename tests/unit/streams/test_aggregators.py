@@ -1,0 +1,167 @@
+"""Results that grow record by record are those of all records at once, however the records are cut."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.streams.compile import aggregators as folds
+from pyspark_rocketmq.streams.compile.hyperloglog import Sketch
+
+TEXTS = st.one_of(st.none(), st.sampled_from(["5", "12", "7.5", "100", "b", "a", "ab", "-3", ""]))
+
+
+def number(text):
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def rows_of(texts):
+    """A record: its number as the time, the text, the number that the text spells, its JSON."""
+    return [(at, text, number(text), json.dumps({"v": text})) for at, text in enumerate(texts)]
+
+
+def extreme(texts, choose):
+    there = [text for text in texts if text is not None]
+    if not there:
+        return None
+    if all(number(text) is not None for text in there):
+        return choose(there, key=lambda text: (number(text), text))
+    return choose(there)
+
+
+def joined(left, right):
+    return {"v": f"{left['v']}+{right['v']}"}
+
+
+class Longest:
+    """An accumulator of the newer API."""
+
+    __slots__ = ("found",)
+
+    def __init__(self):
+        self.found = ""
+
+    def addValue(self, value):
+        self.found = max(self.found, value["v"] or "", key=len)
+
+    def result(self, context):  # noqa: ARG002
+        return self.found
+
+    def clone(self):
+        return Longest()
+
+
+class Listed:
+    """An accumulator of the older API."""
+
+    def createAccumulator(self):
+        return []
+
+    def accumulate(self, accumulator, value):
+        return [*accumulator, value["v"]]
+
+    def getValue(self, accumulator):
+        return accumulator
+
+
+def reduced(texts):
+    return "+".join(str(text) for text in texts)
+
+
+FOLDS = {
+    "rows": (folds.Count(None), len),
+    "values": (folds.Count(1), lambda texts: sum(text is not None for text in texts)),
+    "sum": (folds.Sum(2), lambda texts: sum(numbers(texts)) if numbers(texts) else None),
+    "avg": (
+        folds.Average(2),
+        lambda texts: sum(numbers(texts)) / len(numbers(texts)) if numbers(texts) else None,
+    ),
+    "min": (folds.NumberOrText(1, 2, least=True), lambda texts: extreme(texts, min)),
+    "max": (folds.NumberOrText(1, 2, least=False), lambda texts: extreme(texts, max)),
+    "least": (folds.Extreme(2, least=True), lambda texts: min(numbers(texts), default=None)),
+    "first": (
+        folds.ByTime(1, 0, earliest=True),
+        lambda texts: next((t for t in texts if t is not None), None),
+    ),
+    "last": (
+        folds.ByTime(1, 0, earliest=False),
+        lambda texts: next((t for t in reversed(texts) if t is not None), None),
+    ),
+    "concat": (folds.Concat(1, 0, "|"), lambda texts: "|".join(t for t in texts if t is not None)),
+    "distinct": (
+        folds.Different(1, counted=False),
+        lambda texts: sorted({t for t in texts if t is not None}),
+    ),
+    "exact": (folds.Different(1, counted=True), lambda texts: len({t for t in texts if t is not None})),
+    "large": (folds.NearlyDifferent(1), lambda texts: len({t for t in texts if t is not None})),
+    "reduce": (
+        folds.Reduce(joined, 3),
+        lambda texts: json.dumps({"v": texts[0] if len(texts) == 1 else reduced(texts)}),
+    ),
+    "newer": (
+        folds.User(Longest(), 3),
+        lambda texts: json.dumps(max(["", *(t or "" for t in texts)], key=len)),
+    ),
+    "older": (folds.ClassicUser(Listed(), 3), json.dumps),
+}
+
+
+def numbers(texts):
+    return [number(text) for text in texts if number(text) is not None]
+
+
+@pytest.mark.parametrize("name", FOLDS)
+@settings(deadline=None, max_examples=60)
+@given(batches=st.lists(st.lists(TEXTS, max_size=4), min_size=1, max_size=4).filter(any))
+def test_any_cut_into_batches_gives_what_plain_python_gives(name, batches):
+    fold, oracle = FOLDS[name]
+    texts = [text for batch in batches for text in batch]
+    rows, state = rows_of(texts), fold.empty()
+    for batch in batches:
+        for _ in batch:
+            state = fold.add(state, rows.pop(0))
+        state = fold.unpacked(pickle.loads(pickle.dumps(fold.packed(state))))
+    expected = oracle(texts)
+    found = fold.result(state)
+    assert found == (pytest.approx(expected) if isinstance(expected, float) else expected)
+
+
+def test_sums_of_decimals_are_exact_and_averages_are_rounded_as_spark_rounds_them():
+    rows = [(Decimal("99999999999999999999.05"),), (Decimal("0.01"),), (None,)]
+    total, mean = folds.Sum(0, 2), folds.Average(0, 6)
+    states = [total.empty(), mean.empty()]
+    for row in rows:
+        states = [total.add(states[0], row), mean.add(states[1], row)]
+    assert total.result(states[0]) == Decimal("99999999999999999999.06")
+    assert mean.result(states[1]) == Decimal("49999999999999999999.530000")
+
+
+def test_what_is_not_a_number_is_the_greatest():
+    nan = float("nan")
+    for values in ([nan, 1.0], [1.0, nan]):
+        least, greatest = folds.Extreme(0, least=True), folds.Extreme(0, least=False)
+        low, high = least.empty(), greatest.empty()
+        for value in values:
+            low, high = least.add(low, (value,)), greatest.add(high, (value,))
+        assert (low, high) == (1.0, pytest.approx(nan, nan_ok=True))
+
+
+@pytest.mark.parametrize("count", [0, 1, 512, 513, 5_000, 40_000, 100_000])
+def test_many_different_values_are_counted_within_two_percent(count):
+    sketch = Sketch()
+    for value in range(count):
+        sketch.add(str(value))
+        if not value % 7:
+            sketch.add(str(value))
+        if value % 1_000 == 999:
+            sketch = Sketch.of(pickle.loads(pickle.dumps(sketch.packed())))
+    assert abs(sketch.count() - count) <= (0 if count <= 512 else count * 0.02)
+    assert len(pickle.dumps(sketch.packed())) < 20_000

@@ -1,0 +1,209 @@
+"""When windows give results, with watermark and timers played by hand: no Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import LongType, StructField
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams import SessionWindow, StreamBuilder, Time, TumblingWindow
+from pyspark_rocketmq.streams.compile.aggregator_columns import Folded
+from pyspark_rocketmq.streams.compile.aggregators import Count, Sum
+from pyspark_rocketmq.streams.compile.window_state import FiredWindows
+from pyspark_rocketmq.streams.frame import extras
+from pyspark_rocketmq.streams.plan.emission import Schedule
+
+SIZE, DELAY, START = 10_000, 5_000, 1_000_000
+
+
+class Game:
+    """Runs a processor as Spark does: rows by key, late ones left out, then the timers that are due."""
+
+    def __init__(self, schedule):
+        self.schedule = schedule
+        outputs = [StructField(name, LongType()) for name in ("c", "n")]
+        results = Folded(
+            2, outputs=outputs, folds=[Count(None), Sum(2)], aliases=["c", "n"], user=[False] * 2
+        )
+        self.processor = FiredWindows(schedule, results)
+        self.values, self.timers, self.key = {}, set(), None
+        self.watermarks, self.newest, self.accepted, self.late = [0, 0], 0, {}, 0
+        self.ends = []
+        self.processor.init(self)
+
+    # what the processor asks of Spark
+
+    def getValueState(self, name, schema):  # noqa: ARG002
+        return SimpleNamespace(
+            get=lambda: self.values.get(self.key),
+            update=lambda value: self.values.__setitem__(self.key, value),
+            clear=lambda: self.values.pop(self.key, None),
+        )
+
+    def registerTimer(self, expiryTimestampMs):  # noqa: N803
+        self.timers.add((expiryTimestampMs, self.key))
+
+    # what Spark does
+
+    def batch(self, *rows):
+        """Run a batch of ``(second, n)``; returns its results as ``(count, sum, fire second)``."""
+        before, now = self.watermarks[-2:]
+        given = SimpleNamespace(getCurrentWatermarkInMs=lambda: now)
+        found, groups = [], {}
+        for second, n in rows:
+            end = _ms(second) // SIZE * SIZE + SIZE
+            until = (end + self.schedule.keep_ms) * 1000
+            if until <= before * 1000:
+                self.late += 1
+                continue
+            self.accepted[end] = self.accepted.get(end, 0) + n
+            groups.setdefault((until, "{}"), []).append((until, "{}", n))
+        for self.key, its in groups.items():
+            found += self.processor.handleInputRows(self.key, iter(its), given)
+        due_now = sorted(timer for timer in self.timers if timer[0] <= now)
+        for due, self.key in due_now:
+            info = SimpleNamespace(getExpiryTimeInMs=lambda due=due: due)
+            found += self.processor.handleExpiredTimer(self.key, timerValues=given, expiredTimerInfo=info)
+            self.timers.discard((due, self.key))
+        self.ends += [row[0] // 1000 - self.schedule.keep_ms for row in found]
+        self.newest = max([self.newest, *(_ms(second) for second, _ in rows)])
+        self.watermarks.append(max(now, self.newest - DELAY))
+        return [(row[4], row[5], row[2] // 1000 - START) for row in found]
+
+    def run(self, *batches):
+        """Run batches and, as Spark does, one without rows behind the last."""
+        return [self.batch(*rows) for rows in (*batches, [])]
+
+
+def _ms(second):
+    return START * 1000 + int(second * 1000)
+
+
+BATCHES = [
+    [(1, 1), (4, 2)],
+    [(11, 4)],  # the end of the first window has come, and 5 s are left for late rows
+    [(5, 8)],
+    [(6, 16)],
+    [(16, 32)],  # now it is over
+    [(16, 0)],
+    [(7, 64)],
+]
+
+
+def test_one_result_a_window():
+    game = Game(Schedule(SIZE, DELAY))
+    assert game.run(*BATCHES) == [[], [], [], [], [], [(4, 27, 15)], [], []]
+    assert game.late == 1
+
+
+def test_late_rows_make_results_of_their_own():
+    game = Game(Schedule(SIZE, DELAY, mode=1))
+    batches = [*BATCHES[:2], [], *BATCHES[2:]]
+    assert game.run(*batches)[:5] == [[], [], [(2, 3, 10)], [(1, 8, 11)], [(1, 16, 11)]]
+    assert game.late == 1
+
+
+def test_late_rows_make_the_result_anew():
+    game = Game(Schedule(SIZE, DELAY, mode=2))
+    results = game.run(*BATCHES[:2], [], *BATCHES[2:])
+    assert [row for rows in results for row in rows if row[2] < 16] == [(2, 3, 10), (3, 11, 11), (4, 27, 11)]
+    assert game.late == 1
+    assert len(game.values) == 1, "what is over is forgotten"
+
+
+def test_rows_that_come_with_the_first_result_are_in_it():
+    game = Game(Schedule(SIZE, DELAY, mode=1))
+    assert game.run(*BATCHES[:3]) == [[], [], [(3, 11, 10)], []]
+
+
+def test_results_before_the_end_count_from_the_windows_start():
+    game = Game(Schedule(SIZE, DELAY, before_ms=3_000))
+    batches = [[(1, 1)], [(2, 2)], [(4, 4)], [(4, 8)], [(5, 16)], [(13, 0)], [(15, 0)], [(25, 0)]]
+    results = [row for rows in game.run(*batches) for row in rows if row[1]]
+    assert results == [(4, 15, 3), (5, 31, 6), (5, 31, 15)]
+
+
+def test_results_after_the_end_come_while_late_rows_change_them():
+    game = Game(Schedule(SIZE, DELAY, after_ms=4_000))
+    batches = [[(1, 1)], [(15, 0)], [], [(2, 2)], [(3, 4)], [(19, 0)], [(25, 0)], [], [(30, 0)]]
+    assert [row for rows in game.run(*batches) for row in rows if row[1]] == [(1, 1, 15), (3, 7, 19)]
+    hour = 3_600
+    late = [row for rows in game.run([(hour + 14, 0)], [(1, 8)], [(hour + 15, 0)], []) for row in rows]
+    assert (4, 15, hour + 15) in late, "a last change goes out when the window is over"
+    game.run([(2, 16)])
+    assert game.late == 1
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    seconds=st.lists(st.lists(st.floats(0, 60), max_size=5), min_size=1, max_size=10),
+    kind=st.sampled_from([{}, {"mode": 1}, {"mode": 2}, {"before_ms": 3_000}, {"after_ms": 4_000}]),
+)
+def test_every_row_that_is_not_late_counts_once(seconds, kind):
+    game = Game(Schedule(SIZE, DELAY, **kind))
+    batches = [[(second, 1) for second in batch] for batch in seconds]
+    results = [row for rows in game.run(*batches, [(100_000, 0)], []) for row in rows]
+    if kind in ({}, {"mode": 1}):
+        assert sum(total for _, total, _ in results) == sum(game.accepted.values())
+    else:
+        newest = dict.fromkeys(game.accepted, 0)
+        for end, total in zip(game.ends, (total for _, total, _ in results), strict=True):
+            newest[end] = total
+        assert newest == game.accepted
+    assert sum(map(len, seconds)) == game.late + sum(game.accepted.values())
+    assert len(game.values) <= 1, "what is over is forgotten"
+
+
+def windows():
+    source = StreamBuilder.dataStream("tests", "t").fromRocketmq("topic", "group", True, "h:1")
+    return source.window(TumblingWindow.of(Time.seconds(10))).count()
+
+
+def test_the_plan_says_what_was_asked_for(capsys):
+    stream = windows().fireMode(2).waterMark(5).toDataSteam()
+    assert "python  TumblingWindow" in stream.explain()
+    assert "fires at the end, late rows with all before" in capsys.readouterr().out
+    native = windows().emitBeforeFire(Time.seconds(1)).toDataSteam().explain()
+    assert "native" in native.splitlines()[2]
+    assert "every 1000 milliseconds before the end" in native
+    assert "python" in windows().emit_after_fire(Time.seconds(1)).to_data_stream().explain()
+    assert "python" in windows().emit_before_fire(Time.seconds(1), strict=True).to_data_stream().explain()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda w: w.fireMode(3), "fireMode is 0, 1 or 2, not 3"),
+        (lambda w: w.emitAfterFire(5), "takes a length of time, such as Time.seconds"),
+        (lambda w: w.fireMode(1).emitAfterFire(Time.seconds(1)).toDataSteam(), "are for fireMode 0, not 1"),
+        (lambda w: w.emitBeforeFire(Time.seconds(1)).fireMode(2).toDataSteam(), "are for fireMode 0, not 2"),
+    ],
+)
+def test_what_does_not_go_together_says_so(wrong, message):
+    with pytest.raises(PlanError, match=message):
+        wrong(windows())
+
+
+def test_sessions_have_one_result():
+    source = StreamBuilder.dataStream("tests", "t").fromRocketmq("topic", "group", True, "h:1")
+    sessions = source.window(SessionWindow.of(Time.seconds(10))).count().fireMode(2)
+    with pytest.raises(PlanError, match="session windows have one result"):
+        sessions.toDataSteam()
+
+
+def test_results_that_change_and_another_window_are_two_jobs():
+    again = (
+        windows().fireMode(2).toDataSteam().window(TumblingWindow.of(Time.minutes(1))).count().toDataSteam()
+    )
+    with pytest.raises(PlanError, match="let a second job read it"):
+        again.explain()
+
+
+def test_a_missing_library_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setattr(extras, "_there", lambda module: False)
+    with pytest.raises(PlanError, match=r"pip install \"pyspark-rocketmq\[state\]\".*window#2"):
+        extras.require_state("window#2")

@@ -1,0 +1,97 @@
+"""Jobs of a machine: the lock, what is known of them, the wish to stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.streams.run.job_registry import (
+    JobRecord,
+    checkpoint_of,
+    find_job,
+    forget_unwritten_start,
+    job_lock,
+    jobs,
+    request_stop,
+    stop_requested,
+)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path))
+
+
+class Passing:
+    """A clock that is moved on by whoever waits."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+def test_one_process_runs_a_job():
+    checkpoint = checkpoint_of("a.b")
+    record = JobRecord("a.b", checkpoint, 1, 2, "steps")
+    record.write()
+    assert not record.is_running()
+    with job_lock("a.b", checkpoint, standby=False, clock=SYSTEM_CLOCK):
+        assert find_job("a.b").is_running()
+        clock = Passing()
+        with (
+            pytest.raises(RocketMQError, match="running already"),
+            job_lock("a.b", checkpoint, standby=False, clock=clock),
+        ):
+            pass
+        assert clock.now >= 3, "an earlier run is given a moment to let go"
+    assert [found.job for found in jobs()] == ["a.b"]
+    assert not find_job("a.b").is_running()
+    with pytest.raises(OptionError, match=r"no job 'x'.*a\.b"):
+        find_job("x")
+
+
+def test_a_standby_waits_for_the_lock():
+    checkpoint = checkpoint_of("a")
+    first = job_lock("a", checkpoint, standby=False, clock=SYSTEM_CLOCK)
+    first.__enter__()
+
+    class Letting:
+        def monotonic(self):
+            return 0.0
+
+        def sleep(self, _seconds):
+            first.__exit__(None, None, None)
+
+    with job_lock("a", checkpoint, standby=True, clock=Letting()):
+        assert JobRecord("a", checkpoint, 1, 2, "").is_running()
+
+
+def test_a_wish_to_stop_is_granted_once():
+    JobRecord("a", "/x", 1, 2, "").write()
+    assert not stop_requested("a")
+    request_stop("a")
+    assert stop_requested("a")
+    assert not stop_requested("a")
+
+
+def test_what_is_left_of_a_start_that_was_killed_is_forgotten(tmp_path):
+    """What was found in a checkpoint after kill -9 within the first batch; Spark would not start there."""
+    offsets = tmp_path / "c" / "offsets"
+    forget_unwritten_start(str(tmp_path / "c"))
+    offsets.mkdir(parents=True)
+    left = [offsets / ".0.be732471.tmp", offsets / "..0.be732471.tmp.crc"]
+    for file in left:
+        file.touch()
+    forget_unwritten_start(f"file://{tmp_path}/c")
+    assert not list(offsets.iterdir())
+    for file in (*left, offsets / "0"):
+        file.touch()
+    forget_unwritten_start(str(tmp_path / "c"))
+    assert len(list(offsets.iterdir())) == 3, "a log that has begun is Spark's"
+    forget_unwritten_start("hdfs://somewhere/c")

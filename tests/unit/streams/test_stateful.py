@@ -1,0 +1,60 @@
+"""Latest values of two streams, played by hand: no Spark."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from pyspark_rocketmq.streams import StreamBuilder
+from pyspark_rocketmq.streams.compile.stateful import LatestPairs
+from pyspark_rocketmq.streams.plan.nodes import LatestJoin
+
+
+def pairs(function, *, outer=False, strict=False):
+    """Return a function of a batch's ``(time, side, value)`` that gives ``(time, value, error)``."""
+    left, right = StreamBuilder("l").source("t"), StreamBuilder("r").source("t")
+    node = LatestJoin(name="join#1", left=left._node, right=right._node, outer=outer, function=function)
+    stored = {}
+
+    def state(name, schema):
+        return SimpleNamespace(
+            get=lambda: stored.get(name), update=lambda value: stored.__setitem__(name, value)
+        )
+
+    processor = LatestPairs(node, strict=strict)
+    processor.init(SimpleNamespace(getValueState=state))
+
+    def batch(*rows):
+        its = [("key", at, side, json.dumps(value)) for at, side, value in rows]
+        return [tuple(row) for row in processor.handleInputRows(("key",), iter(its), None)]
+
+    return batch
+
+
+BATCHES = [[(1, 0, "a")], [(3, 1, "y"), (2, 1, "x")], [(4, 0, "b"), (5, 1, "z")]]
+
+
+def test_each_value_meets_the_latest_of_the_other_side():
+    batch = pairs(lambda left, right: [left, right])
+    found = [(at, json.loads(value)) for rows in BATCHES for at, value, _ in batch(*rows)]
+    assert found == [(2, ["a", "x"]), (3, ["a", "y"]), (4, ["b", "y"]), (5, ["b", "z"])]
+
+
+def test_a_left_value_goes_out_alone_and_a_right_one_does_not():
+    batch = pairs(lambda left, right: [left, right], outer=True)
+    assert batch((1, 1, "x")) == []
+    assert batch((2, 0, "a")) == [(2, '["a", "x"]', None)]
+    alone = pairs(lambda left, right: [left, right], outer=True)
+    assert alone((2, 0, "a")) == [(2, '["a", null]', None)]
+
+
+def test_a_function_that_raises_marks_its_pair_or_fails():
+    def wrong(left, right):
+        raise KeyError(left)
+
+    assert pairs(wrong, outer=True)((1, 0, "a")) == [(1, '"a"', "KeyError: 'a'")]
+    with pytest.raises(KeyError) as failure:
+        pairs(wrong, outer=True, strict=True)((1, 0, "a"))
+    assert "at a pair, in join#1" in failure.value.__notes__[0]
