@@ -260,6 +260,37 @@ def test_what_waits_behind_a_failure_is_held_back(ordered: bool) -> None:
         1: SendError,
         2: SendError if ordered else type(None),
     }
+    assert {outcome.token: outcome.sent for outcome in outcomes} == {0: True, 1: True, 2: not ordered}
+
+
+def test_nothing_of_a_queue_is_sent_before_its_failure_is_known_to_the_caller() -> None:
+    """The caller who learns of the failure from a submit has handed over the next message by then."""
+    arrived: list[bytes] = []
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        arrived.append(bytes(frame.body))
+        fails = bytes(frame.body) == b"0"
+        peer.send(answer(frame, code=ResponseCode.MESSAGE_ILLEGAL) if fails else stored(frame))
+
+    with ScriptedCluster(script) as cluster:
+        producer = producer_of(cluster)
+        queue = producer.client.write_queues("orders")[0]
+        with SendPipeline(producer, max_in_flight=2, ordered=True) as pipeline:
+            for number in range(4):
+                message = encode_one(OutgoingMessage("orders", b"%d" % number), producer.ids)
+                outcomes = pipeline.submit(message, queue, token=number)
+                if any(outcome.error for outcome in outcomes):
+                    break
+            again = [outcome for outcome in outcomes if not outcome.sent]
+            assert [outcome.token for outcome in again] == [1, 2]
+            assert arrived == [b"0"]
+            for outcome in again:
+                assert isinstance(outcome.error, SendError)
+                pipeline.submit(outcome.outgoing, queue)
+            assert [outcome.error for outcome in pipeline.flush()] == [None, None]
+        producer.client.close()
+    assert arrived == [b"0", b"1", b"2"]
 
 
 def test_a_pipeline_outlives_lost_connections() -> None:

@@ -32,7 +32,7 @@ from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame
 from pyspark_rocketmq.spark.sink_schema import sink_layout
 from pyspark_rocketmq.spark.write_task import WriteReport, WriteScope, WriteTask
-from pyspark_rocketmq.testing import Damage, Delay, HangUp, MockCluster, Silence
+from pyspark_rocketmq.testing import Damage, Delay, HangUp, MockCluster, Refuse, Silence
 
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 BATCH = RequestCode.SEND_BATCH_MESSAGE
@@ -392,6 +392,28 @@ def test_what_the_broker_refuses_is_found_within_its_batch(mq: MockCluster, writ
     assert "this one" in dead.properties["deadLetterCause"]
     assert dead.tags == "t"
     assert sorted([dead.body.decode(), *stored_bodies(mq)]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_one_row_that_is_refused_is_one_dead_letter(mq: MockCluster, write: Write, ordered: bool) -> None:
+    """The rows that wait for it in its queue are sent, and keep their order."""
+    mq.create_topic("dead", 1)
+    mq.fail(BATCH, code=ResponseCode.MESSAGE_ILLEGAL)
+    mq.inject(Refuse(ResponseCode.MESSAGE_ILLEGAL, "this one"), on=RequestCode.SEND_MESSAGE_V2, after=2)
+    report = write(
+        rows(*[f"{number:02}" for number in range(80)], shardingKey=["k"] * 80),
+        deadLetterTopic="dead",
+        batchSize=10,
+        ordered=ordered,
+    )
+    (dead,) = stored(mq, "dead")
+    assert report.dead_letters == 1
+    expected = [f"{number:02}" for number in range(80)]
+    expected.remove(dead.body.decode())
+    assert stored_bodies(mq) == expected
+    if ordered:
+        assert dead.body == b"02"
+        assert [message.body.decode() for message in stored(mq)] == expected
 
 
 def test_a_missing_topic_of_a_row_is_a_dead_letter(mq: MockCluster, write: Write) -> None:

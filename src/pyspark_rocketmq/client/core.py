@@ -102,6 +102,11 @@ class Client:
         """Close every connection."""
         self.pool.close()
 
+    def renew(self) -> None:
+        """Trust no connection and no route: make and look up new ones at their next use."""
+        self.pool.close()
+        self.routes.invalidate_all()
+
     # --- where things are ---
 
     def deadline(self, timeout_ms: float | None = None) -> Deadline:

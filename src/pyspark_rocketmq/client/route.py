@@ -309,6 +309,11 @@ class RouteCache:
         with self._lock:
             self._stale.add(topic)
 
+    def invalidate_all(self) -> None:
+        """Look every topic up again at its next use."""
+        with self._lock:
+            self._stale.update(self._known)
+
     def forget(self, topic: str) -> None:
         """Act as if the topic had never been looked up: it was deleted on purpose."""
         with self._lock:

@@ -19,8 +19,9 @@ from pyspark_rocketmq.dstream.strategies import LocationStrategy
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, OffsetRange
 from pyspark_rocketmq.options import SourceOptions
-from pyspark_rocketmq.spark.partition import read_options, read_ranges, task_client
+from pyspark_rocketmq.spark.partition import read_options, read_ranges
 from pyspark_rocketmq.spark.schema import Projection, read_schema, to_projection
+from pyspark_rocketmq.spark.task_client import task_client
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +59,7 @@ class _MessageReader:
 
     def __call__(self, _: int, ranges: Iterable[OffsetRange]) -> Iterator[Any]:
         found = list(ranges)
-        messages = read_messages(task_client(self.options, found), found, read_options(self.options))
+        messages = read_messages(task_client(self.options.client), found, read_options(self.options))
         return messages if self.handler is None else map(self.handler, messages)
 
 

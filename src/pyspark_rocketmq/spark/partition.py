@@ -6,10 +6,8 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_rocketmq.client.core import Client, shared_client
 from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches
 from pyspark_rocketmq.client.range_pull import ReadOptions
 from pyspark_rocketmq.model import OffsetRange
@@ -17,6 +15,7 @@ from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.account import Account
 from pyspark_rocketmq.planning.split import split
 from pyspark_rocketmq.spark.schema import Projection
+from pyspark_rocketmq.spark.task_client import task_client
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +26,6 @@ __all__ = [
     "read_options",
     "read_partition",
     "read_ranges",
-    "task_client",
 ]
 
 _LOG: Final = logging.getLogger(__name__)
@@ -89,7 +87,7 @@ def read_ranges(
     account = Account(ranges)
     rows = 0
     for batch in read_batches(
-        task_client(options, ranges),
+        task_client(options.client),
         ranges,
         read_options(options),
         DecodeOptions(columns=projection.columns, body_as=projection.body_as),
@@ -99,17 +97,6 @@ def read_ranges(
         yield batch
     account.close(rows)
     _tell(account)
-
-
-def task_client(options: SourceOptions, ranges: Iterable[OffsetRange]) -> Client:
-    """Return the client of the task's process; a retried task gets new connections and routes."""
-    client = shared_client(options.client)
-    if _is_retry():
-        # What failed may have been the connection or the route: neither is trusted again.
-        client.pool.close()
-        for topic in {offsets.topic for offsets in ranges}:
-            client.invalidate(topic)
-    return client
 
 
 def read_options(options: SourceOptions) -> ReadOptions:
@@ -122,11 +109,6 @@ def read_options(options: SourceOptions) -> ReadOptions:
         pulls_in_flight=options.pulls_in_flight,
         empty_pull_delay_ms=options.empty_pull_delay_ms,
     )
-
-
-def _is_retry() -> bool:
-    context = TaskContext.get()
-    return context is not None and context.attemptNumber() > 0
 
 
 def _tell(account: Account) -> None:

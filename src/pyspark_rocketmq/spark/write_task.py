@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -157,22 +157,23 @@ class WriteTask:
         """
         in_flight = self._options.sends_in_flight * (1 if self._transaction is None else _HALVES_A_SEND)
         with (
-            ExitStack() as unless_done,
             SendPipeline(
                 self._producer,
                 max_in_flight=in_flight,
                 ordered=self._ordered,
                 outage_timeout_ms=self._options.outage_timeout_ms,
+                replace=self._bury,
             ) as pipeline,
+            ExitStack() as unless_done,
         ):
-            unless_done.callback(self._roll_back)
+            unless_done.callback(self._roll_back, pipeline)
             for batch in batches:
                 for piece in _pieces(batch):
                     self._send(piece, pipeline)
-            self._judge(pipeline.flush(), pipeline)
-            while pipeline.unfinished or self._dead_letters.unsent:  # what was refused, and their own sends
-                self._judge(self._dead_letters.submit(pipeline), pipeline)
-                self._judge(pipeline.flush(), pipeline)
+            self._judge(pipeline.flush())
+            while self._dead_letters.unsent:
+                self._judge(self._dead_letters.submit(pipeline))
+                self._judge(pipeline.flush())
             self._raise_failure(pipeline)
             self._dead_letters.close()
             unless_done.pop_all()
@@ -182,9 +183,10 @@ class WriteTask:
             self._report.halves = self._halves.pack()
         return self._report
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, pipeline: SendPipeline) -> None:
         """Take back what is not to be: nobody else knows of these half messages."""
         if self._transaction is not None:
+            self._judge(pipeline.drain())  # those that were in flight are stored too
             roll_back(self._producer.client, self._transaction.group, self._halves.table())
 
     # --- rows to sends ---
@@ -258,18 +260,14 @@ class WriteTask:
             cause = f"its body travels as {len(outgoing.body)} bytes, more than maxMessageBytes"
             self._dead_letters.add(DeadLetter.of_outgoing(outgoing, cause))
             return
-        self._judge(pipeline.submit(outgoing, queue, token=queue), pipeline)
-        self._judge(self._dead_letters.submit(pipeline), pipeline)
-        if self._failure is not None:
-            self._raise_failure(pipeline)
+        self._judge(pipeline.submit(outgoing, queue))
+        self._judge(self._dead_letters.submit(pipeline))
+        self._raise_failure(pipeline)
 
-    def _judge(self, outcomes: Iterable[SendOutcome], pipeline: SendPipeline) -> None:
+    def _judge(self, outcomes: Iterable[SendOutcome]) -> None:
         for outcome in outcomes:
             if outcome.error is None:
                 self._take_half(outcome)
-                continue
-            if isinstance(outcome.error, MessageIllegalError) and self._dead_letters.takes(outcome):
-                self._bury(outcome, pipeline)
             elif self._failure is None:
                 self._failure = _Failure(outcome.error, outcome.outgoing.count)
             else:
@@ -280,26 +278,30 @@ class WriteTask:
         if outcome.result is not None and outcome.outgoing.sys_flag & MessageFlag.TRANSACTION_PREPARED:
             self._halves.add(outcome.result)
 
-    def _bury(self, outcome: SendOutcome, pipeline: SendPipeline) -> None:
-        """Take the messages that the broker refused as dead letters; out of a batch, only those."""
-        assert outcome.error is not None
+    def _bury(self, outcome: SendOutcome) -> Sequence[Outgoing] | None:
+        """Take a message that the broker refused as a dead letter; of a batch, find those by sending each.
+
+        The messages after it in its queue are sent all the same. None lets the send fail the task.
+        """
+        if (
+            self._failure is not None
+            or not isinstance(outcome.error, MessageIllegalError)
+            or not self._dead_letters.takes(outcome)
+        ):
+            return None
         if not outcome.outgoing.batch:
             self._dead_letters.add(DeadLetter.of_outgoing(outcome.outgoing, str(outcome.error)))
-            return
-        queue = outcome.token if isinstance(outcome.token, MessageQueue) else None
-        for single in _singles(outcome.outgoing):
-            self._submit(single, queue, pipeline)
+            return ()
+        singles = tuple(_singles(outcome.outgoing))
+        self._report.sends += len(singles)
+        return singles
 
     def _raise_failure(self, pipeline: SendPipeline) -> None:
         """Wait for what is still in flight, then raise the first cause with the count of all failures."""
         if self._failure is None:
             return
         failure = self._failure
-        for outcome in pipeline.flush():
-            if outcome.error is not None:
-                failure.messages += outcome.outgoing.count
-            else:
-                self._take_half(outcome)
+        self._judge(pipeline.flush())
         raise SendError(
             f"{failure.messages} messages of the task were not written; the first cause: {failure.error}",
             failed=failure.messages,

@@ -18,6 +18,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.spark.sink_schema import SinkLayout, sink_layout
 from pyspark_rocketmq.spark.sink_topics import SinkTopics
+from pyspark_rocketmq.spark.task_client import task_client
 from pyspark_rocketmq.spark.transaction import Transactions
 from pyspark_rocketmq.spark.transaction_log import TransactionLog, TransactionName
 from pyspark_rocketmq.spark.write_task import WriteReport, WriteScope, WriteTask, is_ordered
@@ -170,14 +171,8 @@ def _query_and_batch() -> TransactionName:
 def _write(
     batches: Iterable[pa.RecordBatch], options: SinkOptions, layout: SinkLayout, scope: WriteScope
 ) -> TaskWritten:
-    context = TaskContext.get()
-    client = shared_client(options.client)
-    if context is not None and context.attemptNumber() > 0:
-        # What failed may have been the connection or the route: neither is trusted again.
-        client.pool.close()
-        if options.topic is not None:
-            client.invalidate(options.topic)
-    return TaskWritten(WriteTask(client, options, layout, scope).run(batches), scope.transaction)
+    task = WriteTask(task_client(options.client), options, layout, scope)
+    return TaskWritten(task.run(batches), scope.transaction)
 
 
 def _conclude(

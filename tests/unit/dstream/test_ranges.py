@@ -9,7 +9,7 @@ from pyspark_rocketmq.dstream import OffsetRange, OffsetRanges, TopicQueueId
 from pyspark_rocketmq.dstream.ranges import to_ranges
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import CompatibilityWarning, parse_direct_options
-from pyspark_rocketmq.spark.partition import task_client
+from pyspark_rocketmq.spark.task_client import task_client
 
 FULL, EMPTY = OffsetRange.create("t", 1, "a", 0, 9), OffsetRange.create("t", 0, "a", 4, 4)
 SECOND = OffsetRange.create("t", 1, "b", 2, 3)
@@ -53,4 +53,4 @@ def test_the_consumer_cache_s_options_are_taken_with_one_warning():
 
 def test_tasks_of_a_process_share_their_connections():
     one, other = (parse_direct_options({"nameServer": "h:1"}).source(("t",), "g") for _ in range(2))
-    assert task_client(one, [FULL]) is task_client(other, [SECOND])
+    assert task_client(one.client) is task_client(other.client)

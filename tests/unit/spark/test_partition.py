@@ -41,31 +41,6 @@ def test_what_spark_ships_is_plain():
     pickle.loads(pickle.dumps(RocketMQStreamReader(options(), read_schema(None))))
 
 
-@pytest.mark.parametrize("attempt", [0, 1])
-def test_a_retried_task_trusts_neither_connection_nor_route(attempt: int, monkeypatch):
-    seen: list[str] = []
-    client = SimpleNamespace(
-        pool=SimpleNamespace(close=lambda: seen.append("closed")),
-        invalidate=lambda topic: seen.append(f"{topic} looked up anew"),
-    )
-
-    batch = SimpleNamespace(num_rows=16)
-
-    def read_batches(*_: object, on_report: Callable[[RangeReport], None], **__: object) -> Iterator[object]:
-        seen.append("read")
-        yield batch
-        for offsets in RANGES:
-            on_report(RangeReport(offsets=offsets, rows=len(offsets), filtered=0, gaps=0))
-
-    context = SimpleNamespace(attemptNumber=lambda: attempt)
-    monkeypatch.setattr(module, "shared_client", lambda _: client)
-    monkeypatch.setattr(module, "read_batches", read_batches)
-    monkeypatch.setattr(module, "TaskContext", SimpleNamespace(get=lambda: context))
-    projection = to_projection(read_schema(None))
-    assert list(read_partition(RangesPartition(RANGES), options(), projection)) == [batch]
-    assert seen == ["closed", "orders looked up anew", "read"][0 if attempt else 2 :]
-
-
 def reading(monkeypatch, rows: int, *reports: RangeReport) -> list[object]:
     """Read RANGES by a reader that hands out so many rows and these reports."""
 
@@ -74,7 +49,7 @@ def reading(monkeypatch, rows: int, *reports: RangeReport) -> list[object]:
         for report in reports:
             on_report(report)
 
-    monkeypatch.setattr(module, "shared_client", lambda _: None)
+    monkeypatch.setattr(module, "task_client", lambda _: None)
     monkeypatch.setattr(module, "read_batches", read_batches)
     return list(read_partition(RangesPartition(RANGES), options(), to_projection(read_schema(None))))
 

@@ -1,0 +1,64 @@
+"""A task that Spark runs again trusts neither the connections nor the routes of its process."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from pyspark_rocketmq.client import OutgoingMessage
+from pyspark_rocketmq.client.connection import Connection
+from pyspark_rocketmq.model import OffsetRange
+from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
+from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.spark import task_client as module
+from pyspark_rocketmq.spark.partition import RangesPartition, read_partition
+from pyspark_rocketmq.spark.schema import read_schema, to_projection
+from pyspark_rocketmq.spark.writer import RocketMQBatchWriter
+from pyspark_rocketmq.testing import MockBroker
+
+ROWS = pa.RecordBatch.from_pydict({"body": ["a", "b"], "topic": ["orders", "payments"]})
+
+
+def read(mq: MockBroker) -> None:
+    ranges = (OffsetRange(mq.queue("orders"), 0, 1), OffsetRange(mq.queue("payments"), 0, 1))
+    options = parse_options(
+        SourceOptions, {"nameServer": mq.name_server, "topic": "orders,payments"}, environ={}
+    )
+    batches = read_partition(RangesPartition(ranges), options, to_projection(read_schema(None)))
+    assert sum(batch.num_rows for batch in batches) == 2
+
+
+def write(mq: MockBroker) -> None:
+    options = parse_options(SinkOptions, {"nameServer": mq.name_server}, environ={})
+    writer = RocketMQBatchWriter(options, from_arrow_schema(ROWS.schema), overwrite=False)
+    assert writer.write(iter([ROWS])).report.rows == 2
+
+
+@pytest.mark.parametrize("task", [read, write])
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_a_retried_task_trusts_neither_connection_nor_route(
+    task: object, attempt: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also not the route of a topic that only the rows name."""
+    opened: list[str] = []
+    connect = Connection.__init__
+
+    def count(self: Connection, addr: str, *args: object, **more: object) -> None:
+        opened.append(addr)
+        connect(self, addr, *args, **more)
+
+    monkeypatch.setattr(Connection, "__init__", count)
+    with MockBroker({"orders": 1, "payments": 1}) as mq:
+        mq.send(OutgoingMessage("orders", b"1"))
+        mq.send(OutgoingMessage("payments", b"2"))
+        task(mq)
+        before, looked_up = len(opened), mq.asked[RequestCode.GET_ROUTEINFO_BY_TOPIC]
+        context = SimpleNamespace(attemptNumber=lambda: attempt, partitionId=lambda: 0)
+        monkeypatch.setattr(module, "TaskContext", SimpleNamespace(get=lambda: context))
+        monkeypatch.setattr("pyspark_rocketmq.spark.writer.TaskContext", module.TaskContext)
+        task(mq)
+        assert mq.asked[RequestCode.GET_ROUTEINFO_BY_TOPIC] - looked_up == 2 * attempt
+        assert len(opened) - before == 2 * attempt
