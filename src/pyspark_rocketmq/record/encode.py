@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from pyspark_rocketmq.record.compress import Compression, compress
 from pyspark_rocketmq.record.layout import BATCH_ITEM_OVERHEAD
+from pyspark_rocketmq.record.occurrences import FINGERPRINT, Occurrences
 from pyspark_rocketmq.record.outgoing_rows import UNIQUE_KEY_BYTES, OutgoingRows
 from pyspark_rocketmq.record.properties import (
     PROPERTY_PRODUCER_GROUP,
@@ -32,12 +33,17 @@ from pyspark_rocketmq.record.properties import (
 )
 
 __all__ = ["BatchLimits", "Parcel", "ParcelKind", "arrange", "as_half_messages", "content_ids"]
-__all__ += ["encode_parcels", "kinds_of", "with_write_ids"]
+__all__ += ["WRITE_ID_BYTES", "encode_parcels", "half_message_marks", "kinds_of", "with_write_ids"]
 
 _HEAD: Final = np.dtype([("size", ">i4"), ("zeros", ">i8"), ("flag", ">i4"), ("body", ">i4")])
 _EMPTY: Final = pa.scalar(b"")
 _UNIQUE_HEAD: Final = b"UNIQ_KEY\x01"
 _PREFIX_LENGTH: Final = 28
+_DIGEST_BYTES: Final = 16
+
+WRITE_ID_BYTES: Final = len(PROPERTY_WRITE_ID) + 2 + 2 * _DIGEST_BYTES + 1 + 10
+"""The most that a write id made of content takes as a property: the occurrence has up to 10 digits."""
+
 _COUNTER_DIGITS: Final = np.frombuffer(
     b"".join(b"%04X" % number for number in range(1 << 16)), np.uint8
 ).reshape(-1, 4)
@@ -142,30 +148,33 @@ def encode_parcels(
             yield Parcel(first, last, data[offsets[first] : offsets[last]], int(sys_flag))
 
 
-def content_ids(rows: OutgoingRows, scope: bytes, seen: dict[bytes, int], *, topic: str) -> list[bytes]:
+def content_ids(rows: OutgoingRows, scope: bytes, seen: Occurrences, *, topic: str) -> list[bytes]:
     """Return a digest for each row that equal rows share, made unique by the row's occurrence number.
 
     Parameters
     ----------
     scope : bytes
-        At most 64 bytes: what the ids are unique within, such as a query's batch.
-    seen : dict
-        How often each digest came up so far; goes on.
+        What the ids are unique within, such as a query's batch.
+    seen : Occurrences
+        Counts how often each digest came up so far.
     topic : str
         The rows' topic, part of their content.
     """
-    ids = []
     heads = _heads(rows, pc.binary_length(rows.body).to_numpy(), _properties_lengths(rows))
-    own = hashlib.blake2b(topic.encode(), digest_size=16, key=scope)
+    key = scope if len(scope) <= hashlib.blake2b.MAX_KEY_SIZE else hashlib.blake2b(scope).digest()
+    own = hashlib.blake2b(topic.encode(), digest_size=_DIGEST_BYTES, key=key)
     contents = pc.binary_join_element_wise(heads, rows.body, rows.properties, _EMPTY)
-    for content in contents.to_pylist():
+    digests = bytearray()
+    for content in contents:
         hasher = own.copy()
-        hasher.update(content)
-        digest = hasher.digest()
-        occurrence = seen.get(digest, 0)
-        seen[digest] = occurrence + 1
-        ids.append(f"{digest.hex()}-{occurrence}".encode())
-    return ids
+        hasher.update(content.as_buffer())
+        digests += hasher.digest()
+    numbers = seen.number(np.frombuffer(digests, FINGERPRINT)[:: _DIGEST_BYTES // FINGERPRINT.itemsize])
+    text = digests.hex()
+    return [
+        b"%b-%d" % (text[2 * _DIGEST_BYTES * row : 2 * _DIGEST_BYTES * (row + 1)].encode(), number)
+        for row, number in enumerate(numbers.tolist())
+    ]
 
 
 def with_write_ids(properties: pa.Array, ids: pa.Array) -> pa.Array:
@@ -174,8 +183,8 @@ def with_write_ids(properties: pa.Array, ids: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(properties, name, ids, pa.scalar(b"\x02"), _EMPTY)
 
 
-def as_half_messages(properties: pa.Array, group: str, transaction: str) -> pa.Array:
-    """Return the properties with those behind them that make half messages of the rows.
+def half_message_marks(group: str, transaction: str) -> bytes:
+    """Return the properties that make a half message of a message, encoded.
 
     ``group`` is the producer group as the broker knows it, whom it will ask what becomes of them.
     """
@@ -184,7 +193,12 @@ def as_half_messages(properties: pa.Array, group: str, transaction: str) -> pa.A
         PROPERTY_PRODUCER_GROUP: group,
         PROPERTY_TRANSACTION: transaction,
     }
-    return pc.binary_join_element_wise(properties, pa.scalar(encode_properties(marks)), _EMPTY)
+    return encode_properties(marks)
+
+
+def as_half_messages(properties: pa.Array, marks: bytes) -> pa.Array:
+    """Return the properties with `half_message_marks` after them."""
+    return pc.binary_join_element_wise(properties, pa.scalar(marks), _EMPTY)
 
 
 # --- inside ---------------------------------------------------------------------------------

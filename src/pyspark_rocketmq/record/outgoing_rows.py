@@ -122,7 +122,11 @@ def binary_of(array: pa.Array) -> pa.Array:
 
 
 def prepare(
-    columns: MessageColumns, *, drop_reserved: bool = False, needs_write_id: bool = False
+    columns: MessageColumns,
+    *,
+    drop_reserved: bool = False,
+    needs_write_id: bool = False,
+    added_bytes: int = 0,
 ) -> tuple[OutgoingRows, Refused]:
     """Check the rows and encode their properties.
 
@@ -133,6 +137,8 @@ def prepare(
         Leave out properties whose names RocketMQ reserves, instead of refusing their rows.
     needs_write_id : bool
         Refuse rows that have none in a column of write ids.
+    added_bytes : int
+        What will be added to the properties of each row later.
 
     Returns
     -------
@@ -147,8 +153,8 @@ def prepare(
         _mark(refused, _lengths(columns.write_id) == 0, "it has no write id")
     single = _check_delays(columns, refused)
     properties = _properties(columns, refused, drop_reserved=drop_reserved)
-    lengths = _lengths(properties) + UNIQUE_KEY_BYTES
-    _mark(refused, lengths > MAX_PROPERTIES_BYTES, f"its properties take over {MAX_PROPERTIES_BYTES} bytes")
+    most = MAX_PROPERTIES_BYTES - UNIQUE_KEY_BYTES - added_bytes
+    _mark(refused, _lengths(properties) > most, f"its properties take over {MAX_PROPERTIES_BYTES} bytes")
     count = len(columns)
     flag = columns.flag
     rows = OutgoingRows(

@@ -21,17 +21,20 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.record.encode import (
+    WRITE_ID_BYTES,
     BatchLimits,
     Parcel,
     arrange,
     as_half_messages,
     content_ids,
     encode_parcels,
+    half_message_marks,
     kinds_of,
     with_write_ids,
 )
 from pyspark_rocketmq.record.layout import MessageFlag
 from pyspark_rocketmq.record.message import iter_batch
+from pyspark_rocketmq.record.occurrences import FINGERPRINT, Occurrences
 from pyspark_rocketmq.record.outgoing_rows import MessageColumns, OutgoingRows, prepare
 from pyspark_rocketmq.spark.dead_letters import DeadLetter, DeadLetters
 from pyspark_rocketmq.spark.sink_schema import SinkLayout
@@ -74,8 +77,9 @@ class WriteScope:
 class WriteReport:
     """What a task wrote.
 
-    ``contents`` holds 8 bytes of each distinct content where write ids were made of it: the same content in
-    two tasks would have got the same id. ``halves`` are the half messages of a transactional write, packed.
+    ``contents`` holds 8 bytes of each distinct content where write ids were made of it, as `count_shared`
+    takes them: the same content in two tasks would have got the same id. ``halves`` are the half messages of
+    a transactional write, packed.
     """
 
     rows: int = 0
@@ -136,9 +140,14 @@ class WriteTask:
         )
         self._ordered = is_ordered(options, layout)
         self._needs_ids = options.guarantee is not Guarantee.AT_LEAST_ONCE
+        self._makes_ids = self._needs_ids and "writeId" not in layout.names
+        self._marks = b""
+        if self._transaction is not None:
+            group = client.namespace.qualified(self._transaction.group)
+            self._marks = half_message_marks(group, str(scope.transaction))
         self._dead_letters = DeadLetters(self._producer, options, scope.job, scope.partition)
         self._turn = _Turn()
-        self._seen: dict[bytes, int] = {}
+        self._seen = Occurrences()
         self._report = WriteReport()
         self._halves = HalfMessages()
         self._failure: _Failure | None = None
@@ -178,7 +187,7 @@ class WriteTask:
             self._dead_letters.close()
             unless_done.pop_all()
         self._report.dead_letters = self._dead_letters.count
-        self._report.contents = b"".join(sorted(digest[:8] for digest in self._seen))
+        self._report.contents = self._seen.fingerprints().astype(FINGERPRINT, copy=False).tobytes()
         if self._transaction is not None:
             self._report.halves = self._halves.pack()
         return self._report
@@ -193,7 +202,12 @@ class WriteTask:
 
     def _send(self, batch: pa.RecordBatch, pipeline: SendPipeline) -> None:
         columns = self._layout.columns(batch, self._options)
-        rows, refused = prepare(columns, drop_reserved=self._layout.as_read, needs_write_id=self._needs_ids)
+        rows, refused = prepare(
+            columns,
+            drop_reserved=self._layout.as_read,
+            needs_write_id=self._needs_ids,
+            added_bytes=len(self._marks) + WRITE_ID_BYTES * self._makes_ids,
+        )
         self._report.rows += len(columns)
         for place, cause in refused.items():
             self._dead_letters.add(DeadLetter.of_row(columns, place, cause, self._options.topic))
@@ -240,17 +254,14 @@ class WriteTask:
 
     def _identified(self, rows: OutgoingRows, topic: str) -> OutgoingRows:
         """Return the rows with write ids made of their content, where nobody gave them ids."""
-        if not self._needs_ids or "writeId" in self._layout.names:
+        if not self._makes_ids:
             return rows
         ids = content_ids(rows, self._scope.job.encode(), self._seen, topic=topic)
         return rows.identified(with_write_ids(rows.properties, pa.array(ids, pa.binary())))
 
     def _marked(self, rows: OutgoingRows) -> OutgoingRows:
         """Return the rows as half messages, where they belong to a transaction."""
-        if self._transaction is None:
-            return rows
-        group = self._producer.client.namespace.qualified(self._transaction.group)
-        return rows.identified(as_half_messages(rows.properties, group, str(self._scope.transaction)))
+        return rows.identified(as_half_messages(rows.properties, self._marks)) if self._marks else rows
 
     # --- sends to outcomes ---
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ from pyspark_rocketmq.client.core import Client, shared_client
 from pyspark_rocketmq.client.transaction import HalfMessages
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import Guarantee, SinkOptions
+from pyspark_rocketmq.record.occurrences import count_shared
 from pyspark_rocketmq.spark.sink_schema import SinkLayout, sink_layout
 from pyspark_rocketmq.spark.sink_topics import SinkTopics
 from pyspark_rocketmq.spark.task_client import task_client
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["RocketMQBatchWriter", "RocketMQStreamWriter", "TaskWritten"]
 
 _LOG: Final = logging.getLogger(__name__)
-
-_CONTENT_BYTES: Final = 8
 
 
 @dataclass
@@ -189,11 +187,7 @@ def _conclude(
         A transaction could not be committed (as a whole).
     """
     reports = [message.report for message in messages if isinstance(message, TaskWritten)]
-    contents: Counter[bytes] = Counter()
-    for report in reports:
-        found = report.contents
-        contents.update(found[at : at + _CONTENT_BYTES] for at in range(0, len(found), _CONTENT_BYTES))
-    shared = sum(1 for tasks in contents.values() if tasks > 1)
+    shared = count_shared([report.contents for report in reports])
     if shared:
         raise OptionError(
             f"{shared} contents are in rows of more than one Spark partition, so that their write ids are "

@@ -10,6 +10,7 @@ import pytest
 
 from pyspark_rocketmq.record.compress import Compression, decompress
 from pyspark_rocketmq.record.encode import (
+    WRITE_ID_BYTES,
     BatchLimits,
     Parcel,
     arrange,
@@ -19,8 +20,15 @@ from pyspark_rocketmq.record.encode import (
     with_write_ids,
 )
 from pyspark_rocketmq.record.message import iter_batch
-from pyspark_rocketmq.record.outgoing_rows import MessageColumns, OutgoingRows, binary_of, prepare
-from pyspark_rocketmq.record.properties import decode_properties
+from pyspark_rocketmq.record.occurrences import Occurrences
+from pyspark_rocketmq.record.outgoing_rows import (
+    UNIQUE_KEY_BYTES,
+    MessageColumns,
+    OutgoingRows,
+    binary_of,
+    prepare,
+)
+from pyspark_rocketmq.record.properties import MAX_PROPERTIES_BYTES, decode_properties
 
 PREFIX = "0A" * 14
 MAP = pa.map_(pa.string(), pa.string())
@@ -208,19 +216,19 @@ def test_a_large_single_body_that_does_not_shrink_travels_as_it_is() -> None:
 
 def test_content_ids_are_stable_apart_from_order_and_differ_by_content_scope_and_occurrence() -> None:
     rows, _ = prepare(MessageColumns(body=bodies(b"a", b"b", b"a"), tags=texts("t", "t", "t")))
-    ids = content_ids(rows, b"query/0", {}, topic="orders")
+    ids = content_ids(rows, b"query/0", Occurrences(), topic="orders")
     assert len(set(ids)) == 3
-    backwards = content_ids(rows.take(np.array([2, 1, 0])), b"query/0", {}, topic="orders")
+    backwards = content_ids(rows.take(np.array([2, 1, 0])), b"query/0", Occurrences(), topic="orders")
     assert set(backwards) == set(ids)
     for scope, topic in ((b"query/1", "orders"), (b"query/0", "other")):
-        assert not set(content_ids(rows, scope, {}, topic=topic)) & set(ids)
+        assert not set(content_ids(rows, scope, Occurrences(), topic=topic)) & set(ids)
     other, _ = prepare(MessageColumns(body=bodies(b"a"), tags=texts("u")))
-    assert not set(content_ids(other, b"query/0", {}, topic="orders")) & set(ids)
+    assert not set(content_ids(other, b"query/0", Occurrences(), topic="orders")) & set(ids)
 
 
 def test_occurrences_go_on_over_the_batches_of_a_task() -> None:
     rows, _ = prepare(MessageColumns(body=bodies(b"a")))
-    seen: dict[bytes, int] = {}
+    seen = Occurrences()
     first, second = (content_ids(rows, b"q", seen, topic="t")[0] for _ in range(2))
     assert first.endswith(b"-0")
     assert second == first[:-1] + b"1"
@@ -232,3 +240,27 @@ def test_a_write_id_comes_last_so_that_it_counts() -> None:
     assert decode_properties(with_write_ids(rows.properties, texts("mine"))[0].as_py()) == {"writeId": "mine"}
     rows, _ = prepare(MessageColumns(body=bodies(b"x"), properties=maps, write_id=texts("mine")))
     assert decode_properties(rows.properties[0].as_py()) == {"writeId": "mine"}
+
+
+def test_a_scope_may_have_any_length() -> None:
+    rows, _ = prepare(MessageColumns(body=bodies(b"a")))
+    ids = [content_ids(rows, b"j" * size, Occurrences(), topic="t")[0] for size in (0, 64, 65, 66, 10_000)]
+    assert len(set(ids)) == 5
+
+
+def test_a_write_id_takes_no_more_than_is_reserved_for_it() -> None:
+    rows, _ = prepare(MessageColumns(body=bodies(b"a")))
+    (made,) = content_ids(rows, b"q", Occurrences(), topic="t")
+    most = made[:-1] + b"4294967295"
+    assert len(with_write_ids(rows.properties, bodies(most))[0].as_py()) == WRITE_ID_BYTES
+
+
+def test_properties_leave_room_for_what_is_added_later() -> None:
+    def properties(size: int) -> pa.Array:
+        return pa.array([[("p", "v" * (size - 3))]], MAP)
+
+    most = MAX_PROPERTIES_BYTES - UNIQUE_KEY_BYTES - 100
+    for size, fits in ((most, 1), (most + 1, 0)):
+        columns = MessageColumns(body=bodies(b"x"), properties=properties(size))
+        rows, refused = prepare(columns, added_bytes=100)
+        assert (len(rows), len(refused)) == (fits, 1 - fits)
