@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,8 +29,10 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.model import Permission
 from pyspark_rocketmq.options import SinkOptions, parse_options
+from pyspark_rocketmq.record.outgoing_rows import UNIQUE_KEY_BYTES
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame
+from pyspark_rocketmq.spark import dead_letters
 from pyspark_rocketmq.spark.sink_schema import sink_layout
 from pyspark_rocketmq.spark.write_task import WriteReport, WriteScope, WriteTask
 from pyspark_rocketmq.testing import Damage, Delay, HangUp, MockCluster, Refuse, Silence
@@ -51,14 +54,20 @@ def mq() -> Iterator[MockCluster]:
 def write(mq: MockCluster) -> Iterator[Write]:
     clients = []
 
-    def run(*batches: pa.RecordBatch, scope: WriteScope = SCOPE, **given: object) -> WriteReport:
+    def run(
+        *given_batches: pa.RecordBatch,
+        scope: WriteScope = SCOPE,
+        batches: Iterable[pa.RecordBatch] | None = None,
+        schema: pa.Schema | None = None,
+        **given: object,
+    ) -> WriteReport:
         """Write record batches to the topic orders unless an option (None for absent) says otherwise."""
         settings = {"nameServer": mq.name_server, "topic": "orders", "outageTimeout": "0s"} | given
         options = parse_options(SinkOptions, settings, environ={})
         client = Client(options.client)
         clients.append(client)
-        layout = sink_layout(from_arrow_schema(batches[0].schema), options)
-        return WriteTask(client, options, layout, scope).run(batches)
+        layout = sink_layout(from_arrow_schema(schema or given_batches[0].schema), options)
+        return WriteTask(client, options, layout, scope).run(given_batches if batches is None else batches)
 
     yield run
     for client in clients:
@@ -371,7 +380,7 @@ def test_dead_letters_go_to_a_topic_with_their_cause(mq: MockCluster, write: Wri
 
 
 def test_dead_letters_go_to_a_folder_of_parquet_files_and_replace_their_own(
-    write: Write, tmp_path: object
+    write: Write, tmp_path: Path
 ) -> None:
     for _ in range(2):
         report = write(BAD, topic=None, deadLetterPath=str(tmp_path), maxMessageBytes=1000, batchBytes=1000,
@@ -380,6 +389,51 @@ def test_dead_letters_go_to_a_folder_of_parquet_files_and_replace_their_own(
     table = pq.read_table(str(tmp_path))
     assert table.num_rows == 4
     assert {len(row["body"]) for row in table.to_pylist()} == {0, 2000, 6, 4}
+
+
+def illegal(body: str) -> pa.RecordBatch:
+    return rows(body, tags=["\x01"])
+
+
+def dead_bodies(folder: Path) -> list[str]:
+    return sorted(row["body"].decode() for row in pq.read_table(folder).to_pylist())
+
+
+def test_two_attempts_at_once_leave_one_whole_file(write: Write, tmp_path: Path) -> None:
+    def first() -> Iterator[pa.RecordBatch]:
+        for number in range(3):
+            yield illegal(f"d{number}")
+            if number == 1:  # the other attempt runs from its begin to its end meanwhile
+                write(*map(illegal, ("d0", "d1", "d2")), deadLetterPath=str(tmp_path))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dead_letters, "_FLUSH_ROWS", 1)
+        assert (
+            write(schema=illegal("").schema, batches=first(), deadLetterPath=str(tmp_path)).dead_letters == 3
+        )
+    assert dead_bodies(tmp_path) == ["d0", "d1", "d2"]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_writes_do_not_replace_one_anothers_dead_letters(write: Write, tmp_path: Path) -> None:
+    for day in ("monday", "tuesday"):
+        for _ in range(2):  # its task runs again
+            scope = WriteScope(job="the same jobId", partition=0, write=day)
+            write(illegal(day), scope=scope, deadLetterPath=str(tmp_path))
+    assert dead_bodies(tmp_path) == ["monday", "tuesday"]
+
+
+def test_a_task_that_fails_leaves_no_file(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield illegal("x")
+        raise RuntimeError("the task is cancelled")
+
+    monkeypatch.setattr(dead_letters, "_FLUSH_ROWS", 1)
+    with pytest.raises(RuntimeError, match="cancelled"):
+        write(schema=illegal("").schema, batches=failing(), deadLetterPath=str(tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_the_broker_refuses_is_found_within_its_batch(mq: MockCluster, write: Write) -> None:
@@ -451,3 +505,19 @@ def test_the_users_own_ids_are_taken_and_every_row_needs_one(mq: MockCluster, wr
     assert report.contents == b""
     with pytest.raises(OptionError, match="no write id"):
         write(rows("a", writeId=pa.array([None], pa.string())), deliveryGuarantee="effectively-once")
+
+
+def test_a_row_whose_properties_leave_no_room_for_its_write_id_is_refused(
+    mq: MockCluster, write: Write
+) -> None:
+    properties = pa.array([[("p", "v" * (32_767 - UNIQUE_KEY_BYTES - 3))]], pa.map_(pa.string(), pa.string()))
+    write(rows("as it is", properties=properties))
+    with pytest.raises(OptionError, match="properties take over"):
+        write(rows("with an id", properties=properties), deliveryGuarantee="effectively-once")
+    assert stored_bodies(mq) == ["as it is"]
+
+
+def test_the_scope_of_write_ids_may_be_long(mq: MockCluster, write: Write) -> None:
+    for job in ("j" * 65, "j" * 66):
+        write(rows("a"), scope=WriteScope(job=job, partition=0), deliveryGuarantee="effectively-once")
+    assert len({message.properties["writeId"] for message in stored(mq)}) == 2

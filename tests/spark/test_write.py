@@ -137,6 +137,17 @@ def test_a_row_that_cannot_be_sent_fails_the_write_or_is_put_aside(
     assert "no body" in letter.properties["deadLetterCause"]
 
 
+def test_each_write_keeps_its_dead_letters(
+    spark: SparkSession, topic: TopicFactory, write: Write, tmp_path: Path
+) -> None:
+    name = topic()
+    for day in ("monday", "tuesday"):
+        rows = spark.createDataFrame([(day, "bad\x01tag")], "body string, tags string")
+        write(rows, topic=name, deadLetterPath=f"file://{tmp_path}/dead")
+    dead = spark.read.parquet(f"file://{tmp_path}/dead").selectExpr("cast(body AS string) AS body")
+    assert sorted(row.body for row in dead.collect()) == ["monday", "tuesday"]
+
+
 def test_builders_make_messages(
     spark: SparkSession, topic: TopicFactory, write: Write, read: Read, settled: Settled
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import uuid
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -88,18 +90,25 @@ class DeadLetters:
 
     In a topic a dead letter is a message with the row's body, keys and tag and the properties
     ``deadLetterCause``, ``deadLetterTopic`` and ``deadLetterBodyBytes``; a body that is too large is cut.
-    In a folder they are Parquet files, named after what the task writes: a task that runs again replaces
-    its own.
+    In a folder they are Parquet files, named after the write and the partition: a task that runs again
+    replaces its own, and no other write's. Each attempt writes a hidden file of its own and renames it.
+
+    Parameters
+    ----------
+    producer : Producer
+    options : SinkOptions
+    write : str
+        What the task is part of: no two writes have the same, all attempts at one do.
+    partition : int
     """
 
-    def __init__(self, producer: Producer, options: SinkOptions, job: str, partition: int) -> None:
+    def __init__(self, producer: Producer, options: SinkOptions, write: str, partition: int) -> None:
         self.count = 0
         self._producer = producer
         self._options = options
         self._waiting: list[DeadLetter] = []
-        self._file_name = f"part-{hashlib.sha256(job.encode()).hexdigest()[:16]}-{partition:05d}.parquet"
-        self._writer: pq.ParquetWriter | None = None
-        self._renames: tuple[fs.FileSystem, str, str] | None = None
+        self._file_name = f"part-{hashlib.sha256(write.encode()).hexdigest()[:32]}-{partition:05d}.parquet"
+        self._file: _HiddenFile | None = None
 
     def add(self, letter: DeadLetter) -> None:
         """Take a dead letter.
@@ -147,24 +156,27 @@ class DeadLetters:
         """Finish the task's file: it appears whole, under its name, or not at all."""
         if self._options.dead_letter_path is not None and self._waiting:
             self._write()
-        if self._writer is not None and self._renames is not None:
-            self._writer.close()
-            filesystem, hidden, path = self._renames
-            filesystem.move(hidden, path)
+        if self._file is not None:
+            self._file.show()
+            self._file = None
+
+    def abandon(self) -> None:
+        """Remove what a task that failed has of its file."""
+        if self._file is not None:
+            self._file.remove()
+            self._file = None
 
     def _write(self) -> None:
-        if self._writer is None:
+        if self._file is None:
             assert self._options.dead_letter_path is not None
             filesystem, folder = file_system(self._options.dead_letter_path)
-            filesystem.create_dir(folder, recursive=True)
-            self._renames = (filesystem, f"{folder}/.{self._file_name}", f"{folder}/{self._file_name}")
-            self._writer = pq.ParquetWriter(self._renames[1], _SCHEMA, filesystem=filesystem)
+            self._file = _HiddenFile(filesystem, folder, self._file_name)
         rows = [
             {"cause": letter.cause, "topic": letter.topic, "tags": letter.tags, "keys": letter.keys,
              "body": letter.body}
             for letter in self._waiting
         ]  # fmt: skip
-        self._writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
+        self._file.writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
         self._waiting.clear()
 
     def _message(self, letter: DeadLetter, topic: str) -> OutgoingMessage:
@@ -181,6 +193,29 @@ class DeadLetters:
             keys=_printable(letter.keys) or (),
             properties=properties,
         )
+
+
+class _HiddenFile:
+    """A file that is one attempt's alone until it is whole: two attempts may write at once."""
+
+    def __init__(self, filesystem: fs.FileSystem, folder: str, name: str) -> None:
+        filesystem.create_dir(folder, recursive=True)
+        self._filesystem = filesystem
+        self._path = f"{folder}/{name}"
+        self._hidden = f"{folder}/.{name}.{uuid.uuid4().hex}"
+        self.writer = pq.ParquetWriter(self._hidden, _SCHEMA, filesystem=filesystem)
+
+    def show(self) -> None:
+        """Give the file its name, in place of the one of another attempt."""
+        self.writer.close()
+        self._filesystem.move(self._hidden, self._path)
+
+    def remove(self) -> None:
+        """Take the file back; what cannot be removed stays hidden."""
+        with contextlib.suppress(OSError):
+            self.writer.close()
+        with contextlib.suppress(OSError):
+            self._filesystem.delete_file(self._hidden)
 
 
 def _printable(text: str | None) -> str:

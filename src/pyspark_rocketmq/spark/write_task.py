@@ -64,12 +64,16 @@ class WriteScope:
         The query's id and its batch's number, or a batch write's ``jobId``.
     partition : int
         The task's partition.
+    write : str, optional
+        What no other write has: the query's id and its batch's number, or an id that a batch write has made
+        for itself; ``job`` by default.
     transaction : TransactionName, optional
         The batch as its transaction is called.
     """
 
     job: str
     partition: int
+    write: str | None = None
     transaction: TransactionName | None = None
 
 
@@ -145,7 +149,7 @@ class WriteTask:
         if self._transaction is not None:
             group = client.namespace.qualified(self._transaction.group)
             self._marks = half_message_marks(group, str(scope.transaction))
-        self._dead_letters = DeadLetters(self._producer, options, scope.job, scope.partition)
+        self._dead_letters = DeadLetters(self._producer, options, scope.write or scope.job, scope.partition)
         self._turn = _Turn()
         self._seen = Occurrences()
         self._report = WriteReport()
@@ -176,6 +180,7 @@ class WriteTask:
             ExitStack() as unless_done,
         ):
             unless_done.callback(self._roll_back, pipeline)
+            unless_done.callback(self._dead_letters.abandon)
             for batch in batches:
                 for piece in _pieces(batch):
                     self._send(piece, pipeline)

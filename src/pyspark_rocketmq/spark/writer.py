@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -71,6 +72,7 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
             raise OptionError("a topic cannot be overwritten: write with mode('append')")
         self._options = options
         self._layout = sink_layout(schema, options)
+        self._write_id = uuid.uuid4().hex  # made at the driver: every task of the write is sent the same
         has_ids = "writeId" in self._layout.names or options.job_id is not None
         if options.guarantee is Guarantee.EFFECTIVELY_ONCE and not has_ids:
             raise OptionError(
@@ -85,13 +87,11 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send a partition's rows, in a task's process."""
-        job = self._options.job_id or "batch"
-        return _write(
-            iterator,
-            self._options,
-            self._layout,
-            WriteScope(job=job, partition=_partition(), transaction=TransactionName(job)),
+        job = self._options.job_id or self._write_id
+        scope = WriteScope(
+            job=job, partition=_partition(), write=self._write_id, transaction=TransactionName(job)
         )
+        return _write(iterator, self._options, self._layout, scope)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the rows of a transaction visible; others are where they belong already."""
