@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from tests.support.topics import TopicFactory
+from tests.support.settings import broker_settings
+from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, Producer
+from pyspark_rocketmq.client import Admin, Client, Producer, SendPipeline, encode_many
 from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches, read_messages
 from pyspark_rocketmq.client.range_pull import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
-from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.errors import DataLossError, OptionError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, OffsetRange, OutgoingMessage, RangeReport
 
 COLUMNS = ("queueId", "queueOffset", "tags", "body")
@@ -193,3 +195,45 @@ def test_queue_that_does_not_exist_is_lost(
     )
     assert table.column("body").to_pylist() == [b"1", b"2"]
     assert [len(report.lost) for report in reports] == [1, 0]
+
+
+def test_an_sql_filter_that_does_not_parse_reads_nothing(
+    mq: DevCluster, topic: TopicFactory, group: str
+) -> None:
+    with Client(mq.name_server) as client, broker_settings(mq, enablePropertyFilter="true"):
+        (queue,) = client.write_queues(topic(queues=1, cluster=mq))
+        messages = [OutgoingMessage(queue.topic, b"%d" % n, properties={"a": str(n)}) for n in range(10)]
+        Producer(client).send_batch(messages, queue=queue)
+        eventually(lambda: client.max_offsets([queue])[queue] == 10, timeout_s=20)
+        ranges = [OffsetRange(queue, 0, 10)]
+        table, (report,) = read(client, ranges, group, selector=MessageSelector.by_sql("a > 6"))
+        assert table.column("body").to_pylist() == [b"7", b"8", b"9"]
+        assert (report.rows, report.filtered) == (3, 7)
+        # Without the check the broker answers all ten, code 0.
+        with pytest.raises(OptionError, match="does not parse"):
+            read(client, ranges, group, selector=MessageSelector.by_sql("a >"))
+
+
+def test_tags_within_inner_batches_are_found(mq: DevCluster, topic: TopicFactory, group: str) -> None:
+    """Brokers compare the tag of the outer record, which has none."""
+    name = fresh_name(group)
+    with Client(mq.name_server) as client:
+        Admin(client).create_topic(name, queues=1, attributes={"queue.type": "BatchCQ"})
+        (queue,) = client.write_queues(name)
+        producer = Producer(client)
+        for first in (0, 4):
+            messages = [OutgoingMessage(name, b"%d" % n, tags="AB"[n % 2]) for n in range(first, first + 4)]
+            batch = encode_many(messages, producer.ids)
+            batch = replace(batch, properties=f"UNIQ_KEY\x01{producer.ids.next()}\x02")
+            with SendPipeline(producer) as pipeline:
+                outcomes = [*pipeline.submit(batch, queue), *pipeline.flush()]
+            assert [outcome.error for outcome in outcomes] == [None]
+        eventually(lambda: client.max_offsets([queue])[queue] == 8, timeout_s=20)
+        for begin, end in ((0, 8), (1, 6)):
+            found, reports = read(
+                client, [OffsetRange(queue, begin, end)], group, selector=MessageSelector.by_tag("B")
+            )
+            expected = [n for n in range(begin, end) if n % 2]
+            assert found.column("queueOffset").to_pylist() == expected
+            assert found.column("body").to_pylist() == [b"%d" % n for n in expected]
+            assert [(r.rows, r.filtered) for r in reports] == [(len(expected), end - begin - len(expected))]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pyspark_rocketmq.client import (
+    Admin,
     Client,
     ClientOptions,
     DecodeOptions,
@@ -37,6 +38,7 @@ from pyspark_rocketmq.errors import (
     DataLossError,
     FlowControlError,
     GroupNotFoundError,
+    OptionError,
     PermissionDeniedError,
     RemoteProtocolError,
     RequestTimeoutError,
@@ -225,6 +227,52 @@ def test_faults_without_end_end_at_the_deadline(kind: str) -> None:
 
 
 # --- servers --------------------------------------------------------------------------------
+
+
+def test_a_filter_that_the_broker_cannot_parse_reads_nothing() -> None:
+    refused = Refuse(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse error")
+    with reader() as it:
+        it.mq.inject(refused, on=RequestCode.CHECK_CLIENT_CONFIG, times=None)
+        with pytest.raises(OptionError, match="does not parse"):
+            it.read(selector=MessageSelector.by_sql("amount >"))
+
+
+def test_a_filter_is_checked_at_a_broker_that_comes_later() -> None:
+    refused = Refuse(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse error")
+    with reader(brokers=("broker-a", "broker-b")) as it:
+        first, second = (OffsetRange(q, 0, 5) for q in it.mq.queues("orders") if q.queue_id == 0)
+        it.mq.inject(Refuse(ResponseCode.SUCCESS), on=RequestCode.CHECK_CLIENT_CONFIG, times=1)
+        selector = MessageSelector.by_sql("amount > 1")
+        it.client.check_selector_at([first.queue], selector, group="g")
+        it.client.check_selector_at([first.queue], selector, group="g")
+        it.mq.inject(refused, on=RequestCode.CHECK_CLIENT_CONFIG, times=None)
+        with pytest.raises(OptionError, match="does not parse"):
+            it.client.check_selector_at([first.queue, second.queue], selector, group="g")
+
+
+def test_a_filter_is_checked_before_the_first_pull_in_spite_of_trouble() -> None:
+    with reader() as it:
+        it.mq.inject(HangUp(), on=RequestCode.CHECK_CLIENT_CONFIG, times=3)
+        with pytest.raises(OptionError, match="does not filter by SQL"):
+            it.read(selector=MessageSelector.by_sql("amount > 1"))
+
+
+def test_tags_are_not_pushed_down_where_messages_are_stored_as_inner_batches() -> None:
+    with reader() as it:
+        Admin(it.client).create_topic("orders", queues=2, attributes={"queue.type": "BatchCQ"})
+        it.mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=RequestCode.GET_TOPIC_CONFIG, times=2)
+        expected = [row for row in everything(it.ranges) if row[1] % 2]
+        assert it.read(selector=MessageSelector.by_tag("odd")) == expected
+        assert set(it.client.pull_selectors.values()) == {MessageSelector()}, "the broker filters nothing"
+        assert sum(report.filtered for report in it.reports) == MESSAGES
+
+
+def test_sql_filters_are_refused_where_messages_are_stored_as_inner_batches() -> None:
+    with reader() as it:
+        Admin(it.client).create_topic("orders", queues=2, attributes={"queue.type": "BatchCQ"})
+        it.mq.inject(Refuse(ResponseCode.SUCCESS), on=RequestCode.CHECK_CLIENT_CONFIG, times=None)
+        with pytest.raises(OptionError, match="inner batches"):
+            it.read(selector=MessageSelector.by_sql("amount > 1"))
 
 
 def test_a_broker_restarts() -> None:

@@ -84,7 +84,9 @@ class Client:
         self.pull_strides: dict[str, int] = {}
         """What readers learned of each broker's limit on one pull; a hint only."""
         self._groups = GroupAnnouncer(self)
-        self._checked: set[tuple[MessageSelector, str]] = set()
+        self.pull_selectors: dict[tuple[str, str, MessageSelector], MessageSelector] = {}
+        """What pulls of a topic at an address may ask to be filtered, see ``pull_filter``."""
+        self._checked: set[tuple[MessageSelector, str, str]] = set()
         self._committed: set[tuple[str, str, str]] = set()
 
     def __repr__(self) -> str:
@@ -295,12 +297,24 @@ class Client:
         OptionError
             It does not parse, or the brokers do not filter by SQL (``enablePropertyFilter``).
         """
-        if selector.expression_type == "TAG" or (selector, topic) in self._checked:
+        if selector.expression_type != "TAG":
+            self.check_selector_at(self.read_queues(topic), selector, group=group)
+
+    def check_selector_at(
+        self, queues: Iterable[MessageQueue], selector: MessageSelector, *, group: str
+    ) -> None:
+        """Do what `check_selector` does at the brokers of these queues."""
+        if selector.expression_type == "TAG":
             return
-        masters = {queue.broker_name: queue for queue in self.read_queues(topic)}
-        names = (self.namespace.qualified(topic), self.namespace.qualified(group))
-        self.ask({queue: broker.check_selector(selector, *names) for queue in masters.values()})
-        self._checked.add((selector, topic))
+        places = {(selector, queue.topic, queue.broker_name): queue for queue in queues}
+        asked = self.namespace.qualified
+        calls = {
+            queue: broker.check_selector(selector, asked(queue.topic), asked(group))
+            for place, queue in places.items()
+            if place not in self._checked
+        }
+        self.ask(calls)
+        self._checked |= places.keys()
 
     def ask(
         self, calls: Mapping[MessageQueue, Call[T]], *, deadline: Deadline | None = None

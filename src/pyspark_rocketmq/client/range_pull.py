@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.connection import Connection, Response
+from pyspark_rocketmq.client.pull_filter import pull_template
 from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.errors import (
     BrokerError,
@@ -32,7 +33,6 @@ from pyspark_rocketmq.model import (
     MASTER_ID,
     BrokerData,
     LostRange,
-    MessageQueue,
     MessageSelector,
     OffsetRange,
 )
@@ -42,8 +42,7 @@ from pyspark_rocketmq.planning.window import Ask, PullWindow, Taken
 from pyspark_rocketmq.record.arrow import Chunk
 from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
 from pyspark_rocketmq.remoting.codes import ResponseCode
-from pyspark_rocketmq.remoting.header import PullMessageRequest, PullMessageResponse
-from pyspark_rocketmq.remoting.namespace import Namespace
+from pyspark_rocketmq.remoting.header import PullMessageResponse
 from pyspark_rocketmq.remoting.template import RequestTemplate
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RangePull", "ReadOptions"]
 
-_SUBSCRIPTION: Final = 4  # PullSysFlag.FLAG_SUBSCRIPTION: the request's own expression counts
 _BACK_OFF: Final = RetryPolicy(base_ms=50, max_ms=2_000)
 _FIRST_GUESS_BYTES: Final = 256 << 10
 
@@ -125,8 +123,8 @@ class RangePull:
             filtered=not options.selector.takes_all,
             stride=client.pull_strides.get(offsets.broker_name),
         )
-        self._template = _pull_template(offsets.queue, options, client.namespace)
         self._connection: Connection | None = None
+        self._template: RequestTemplate | None = None
         self._broker_id = MASTER_ID
         self._at_master = True
         self._refused_by: set[str] = set()
@@ -168,9 +166,10 @@ class RangePull:
             return 0
         try:
             connection = self._connection = self._connection or self._locate()
+            template = self._template = self._template or self._pulls_at(connection)
             sent = self._depth.sent(self._now())
             values = [(ask.offset, ask.max_messages) for ask in asks]
-            opaques = connection.submit_many(self._template, values)
+            opaques = connection.submit_many(template, values)
             self._in_flight.update(zip(opaques, ((ask, sent) for ask in asks), strict=True))
         except RocketMQError:
             for ask in asks:
@@ -235,7 +234,7 @@ class RangePull:
         if self._connection is not None:
             self._connection.abandon(*self._in_flight)
         self._in_flight.clear()
-        self._connection = None
+        self._connection = self._template = None
         self._client.pull_strides[self.offsets.broker_name] = self._window.stride
 
     def _now(self) -> float:
@@ -268,6 +267,12 @@ class RangePull:
         except RocketMQError:
             self._refused_by.add(addr)
             raise
+
+    def _pulls_at(self, connection: Connection) -> RequestTemplate:
+        queue, options = self.offsets.queue, self._options
+        return pull_template(
+            self._client, connection, queue, selector=options.selector, group=options.consumer_group
+        )
 
     def _broker(self) -> BrokerData:
         """Find the broker by the topic's route, or, if it is not there, among all brokers.
@@ -378,22 +383,6 @@ def _queue_is_gone(response: Response) -> bool:
             return (response.remark or "").startswith("queueId[")
         case _:
             return False
-
-
-def _pull_template(queue: MessageQueue, options: ReadOptions, namespace: Namespace) -> RequestTemplate:
-    """Return the pulls of a queue, which differ in where they begin and how much they ask for."""
-    request = PullMessageRequest(
-        consumer_group=options.consumer_group,
-        topic=queue.topic,
-        queue_id=queue.queue_id,
-        queue_offset=0,
-        max_msg_nums=0,
-        sys_flag=_SUBSCRIPTION,
-        subscription=options.selector.expression,
-        expression_type=options.selector.expression_type,
-        broker_name=queue.broker_name,
-    )
-    return RequestTemplate(request, "queue_offset", "max_msg_nums", namespace=namespace)
 
 
 def _position(fields: Mapping[str, str]) -> tuple[int, int, int]:

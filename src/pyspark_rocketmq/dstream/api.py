@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from typing import Any, Final, TypeVar
 
 from pyspark import SparkContext, StorageLevel
@@ -43,6 +44,7 @@ from pyspark_rocketmq.options.kinds import GROUP, TOPICS
 from pyspark_rocketmq.spark.positions import (
     PlanningClient,
     available_ends,
+    check_filter,
     planning_client,
     queues_to_read,
     resolve_offsets,
@@ -108,6 +110,9 @@ class RocketMQUtils:
             raise OptionError("an RDD needs at least one offset range, an empty one perhaps")
         given = dict(options or {})
         source = parse_direct_options(given).source(topics, _parsed(GROUP, "groupId", groupId))
+        if source.sql_filter is not None:
+            with closing(planning_client(source.client)) as client:
+                check_filter(client, {found.queue for found in ranges}, source)
         return RocketMQRDD(sc, ranges, source, given, locationStrategy, handler=messageHandler)
 
     @staticmethod
@@ -165,6 +170,7 @@ class RocketMQUtils:
         client = planning_client(source.client)
         try:
             queues = available_ends(client, queues_to_read(client, source))
+            check_filter(client, queues, source)
             policy = _policy(client, consumerStrategy, source, force_special=forceSpecial)
             positions = resolve_offsets(
                 client, policy, queues, source, start_time_ms=started_at_ms, ends=queues

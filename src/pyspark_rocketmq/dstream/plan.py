@@ -20,6 +20,7 @@ from pyspark_rocketmq.spark.positions import (
     PlanningClient,
     available_ends,
     behind,
+    check_filter,
     late_begins,
     moved_back,
     queues_to_read,
@@ -145,6 +146,7 @@ class DirectPlan:
         if planned is not None:
             return planned.ranges
         ends = self._ends(client, options)
+        check_filter(client, ends, options)
         begins = moved_back(client, self.positions, ends, fail_on_data_loss=options.fail_on_data_loss)
         begins |= late_begins(
             client, self.policy, self.positions, ends, options, started_at_ms=self.started_at_ms

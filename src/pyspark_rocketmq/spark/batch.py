@@ -17,6 +17,7 @@ from pyspark_rocketmq.planning.starts import batch_ranges, check_listed
 from pyspark_rocketmq.spark.partition import RangesPartition, plan_partitions, read_partition
 from pyspark_rocketmq.spark.positions import (
     PlanningClient,
+    check_filter,
     planning_client,
     queues_to_read,
     resolve_offsets,
@@ -83,6 +84,7 @@ class RocketMQBatchReader(DataSourceReader):
         queues = queues_to_read(client, self._options)
         check_listed(self._start, queues)
         check_listed(self._end, queues)
+        check_filter(client, queues, self._options)
         ends = resolve_offsets(client, self._end, queues, self._options, start_time_ms=moment)
         starts = resolve_offsets(
             client,

@@ -22,6 +22,7 @@ __all__ = [
     "PlanningClient",
     "available_ends",
     "behind",
+    "check_filter",
     "check_hidden",
     "hidden",
     "late_begins",
@@ -83,6 +84,12 @@ class PlanningClient(Protocol):
         self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
     ) -> dict[MessageQueue, int]:
         """Return the bytes that an offset brings, by a sample at these offsets."""
+        ...
+
+    def check_selector_at(
+        self, queues: Iterable[MessageQueue], selector: MessageSelector, *, group: str
+    ) -> None:
+        """Have the queues' brokers parse an SQL selector, each once."""
         ...
 
     def close(self) -> None:
@@ -147,6 +154,24 @@ def queues_to_read(client: PlanningClient, options: SourceOptions) -> tuple[Mess
 def _topics_to_read(client: PlanningClient, options: SourceOptions) -> tuple[str, ...]:
     pattern = options.topic_pattern
     return options.topics if pattern is None else matching_topics(pattern, client.topics())
+
+
+def check_filter(client: PlanningClient, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
+    """Refuse an ``sqlFilter`` that a broker cannot parse, before anything is read by it.
+
+    A broker without an answer is passed over: whoever pulls from it asks it first, too.
+
+    Raises
+    ------
+    OptionError
+        It does not parse, or a broker does not filter by SQL.
+    """
+    try:
+        client.check_selector_at(queues, options.selector, group=options.group)
+    except RocketMQError as error:
+        if not error.retriable and not isinstance(error, (NameServerError, TopicNotFoundError)):
+            raise
+        _LOG.warning("sqlFilter is checked later, a broker does not answer: %s", error)
 
 
 def resolve_offsets(

@@ -25,6 +25,7 @@ from pyspark_rocketmq.spark.positions import (
     PlanningClient,
     available_ends,
     behind,
+    check_filter,
     check_hidden,
     hidden,
     late_begins,
@@ -129,6 +130,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moment = self._clock.now_ms()
         origin = last if last.resolved else self._resolved_start()
         ends = self._settled_ends(origin.offsets)
+        check_filter(self._connected(), ends, self._options)
         self._newest = origin.advanced(ends, {})
         self._check_witnesses(last, ends)
         begins = {} if last.resolved else dict(origin.offsets)

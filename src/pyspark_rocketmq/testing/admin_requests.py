@@ -74,9 +74,22 @@ def _create_topic(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
             request.write_queue_nums,
             Permission(request.perm & 0xF),
             order=request.order,
+            attributes=_changed(replica.store.topics.get(request.topic), request.attributes or ""),
         )
     )
     return Reply()
+
+
+def _changed(before: TopicConfig | None, changes: str) -> dict[str, str]:
+    """Return a topic's attributes after ``+name=value`` and ``-name``."""
+    attributes = dict(before.attributes) if before is not None else {}
+    for change in filter(None, changes.split(",")):
+        name, _, value = change[1:].partition("=")
+        if change.startswith("+"):
+            attributes[name] = value
+        else:
+            attributes.pop(name, None)
+    return attributes
 
 
 def _delete_topic(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:

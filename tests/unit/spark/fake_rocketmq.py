@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from pyspark_rocketmq.client.peek import MessageTimes
-from pyspark_rocketmq.errors import BrokerNotFoundError, TopicNotFoundError
+from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
 
 
@@ -37,6 +37,7 @@ class FakeRocketMQ:
         self.committed: dict[MessageQueue, int] = {}
         self.sizes: dict[MessageQueue, int] = {}
         self.on_commit: Callable[[Mapping[MessageQueue, int]], None] = lambda _: None
+        self.checked: set[str] = set()
         self.dead: set[str] = set()
         self.hidden: set[str] = set()
         self.unreadable: set[MessageQueue] = set()
@@ -111,6 +112,17 @@ class FakeRocketMQ:
         assert group
         assert selector.takes_all
         return self._ask("message_sizes", offsets, lambda queue: self.sizes.get(queue, 100))
+
+    def check_selector_at(
+        self, queues: Iterable[MessageQueue], selector: MessageSelector, *, group: str
+    ) -> None:
+        assert group
+        if selector.expression_type == "TAG":
+            return
+        asked = {queue for queue in queues if queue.broker_name not in self.checked}
+        self._ask("check_selector_at", asked, lambda queue: self.checked.add(queue.broker_name))
+        if selector.expression.endswith(">"):
+            raise OptionError("the filter expression does not parse")
 
     def close(self) -> None:
         self.calls.append("close")

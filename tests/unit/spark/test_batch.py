@@ -104,3 +104,16 @@ def test_the_partition_that_spark_makes_up_for_none_has_no_rows():
         SourceOptions, {"nameServer": "127.0.0.1:9876", "topic": "orders"}, where="read", environ={}
     )
     assert list(RocketMQBatchReader(parsed, read_schema(None)).read(InputPartition(None))) == []
+
+
+def test_a_filter_that_brokers_cannot_parse_is_refused_at_planning():
+    mq = world()
+    with pytest.raises(OptionError, match="does not parse"):
+        planned(mq, sqlFilter="amount >")
+    assert "max_offsets" not in mq.calls
+
+
+def test_a_filter_is_checked_at_each_broker_once():
+    mq = world()
+    assert planned(mq, sqlFilter="amount > 1") == planned(mq, sqlFilter="amount > 1")
+    assert mq.checked == {"broker-a"}

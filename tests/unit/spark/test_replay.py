@@ -549,3 +549,21 @@ def test_unread_messages_of_a_queue_that_went_end_the_query_until_it_is_back():
     mq.unreadable.clear()
     Query(mq, kept, STARTS["earliest"], lambda _: None).run(1)
     check_nothing_lost_nothing_twice(mq, kept)
+
+
+def test_a_filter_is_checked_when_a_query_starts_and_when_brokers_come_later():
+    mq, kept, options = world(), Checkpoint(), {"sqlFilter": "amount > 1", "startingOffsets": "earliest"}
+    mq.hidden = {"broker-b"}
+    query = Query(mq, kept, options, lambda _: None)
+    query.run(1)
+    assert mq.checked == {"broker-a"}
+    mq.hidden = set()
+    query.run(1)
+    assert mq.checked == {"broker-a", "broker-b"}
+
+
+def test_a_filter_that_does_not_parse_ends_a_query_before_its_first_batch():
+    kept = Checkpoint()
+    with pytest.raises(OptionError, match="does not parse"):
+        Query(world(), kept, {"sqlFilter": "amount >", "startingOffsets": "earliest"}, lambda _: None).run(1)
+    assert not kept.ends
