@@ -27,11 +27,12 @@ from pyspark_rocketmq.streams import (
     TumblingWindow,
     late_rows,
 )
+from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSink
+from pyspark_rocketmq.streams.connectors.values import RowsSource
 from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.analysis import Shape
+from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.run.runner import finish
-from pyspark_rocketmq.streams.run.sinks import rows_of as messages_of
 
 pytestmark = pytest.mark.usefixtures("lean")
 
@@ -152,12 +153,12 @@ def test_late_rows_make_results_of_their_own_of_the_fields_types(feed):
     ("refires", "columns"), [(False, ["body", "keys", "writeId"]), (True, ["body", "keys"])]
 )
 def test_only_what_comes_once_has_a_write_id(spark, refires, columns):
-    source = p.RowsSource(name="rows", rows=())
-    sink = p.RocketMQSink(name="end", input=source, options={"deliveryGuarantee": "effectively-once"})
+    source = RowsSource(name="rows", rows=())
+    sink = RocketMQSink(name="end", input=source, options={"deliveryGuarantee": "effectively-once"})
     df = spark.sql("SELECT 'a' AS k, '2030-01-01 00:00:00' AS start_time, 2 AS __number")
     identity = ("k", "start_time") if refires else ("k", "start_time", "__number")
     flow = Flow(df, Shape.COLUMNS, ("k", "start_time"), identity=identity, refires=refires)
-    messages = messages_of(flow, sink, p.Plan(job="j", sinks=(sink,)))
+    messages = sink.rows(flow, p.Plan(job="j", sinks=(sink,)))
     assert messages.columns == columns
     assert messages.first().keys == "a|2030-01-01_00:00:00" + ("" if refires else "|2")
 

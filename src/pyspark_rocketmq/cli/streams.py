@@ -51,7 +51,7 @@ def explain(
 
     What follows the script is handed to it.
     """
-    from pyspark_rocketmq.streams.plan.explain import drawn, explained, steps  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.streams.plan.explain import draw_plan, explain_plan, steps  # noqa: PLC0415 - imports Spark
     from pyspark_rocketmq.streams.run.runner import collected_plans  # noqa: PLC0415
 
     with collected_plans() as plans:
@@ -62,9 +62,9 @@ def explain(
         print_json([{"job": plan.job, "steps": steps(plan)} for plan in plans])
     else:
         for plan in plans:
-            typer.echo(explained(plan))
+            typer.echo(explain_plan(plan))
     if picture is not None:
-        picture.write_text(drawn(plans[0]), encoding="utf-8")
+        picture.write_text(draw_plan(plans[0]), encoding="utf-8")
 
 
 @app.command("list", epilog=examples("streams list", "streams list --json"))

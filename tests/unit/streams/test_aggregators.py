@@ -128,7 +128,7 @@ def test_any_cut_into_batches_gives_what_plain_python_gives(name, batches):
     for batch in batches:
         for _ in batch:
             state = fold.add(state, rows.pop(0))
-        state = fold.unpacked(pickle.loads(pickle.dumps(fold.packed(state))))
+        state = fold.unpack(pickle.loads(pickle.dumps(fold.pack(state))))
     expected = oracle(texts)
     found = fold.result(state)
     assert found == (pytest.approx(expected) if isinstance(expected, float) else expected)
@@ -162,6 +162,6 @@ def test_many_different_values_are_counted_within_two_percent(count):
         if not value % 7:
             sketch.add(str(value))
         if value % 1_000 == 999:
-            sketch = Sketch.of(pickle.loads(pickle.dumps(sketch.packed())))
+            sketch = Sketch.of(pickle.loads(pickle.dumps(sketch.pack())))
     assert abs(sketch.count() - count) <= (0 if count <= 512 else count * 0.02)
-    assert len(pickle.dumps(sketch.packed())) < 20_000
+    assert len(pickle.dumps(sketch.pack())) < 20_000

@@ -35,9 +35,9 @@ SHOWN = {
     ],
     "8: sessions step by step": ["tests/spark/test_streams_windows.py::test_sessions_end_by_silence"],
     "9: fire modes, results before and after the end; late rows counted": [
-        "tests/unit/streams/test_firing.py::test_late_rows_make_results_of_their_own",
-        "tests/unit/streams/test_firing.py::test_late_rows_make_the_result_anew",
-        "tests/unit/streams/test_firing.py::test_results_after_the_end_come_while_late_rows_change_them",
+        "tests/unit/streams/test_emission.py::test_late_rows_make_results_of_their_own",
+        "tests/unit/streams/test_emission.py::test_late_rows_make_the_result_anew",
+        "tests/unit/streams/test_emission.py::test_results_after_the_end_come_while_late_rows_change_them",
         "tests/spark/test_streams_state.py::test_late_rows_make_the_result_anew_with_every_aggregate",
         "tests/spark/test_streams_state.py::test_late_rows_make_results_of_their_own_of_the_fields_types",
     ],

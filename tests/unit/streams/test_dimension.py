@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.connectors.dimension import DimensionTable, cached_rows, database_url
+from pyspark_rocketmq.streams.connectors.database import database_url
+from pyspark_rocketmq.streams.connectors.dimension import DimensionTable, cached_rows
 
 
 def test_a_file_is_read_anew_after_its_time(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
-from pyspark_rocketmq.streams.connectors.mqtt import Journal, MqttAddress
+from pyspark_rocketmq.streams.connectors.mqtt_source import Journal, MqttAddress
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from pyspark.sql.datasource import (
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import StreamBuilder
-from pyspark_rocketmq.streams.connectors.sources import bounded
-from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.connectors.dataframes import FrameSource
 
 
 class Once(DataSource):
@@ -33,7 +32,7 @@ class Simple(Once):
 
 @pytest.mark.parametrize(("source", "ends"), [(Once, True), (Ever, False), (Simple, False)])
 def test_a_data_source_ends_when_it_cannot_be_streamed(source, ends):
-    assert bounded(p.FrameSource(name="from_", frame=source({}))) is ends
+    assert FrameSource(name="from_", frame=source({})).bounded is ends
 
 
 def test_anything_else_is_not_a_source():

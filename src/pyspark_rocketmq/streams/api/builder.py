@@ -14,10 +14,16 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.data_stream import DataStream
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.api.naming import twins
-from pyspark_rocketmq.streams.api.output import option_texts
 from pyspark_rocketmq.streams.api.rstream import RStream, Topology
-from pyspark_rocketmq.streams.connectors.dimension import database_url
-from pyspark_rocketmq.streams.connectors.mqtt import MqttAddress
+from pyspark_rocketmq.streams.connectors.base import RecordSource, option_texts
+from pyspark_rocketmq.streams.connectors.database import AddedRowsSource, database_url
+from pyspark_rocketmq.streams.connectors.dataframes import FrameSource
+from pyspark_rocketmq.streams.connectors.files import FileSource, ReadFormat
+from pyspark_rocketmq.streams.connectors.kafka import KafkaSource
+from pyspark_rocketmq.streams.connectors.mqtt import MqttTopicSource
+from pyspark_rocketmq.streams.connectors.mqtt_source import MqttAddress
+from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSource
+from pyspark_rocketmq.streams.connectors.values import RowsSource
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.run.job_registry import file_name, jobs_home
 
@@ -65,7 +71,6 @@ class DataStreamSource:
         **options
             Any option of the source, such as ``maxOffsetsPerTrigger=10_000``.
         """
-        name = self._job.step("fromRocketmq")
         for value in more[:-1] if more and isinstance(more[-1], str) else more:
             if isinstance(value, bool):
                 isJson = value
@@ -80,10 +85,7 @@ class DataStreamSource:
             "tags": tags if tags != "*" else None,
             **options,
         }
-        node = p.RocketMQSource(
-            name=name, topic=topic, options=option_texts(given), json=isJson, schema=schema
-        )
-        return DataStream(self._job, node)
+        return self._records(RocketMQSource, "fromRocketmq", topic, given, schema, json=isJson)
 
     def fromKafka(
         self,
@@ -116,7 +118,7 @@ class DataStreamSource:
             "startingOffsets": "earliest",
             **options,
         }
-        return self._foreign("kafka", topic, given, isJson, schema)
+        return self._records(KafkaSource, "fromKafka", topic, given, schema, json=isJson)
 
     def fromMqtt(  # noqa: PLR0917 - as in Java
         self,
@@ -162,7 +164,7 @@ class DataStreamSource:
         MqttAddress.of(option_texts(given))  # what is wrong with it says so here
         given |= {"topic": topic, "journal": file, "caFile": caFile}
         given |= {"heartbeatMs": heartbeatMs, "maxRowsPerTrigger": maxRowsPerTrigger}
-        return self._foreign("mqtt", topic, given, isJsonData, schema)
+        return self._records(MqttTopicSource, "fromMqtt", topic, given, schema, json=isJsonData)
 
     def fromMultipleDB(
         self,
@@ -208,19 +210,20 @@ class DataStreamSource:
             "settleSeconds": settleSeconds,
             "maxRowsPerTrigger": maxRowsPerTrigger,
         }
-        return self._foreign("tables", tablePattern, given, True, schema)
+        return self._records(AddedRowsSource, "fromMultipleDB", tablePattern, given, schema, json=True)
 
-    def _foreign(
-        self, kind: str, topic: str, options: Mapping[str, Any], json: bool, schema: Schema
+    def _records(
+        self,
+        connector: type[RecordSource],
+        step: str,
+        topic: str,
+        options: Mapping[str, Any],
+        schema: Schema,
+        *,
+        json: bool,
     ) -> DataStream:
-        names = {"kafka": "fromKafka", "mqtt": "fromMqtt", "tables": "fromMultipleDB"}
-        node = p.ForeignSource(
-            name=self._job.step(names[kind]),
-            kind=kind,
-            topic=topic,
-            options=option_texts(options),
-            json=json,
-            schema=schema,
+        node = connector(
+            name=self._job.step(step), topic=topic, options=option_texts(options), json=json, schema=schema
         )
         return DataStream(self._job, node)
 
@@ -251,9 +254,9 @@ class DataStreamSource:
     fromCSVFile = fromCsv
 
     def _files(
-        self, kind: str, path: str, schema: Schema, tail: bool, options: Mapping[str, Any]
+        self, kind: ReadFormat, path: str, schema: Schema, tail: bool, options: Mapping[str, Any]
     ) -> DataStream:
-        node = p.FileSource(
+        node = FileSource(
             name=self._job.step("fromFile"),
             path=path,
             kind=kind,
@@ -266,7 +269,7 @@ class DataStreamSource:
     def fromArray(self, values: Sequence[Any], *, schema: Schema = None) -> DataStream:
         """Read values of this process: texts, or records."""
         name = self._job.step("fromArray")
-        return DataStream(self._job, p.RowsSource(name=name, rows=tuple(values), schema=schema))
+        return DataStream(self._job, RowsSource(name=name, rows=tuple(values), schema=schema))
 
     def fromCollection(self, *values: Any, schema: Schema = None) -> DataStream:
         """Read records of this process."""
@@ -288,7 +291,7 @@ class DataStreamSource:
                 "from_ takes a DataFrame (spark.readStream.format(...).load()) or a DataSource", step="from_"
             )
         name = self._job.step("from_")
-        return DataStream(self._job, p.FrameSource(name=name, frame=source, time=timeField))
+        return DataStream(self._job, FrameSource(name=name, frame=source, time=timeField))
 
 
 @twins
@@ -339,7 +342,7 @@ class StreamBuilder:
             "nameServer": namesrv,
             **options,
         }
-        node: p.Node = p.RocketMQSource(
+        node: p.Node = RocketMQSource(
             name=self._job.step("source"),
             topic=topicName,
             options=option_texts(given),

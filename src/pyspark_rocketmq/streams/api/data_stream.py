@@ -12,9 +12,10 @@ from pyspark.sql.types import StructType
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.job import Job, Strategy
 from pyspark_rocketmq.streams.api.naming import twins
-from pyspark_rocketmq.streams.api.output import Ending
+from pyspark_rocketmq.streams.api.output import StreamOutput
 from pyspark_rocketmq.streams.api.window_stream import OverWindowStream, WindowStream
-from pyspark_rocketmq.streams.connectors.dimension import DimensionTable, database_url
+from pyspark_rocketmq.streams.connectors.database import database_url
+from pyspark_rocketmq.streams.connectors.dimension import DimensionTable
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.expressions import comparisons, condition_sql, names_in, script_lines
 from pyspark_rocketmq.streams.plan.times import SessionWindow, Time, TumblingWindow, Window
@@ -27,7 +28,7 @@ _TIME_MODES: Final = ("none", "processingTime", "eventTime")
 
 
 @twins
-class DataStream(Ending):
+class DataStream(StreamOutput):
     """A stream of records.
 
     Every method returns a new stream; nothing runs before ``start()``. Each camelCase name has a snake_case

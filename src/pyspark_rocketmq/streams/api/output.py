@@ -12,15 +12,22 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.api.naming import twins
-from pyspark_rocketmq.streams.connectors.dimension import database_url
-from pyspark_rocketmq.streams.connectors.mqtt import MqttAddress
+from pyspark_rocketmq.streams.connectors.base import option_texts
+from pyspark_rocketmq.streams.connectors.database import DatabaseSink, database_url
+from pyspark_rocketmq.streams.connectors.dataframes import CustomSink, TableSink
+from pyspark_rocketmq.streams.connectors.files import FileSink, WriteFormat
+from pyspark_rocketmq.streams.connectors.kafka import KafkaSink
+from pyspark_rocketmq.streams.connectors.mqtt import MqttTopicSink
+from pyspark_rocketmq.streams.connectors.mqtt_source import MqttAddress
+from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSink
+from pyspark_rocketmq.streams.connectors.values import PrintSink
 from pyspark_rocketmq.streams.plan import nodes as p
 
-__all__ = ["Ending"]
+__all__ = ["StreamOutput"]
 
 
 @twins
-class Ending:
+class StreamOutput:
     """What a stream can end in; several sinks of a job share one query."""
 
     def __init__(self, job: Job, node: p.Node) -> None:
@@ -34,7 +41,7 @@ class Ending:
     def toPrint(self, batchSize: int = 1) -> Self:
         """Print a JSON line for each row; rows are flushed with each micro-batch, whatever ``batchSize``."""
         del batchSize
-        return self._sink(p.PrintSink(name=self._job.step("toPrint"), input=self._node))
+        return self._sink(PrintSink(name=self._job.step("toPrint"), input=self._node))
 
     def toFile(self, filePath: str) -> Self:
         """Write JSON lines, or texts as they are, to a folder.
@@ -56,13 +63,13 @@ class Ending:
         """Write Parquet to a folder; the promise is that of `toFile`."""
         return self._file(path, "parquet")
 
-    def _file(self, path: str, kind: str) -> Self:
+    def _file(self, path: str, kind: WriteFormat) -> Self:
         name = self._job.step("to" + kind.capitalize().replace("Text", "File"))
-        return self._sink(p.FileSink(name=name, input=self._node, path=path, kind=kind))
+        return self._sink(FileSink(name=name, input=self._node, path=path, kind=kind))
 
     def toTable(self, table: str) -> Self:
         """Append to a table of Spark's catalog, each row once."""
-        return self._sink(p.TableSink(name=self._job.step("toTable"), input=self._node, table=table))
+        return self._sink(TableSink(name=self._job.step("toTable"), input=self._node, table=table))
 
     def toDB(
         self,
@@ -85,7 +92,7 @@ class Ending:
             Update the rows that have this key already (PostgreSQL, SQLite); else all are inserted.
         """
         return self._sink(
-            p.DatabaseSink(
+            DatabaseSink(
                 name=self._job.step("toDB"),
                 input=self._node,
                 url=database_url(url, userName, password),
@@ -133,7 +140,7 @@ class Ending:
         if guarantee is not None:
             found["deliveryGuarantee"] = guarantee
         texts = option_texts(found)
-        return self._sink(p.RocketMQSink(name=name, input=self._node, options=texts))
+        return self._sink(RocketMQSink(name=name, input=self._node, options=texts))
 
     def toKafka(self, bootstrapServers: str, topic: str, **options: Any) -> Self:
         """Send a JSON record for each row to a topic of Kafka, by Spark's own sink, whose jar is needed.
@@ -146,7 +153,11 @@ class Ending:
             Any option of Spark's sink, such as ``**{"kafka.acks": "all"}``.
         """
         given = {"kafka.bootstrap.servers": bootstrapServers, "topic": topic, **options}
-        return self._foreign("kafka", "toKafka", topic, given)
+        return self._sink(
+            KafkaSink(
+                name=self._job.step("toKafka"), input=self._node, topic=topic, options=option_texts(given)
+            )
+        )
 
     def toMqtt(
         self,
@@ -171,17 +182,16 @@ class Ending:
         """
         given = {"url": url, "clientId": clientId, "username": username, "password": password}
         MqttAddress.of(option_texts(given))  # what is wrong with it says so here
-        return self._foreign("mqtt", "toMqtt", topic, {**given, "caFile": caFile})
-
-    def _foreign(self, kind: str, name: str, topic: str, options: Mapping[str, Any]) -> Self:
-        step, texts = self._job.step(name), option_texts(options)
-        return self._sink(p.ForeignSink(name=step, input=self._node, kind=kind, topic=topic, options=texts))
+        options = option_texts({**given, "caFile": caFile})
+        return self._sink(
+            MqttTopicSink(name=self._job.step("toMqtt"), input=self._node, topic=topic, options=options)
+        )
 
     def to(self, sink: Callable[[DataFrame, int], None]) -> Self:
         """Call a function with each batch's rows and number; it may see a batch again after a failure."""
         if not callable(sink):
             raise PlanError("to takes a function of a DataFrame and a batch's number", step="to")
-        return self._sink(p.CustomSink(name=self._job.step("to"), input=self._node, function=sink))
+        return self._sink(CustomSink(name=self._job.step("to"), input=self._node, function=sink))
 
     # --- running ------------------------------------------------------------------------------
 
@@ -232,7 +242,7 @@ class Ending:
         """Return the stream as a DataFrame, streaming or not, for whatever comes next."""
         from pyspark_rocketmq.streams.run.runner import final_frame  # noqa: PLC0415
 
-        sink = p.PrintSink(name="toDF", input=self._node)
+        sink = PrintSink(name="toDF", input=self._node)
         return final_frame(
             self._job.spark, p.Plan(job=self._job.name, sinks=(sink,), on_error=self._job.on_error)
         )
@@ -245,13 +255,13 @@ class Ending:
         picture : str or Path, optional
             Where to write the same as an SVG picture.
         """
-        from pyspark_rocketmq.streams.plan.explain import drawn, explained  # noqa: PLC0415
+        from pyspark_rocketmq.streams.plan.explain import draw_plan, explain_plan  # noqa: PLC0415
 
         plan = self._trial_plan()
-        text = explained(plan)
+        text = explain_plan(plan)
         print(text)
         if picture is not None:
-            Path(picture).write_text(drawn(plan), encoding="utf-8")
+            Path(picture).write_text(draw_plan(plan), encoding="utf-8")
         return text
 
     def test(
@@ -275,21 +285,12 @@ class Ending:
         list
             Rows as dicts; texts of pipelines without fields.
         """
-        from pyspark_rocketmq.streams.run.dry_run import tried  # noqa: PLC0415
+        from pyspark_rocketmq.streams.run.dry_run import run_dry  # noqa: PLC0415
         from pyspark_rocketmq.streams.run.runner import session_of  # noqa: PLC0415
 
-        return tried(session_of(self._job.spark), self._trial_plan(), rows, batches=batches, sink=sink)
+        return run_dry(session_of(self._job.spark), self._trial_plan(), rows, batches=batches, sink=sink)
 
     def _trial_plan(self) -> p.Plan:
         """Return the plan, which may lack a sink yet."""
-        sinks = tuple(self._job.sinks) or (p.PrintSink(name="end", input=self._node),)
+        sinks = tuple(self._job.sinks) or (PrintSink(name="end", input=self._node),)
         return p.Plan(job=self._job.name, sinks=sinks, on_error=self._job.on_error)
-
-
-def option_texts(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return options as Spark takes them."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-        if value is not None
-    }

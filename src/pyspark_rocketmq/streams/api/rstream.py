@@ -11,7 +11,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.job import CheckpointStrategy, Job
 from pyspark_rocketmq.streams.api.naming import twins
-from pyspark_rocketmq.streams.api.output import Ending
+from pyspark_rocketmq.streams.api.output import StreamOutput
+from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSink, RocketMQSource
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.emission import Firing
 from pyspark_rocketmq.streams.plan.times import Window
@@ -35,7 +36,7 @@ Selector = Callable[[Any], Any]
 
 
 @twins
-class RStream(Ending):
+class RStream(StreamOutput):
     """A stream of values: whatever JSON can hold."""
 
     def _apply(self, how: str, function: Selector, schema: str | None = None) -> p.Apply:
@@ -451,7 +452,7 @@ def _with_properties(
         for name in ("input", "left", "right")
         if isinstance(getattr(node, name, None), p.Node)
     }
-    if isinstance(node, p.RocketMQSource | p.RocketMQSink) and address is not None:
+    if isinstance(node, RocketMQSource | RocketMQSink) and address is not None:
         changes["options"] = {"nameServer": address, **node.options}
     if isinstance(node, p.Windowed | p.KeyJoin) and late_ms is not None:
         changes["watermark_s"] = float(late_ms) / 1000

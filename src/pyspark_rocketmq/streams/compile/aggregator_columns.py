@@ -29,7 +29,7 @@ from pyspark_rocketmq.streams.frame.flow import Flow, column
 from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE
 from pyspark_rocketmq.streams.plan.nodes import Aggregate
 
-__all__ = ["Folded", "folded"]
+__all__ = ["Folded", "fold_groups"]
 
 USER: Final = frozenset({"reduce", "accumulate"})
 _RESULT: Final = "__result_"
@@ -111,16 +111,16 @@ class Folded:
         """Return the results by their names, for those who look into the state."""
         return dict(zip(self.aliases, self.results(states), strict=True))
 
-    def packed(self, states: list[Any]) -> list[Any]:
+    def pack(self, states: list[Any]) -> list[Any]:
         """Return states as what can be pickled."""
-        return [fold.packed(state) for fold, state in zip(self.folds, states, strict=True)]
+        return [fold.pack(state) for fold, state in zip(self.folds, states, strict=True)]
 
-    def unpacked(self, packed: list[Any]) -> list[Any]:
+    def unpack(self, packed: list[Any]) -> list[Any]:
         """Return the states that were packed."""
-        return [fold.unpacked(state) for fold, state in zip(self.folds, packed, strict=True)]
+        return [fold.unpack(state) for fold, state in zip(self.folds, packed, strict=True)]
 
 
-def folded(
+def fold_groups(
     flow: Flow, keys: Iterable[str], aggregates: Iterable[Aggregate], numeric: str, step: str
 ) -> Folded:
     """Return the folds of results.

@@ -56,11 +56,11 @@ class Fold(ABC):
     def result(self, state: Any) -> Any:
         """Return the result so far."""
 
-    def packed(self, state: Any) -> Any:
+    def pack(self, state: Any) -> Any:
         """Return the state as what can be pickled."""
         return state
 
-    def unpacked(self, packed: Any) -> Any:
+    def unpack(self, packed: Any) -> Any:
         """Return the state that was packed."""
         return packed
 
@@ -267,11 +267,11 @@ class NearlyDifferent(Fold):
         """Return the result so far."""
         return state.count()
 
-    def packed(self, state: Sketch) -> set[int] | bytes:
+    def pack(self, state: Sketch) -> set[int] | bytes:
         """Return the state as what can be pickled."""
-        return state.packed()
+        return state.pack()
 
-    def unpacked(self, packed: set[int] | bytes) -> Sketch:
+    def unpack(self, packed: set[int] | bytes) -> Sketch:
         """Return the state that was packed."""
         return Sketch.of(packed)
 
@@ -317,11 +317,11 @@ class User(Fold):
         """Return the result so far."""
         return to_json(state.result(None))
 
-    def packed(self, state: Any) -> Any:
+    def pack(self, state: Any) -> Any:
         """Return what the object holds, without its class: that may be a script's, and may change."""
         return state.__getstate__()
 
-    def unpacked(self, packed: Any) -> Any:
+    def unpack(self, packed: Any) -> Any:
         """Return an accumulator that holds what another one held."""
         state = self.accumulator.clone()
         if hasattr(state, "__setstate__"):

@@ -12,15 +12,23 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.compile.joins import dimension_joined, key_joined, stream_joined
-from pyspark_rocketmq.streams.compile.stateful import latest_joined, processed
-from pyspark_rocketmq.streams.compile.windows import KEY, by_time_field, distinct, grouped, top_rows, windowed
-from pyspark_rocketmq.streams.connectors.sources import bounded, source_flow
+from pyspark_rocketmq.streams.compile.joins import join_by_key, join_dimension, join_streams
+from pyspark_rocketmq.streams.compile.stateful import join_latest, run_processor
+from pyspark_rocketmq.streams.compile.windows import (
+    KEY,
+    aggregate_groups,
+    aggregate_windows,
+    by_time_field,
+    distinct,
+    rank_rows,
+)
+from pyspark_rocketmq.streams.connectors.base import read_source
 from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column, structure
 from pyspark_rocketmq.streams.frame.python_steps import ERROR, TAG, PythonSteps, Step, to_json
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, Shape, analyse
+from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, analyse
 from pyspark_rocketmq.streams.plan.lambda_projection import Identity, ParseJson, Projection
+from pyspark_rocketmq.streams.plan.nodes import Shape
 
 __all__ = ["Compiler", "is_bounded"]
 
@@ -36,11 +44,11 @@ def is_bounded(plan: p.Plan) -> bool:
         Some sources end and others do not.
     """
     sources = [node for node in plan.nodes() if isinstance(node, p.Source)]
-    kinds = {bounded(node) for node in sources}
+    kinds = {node.bounded for node in sources}
     if len(kinds) > 1:
         raise PlanError(
             "some sources end and others do not: give the file tail=True, or join it with dimJoin",
-            step=next(node.name for node in sources if bounded(node)),
+            step=next(node.name for node in sources if node.bounded),
         )
     return kinds == {True}
 
@@ -84,18 +92,18 @@ class Compiler:
             return self.given[node]
         if node not in self._made:
             try:
-                self._made[node] = self._compiled(node)
+                self._made[node] = self._compile(node)
             except (AnalysisException, ParseException) as error:
                 text = str(error).splitlines()[0]
                 raise PlanError(f"Spark does not take this step: {text}", step=node.name) from error
         return self._made[node]
 
-    def _compiled(self, node: p.Node) -> Flow:  # noqa: C901, PLR0912 - a case a kind
+    def _compile(self, node: p.Node) -> Flow:  # noqa: C901, PLR0912 - a case a kind
         match node:
             case p.Source():
-                return source_flow(self.spark, node, self.analysis, self.plan, self.guard)
+                return read_source(self.spark, node, self.analysis, self.plan, self.guard)
             case p.Apply():
-                return self._applied(node)
+                return self._apply(node)
             case p.Where():
                 flow = self._named(node, node.input)
                 condition = F.expr(node.condition) if isinstance(node.condition, str) else node.condition
@@ -108,7 +116,7 @@ class Compiler:
                 ]
                 return flow.select(columns, node.columns, shape=Shape.COLUMNS)
             case p.Script():
-                return self._scripted(node)
+                return self._script(node)
             case p.SelectFields():
                 flow = self._named(node, node.input, node.fields)
                 return flow.select(map(column, node.fields), node.fields, shape=Shape.COLUMNS)
@@ -121,25 +129,27 @@ class Compiler:
             case p.Union():
                 return self._union(node)
             case p.Windowed():
-                return windowed(self._named(node, node.input), node, self.guard, streaming=self._streaming)
+                return aggregate_windows(
+                    self._named(node, node.input), node, self.guard, streaming=self._streaming
+                )
             case p.Group():
-                return grouped(self._named(node, node.input), node, self.guard)
+                return aggregate_groups(self._named(node, node.input), node, self.guard)
             case p.Process():
                 schema = structure(node.schema, node)
-                return processed(self._named(node, node.input), node, schema, self.guard)
+                return run_processor(self._named(node, node.input), node, schema, self.guard)
             case p.LatestJoin():
-                return latest_joined(self.flow(node.left), self.flow(node.right), node, self.guard)
+                return join_latest(self.flow(node.left), self.flow(node.right), node, self.guard)
             case p.TopN():
-                return top_rows(self.flow(node.input), node, self.guard, streaming=self._streaming)
+                return rank_rows(self.flow(node.input), node, self.guard, streaming=self._streaming)
             case p.Distinct():
                 return distinct(self._named(node, node.input), node, self.guard)
             case p.StreamJoin():
-                return stream_joined(self.flow(node.left), self.flow(node.right), node)
+                return join_streams(self.flow(node.left), self.flow(node.right), node)
             case p.KeyJoin():
-                return key_joined(self.flow(node.left), self.flow(node.right), node, self.guard)
+                return join_by_key(self.flow(node.left), self.flow(node.right), node, self.guard)
             case p.DimensionJoin():
                 wanted = sorted(self.analysis.wanted(node) - set(node.table.columns))
-                return dimension_joined(self.spark, self.flow(node.input), node, self.guard, wanted)
+                return join_dimension(self.spark, self.flow(node.input), node, self.guard, wanted)
             case p.Sink():
                 return self.flow(node.input)
         raise PlanError("there is no such step", step=node.name)
@@ -157,7 +167,7 @@ class Compiler:
         wanted = self.analysis.wanted(before) - ({KEY} if flow.tagged else set())
         return flow.with_fields(_told_apart([*fields, *sorted(wanted)], flow.columns), self.guard, node)
 
-    def _scripted(self, node: p.Script) -> Flow:
+    def _script(self, node: p.Script) -> Flow:
         flow = self._named(node, node.input)
         if flow.shape is Shape.JSON:
             flow = flow.without_text()
@@ -174,7 +184,7 @@ class Compiler:
     def _union(self, node: p.Union) -> Flow:
         split = _same_split(node)
         if split is not None:
-            return self._compiled(split)
+            return self._compile(split)
         left, right = self.flow(node.left), self.flow(node.right)
         if left.shape is Shape.COLUMNS:
             left, right = left.plain(), right.plain()
@@ -187,14 +197,14 @@ class Compiler:
 
     # --- Python -------------------------------------------------------------------------------
 
-    def _applied(self, node: p.Apply) -> Flow:
+    def _apply(self, node: p.Apply) -> Flow:
         match self.analysis.lifted.get(node):
             case Identity():
                 return self.flow(node.input)
             case ParseJson():
                 return replace(self.flow(node.input), shape=Shape.JSON)
             case Projection() as projection:
-                return self.flow(node.input).projected(projection, self.guard, node)
+                return self.flow(node.input).project(projection, self.guard, node)
         chain = [node]
         while self._fuses(chain[0].input):
             before = chain[0].input

@@ -37,7 +37,7 @@ class Sketch:
         made._registers = bytearray() if isinstance(packed, set) else bytearray(packed)
         return made
 
-    def packed(self) -> set[int] | bytes:
+    def pack(self) -> set[int] | bytes:
         """Return it as plain values: what checkpoints hold must not depend on how a class is made."""
         return bytes(self._registers) if self._few is None else self._few
 

@@ -13,11 +13,11 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column
 from pyspark_rocketmq.streams.frame.python_steps import ADVICE, BEAT, TAG, TIME, VALUE
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.analysis import Shape
-from pyspark_rocketmq.streams.plan.expressions import comparisons, quoted
+from pyspark_rocketmq.streams.plan.expressions import comparisons, quote
+from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import HoppingWindow, SessionWindow, TumblingWindow, Window
 
-__all__ = ["PairOfValues", "dimension_joined", "key_joined", "stream_joined"]
+__all__ = ["PairOfValues", "join_by_key", "join_dimension", "join_streams"]
 
 _RIGHT: Final = "__right_"
 _WINDOW: Final = "__join_window"
@@ -25,7 +25,7 @@ _OTHER: Final = "__other"
 _TABLES: Final = "dim_"
 
 
-def stream_joined(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
+def join_streams(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
     """Return the pairs that meet the condition; right fields that the left has too are ``right_<name>``."""
     for side, flow in (("left", left), ("right", right)):
         if flow.shape is not Shape.COLUMNS:
@@ -34,7 +34,7 @@ def stream_joined(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
                 step=node.name,
             )
     left_df, right_df = _timed(left.plain(), node), _timed(right.plain(), node)
-    marked = right_df.select(*(F.col(quoted(name)).alias(_RIGHT + name) for name in right_df.columns))
+    marked = right_df.select(*(F.col(quote(name)).alias(_RIGHT + name) for name in right_df.columns))
     on, equal = _condition(left, right, node)
     on = on & _time_condition(node)
     how = "left_outer" if node.outer else "inner"
@@ -54,7 +54,7 @@ def stream_joined(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
     return made.select(columns, names)
 
 
-def key_joined(left: Flow, right: Flow, node: p.KeyJoin, guard: Guard) -> Flow:
+def join_by_key(left: Flow, right: Flow, node: p.KeyJoin, guard: Guard) -> Flow:
     """Return a function's value of every pair with equal keys in a window."""
     sides = [_keyed(flow, node) for flow in (left, right)]
     marked = sides[1].select(*(F.col(name).alias(_RIGHT + name) for name in sides[1].columns))
@@ -104,7 +104,7 @@ class PairOfValues:
             )
 
 
-def dimension_joined(
+def join_dimension(
     spark: SparkSession, flow: Flow, node: p.DimensionJoin, guard: Guard, wanted: list[str]
 ) -> Flow:
     """Return the records with the table's columns; one that the record has already is ``dim_<name>``."""
@@ -127,10 +127,10 @@ def dimension_joined(
     if flow.shape is Shape.JSON:
         flow = flow.without_text()
     table = node.table.frame(spark)
-    marked = table.select(*(F.col(quoted(name)).alias(_RIGHT + name) for name in table.columns))
+    marked = table.select(*(F.col(quote(name)).alias(_RIGHT + name) for name in table.columns))
     on = F.lit(True)
     for left, operator, right in pairs:
-        on = on & F.expr(f"{quoted(left)} {operator} {quoted(_RIGHT + right)}")
+        on = on & F.expr(f"{quote(left)} {operator} {quote(_RIGHT + right)}")
     keeps_all = node.outer or flow.beats
     joined = flow.df.join(F.broadcast(marked), on, "left_outer" if keeps_all else "inner")
     if keeps_all and not node.outer:
@@ -181,7 +181,7 @@ def _condition(left: Flow, right: Flow, node: p.StreamJoin) -> tuple[Column, set
                     f"the {side} side has no field {name!r}; there are {', '.join(flow.columns)}",
                     step=node.name,
                 )
-        on = on & F.expr(f"{quoted(left_name)} {operator} {quoted(_RIGHT + right_name)}")
+        on = on & F.expr(f"{quote(left_name)} {operator} {quote(_RIGHT + right_name)}")
         if operator == "=" and left_name == right_name:
             equal.add(right_name)
         equates = equates or operator == "="

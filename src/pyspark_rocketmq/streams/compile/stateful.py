@@ -24,15 +24,15 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, folded
+from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, fold_groups
 from pyspark_rocketmq.streams.frame.extras import require_state
 from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column
 from pyspark_rocketmq.streams.frame.python_steps import ADVICE, BEAT, ERROR, TAG, TIME, VALUE
 from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.analysis import Shape
+from pyspark_rocketmq.streams.plan.nodes import Shape
 
-__all__ = ["grouped_incrementally", "key_columns", "key_text", "latest_joined", "processed"]
+__all__ = ["aggregate_incrementally", "join_latest", "key_columns", "key_text", "run_processor"]
 
 EVENT_TIME: Final = "event_time"
 """What a processor in event time finds a record's time as."""
@@ -62,7 +62,7 @@ def key_columns(flow: Flow, names: tuple[str, ...], text: str) -> list[Column]:
 # --- a user's processor -----------------------------------------------------------------------
 
 
-def processed(flow: Flow, node: p.Process, schema: StructType, guard: Guard) -> Flow:
+def run_processor(flow: Flow, node: p.Process, schema: StructType, guard: Guard) -> Flow:
     """Return what a user's processor gives.
 
     Raises
@@ -101,10 +101,10 @@ def _without_beats(flow: Flow) -> DataFrame:
 # --- groups without a window ------------------------------------------------------------------
 
 
-def grouped_incrementally(flow: Flow, node: p.Group) -> Flow:
+def aggregate_incrementally(flow: Flow, node: p.Group) -> Flow:
     """Return the results of groups; a user's function sees each record once."""
     require_state(node.name)
-    results = folded(flow, node.keys, node.aggregates, node.numeric, node.name)
+    results = fold_groups(flow, node.keys, node.aggregates, node.numeric, node.name)
     df = _without_beats(flow).select(
         F.unix_micros(TIME).alias(_AT), key_text(node.keys).alias(_KEY), *results.inputs
     )
@@ -134,9 +134,9 @@ class GrowingGroups(StatefulProcessor):
         del timerValues
         found, its = self._state.get(), list(rows)
         # What we wrote ourselves; other than pickle, cloudpickle takes what a user's script defines.
-        states = self._results.empty() if found is None else self._results.unpacked(pickle.loads(found[0]))  # noqa: S301
+        states = self._results.empty() if found is None else self._results.unpack(pickle.loads(found[0]))  # noqa: S301
         self._results.add(states, iter(its))
-        packed = cloudpickle.dumps(self._results.packed(states))  # type: ignore[no-untyped-call]
+        packed = cloudpickle.dumps(self._results.pack(states))  # type: ignore[no-untyped-call]
         shown = json.dumps(self._results.shown(states), ensure_ascii=False, default=str)
         self._state.update((packed, shown))
         yield self._row(max(row[0] for row in its), key[0], *self._results.results(states))
@@ -145,7 +145,7 @@ class GrowingGroups(StatefulProcessor):
 # --- latest values ----------------------------------------------------------------------------
 
 
-def latest_joined(left: Flow, right: Flow, node: p.LatestJoin, guard: Guard) -> Flow:
+def join_latest(left: Flow, right: Flow, node: p.LatestJoin, guard: Guard) -> Flow:
     """Return a function's value of each value that comes and the latest of the other side, by key."""
     require_state(node.name)
     sides = []

@@ -38,17 +38,17 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, folded
+from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, fold_groups
 from pyspark_rocketmq.streams.compile.stateful import key_columns, key_text
 from pyspark_rocketmq.streams.frame.extras import require_state
 from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, Flow
 from pyspark_rocketmq.streams.frame.python_steps import TIME
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.analysis import Shape
 from pyspark_rocketmq.streams.plan.emission import Schedule
+from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import SessionWindow
 
-__all__ = ["FiredWindows", "fired", "schedule_of"]
+__all__ = ["FiredWindows", "emit_windows", "schedule_of"]
 
 UNTIL: Final = "__until"
 KEY: Final = "__key"
@@ -81,7 +81,7 @@ def schedule_of(node: p.Windowed) -> Schedule:
     )
 
 
-def fired(flow: Flow, node: p.Windowed, window: Column) -> Flow:
+def emit_windows(flow: Flow, node: p.Windowed, window: Column) -> Flow:
     """Return the results of windows, with a state of our own.
 
     Parameters
@@ -98,7 +98,7 @@ def fired(flow: Flow, node: p.Windowed, window: Column) -> Flow:
     """
     require_state(node.name)
     schedule = schedule_of(node)
-    results = folded(flow, node.keys, node.aggregates, node.numeric, node.name)
+    results = fold_groups(flow, node.keys, node.aggregates, node.numeric, node.name)
     until = F.unix_micros(window["end"]) + schedule.keep_ms * 1000
     df = flow.df.select(
         until.alias(UNTIL, metadata={_DELAY_KEY: 0}),
@@ -227,11 +227,11 @@ class FiredWindows(StatefulProcessor):
         if found is None:
             return None
         fires, final, changed, folds, _ = found
-        states = self._results.unpacked(pickle.loads(folds))  # noqa: S301 - what we wrote ourselves
+        states = self._results.unpack(pickle.loads(folds))  # noqa: S301 - what we wrote ourselves
         return _Kept(states, fires, final, changed, is_new=False)
 
     def _save(self, kept: _Kept) -> None:
         # Other than pickle, cloudpickle takes what is defined in the user's own script.
-        folds = cloudpickle.dumps(self._results.packed(kept.states))  # type: ignore[no-untyped-call]
+        folds = cloudpickle.dumps(self._results.pack(kept.states))  # type: ignore[no-untyped-call]
         shown = json.dumps(self._results.shown(kept.states), ensure_ascii=False, default=str)
         self._state.update((kept.fires, kept.final, kept.changed, folds, shown))

@@ -11,16 +11,16 @@ from pyspark.sql.types import NumericType, StringType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile.aggregates import aggregate_columns, finished
-from pyspark_rocketmq.streams.compile.stateful import grouped_incrementally
-from pyspark_rocketmq.streams.compile.window_state import fired, schedule_of
+from pyspark_rocketmq.streams.compile.stateful import aggregate_incrementally
+from pyspark_rocketmq.streams.compile.window_state import emit_windows, schedule_of
 from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, Flow, Guard, column
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, TAG, TIME, WINDOW
 from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.analysis import Shape
+from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import HoppingWindow, SessionWindow, TumblingWindow
 
-__all__ = ["by_time_field", "distinct", "grouped", "top_rows", "windowed"]
+__all__ = ["aggregate_groups", "aggregate_windows", "by_time_field", "distinct", "rank_rows"]
 
 WINDOW_FIELDS: Final = ("start_time", "end_time", "fire_time")
 KEY: Final = "key"
@@ -46,7 +46,7 @@ def by_time_field(flow: Flow, field: str, guard: Guard, step: p.Node) -> Flow:
     return replace(flow, df=df.withColumn(TIME, F.col("__new_time")).drop("__new_time"))
 
 
-def windowed(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> Flow:
+def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> Flow:
     """Return the results of windows."""
     collects = any(item.kind in {"reduce", "accumulate"} for item in node.aggregates)
     flow = _with_inputs(flow, node.keys, node.aggregates, guard, node)
@@ -61,7 +61,7 @@ def windowed(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> 
     flow = flow.with_watermark(node.watermark_s).without_beats()
     df, window = _in_windows(flow, node, first=first)
     if node.firing.stateful and flow.df.isStreaming:  # what ends has one result a window in every mode
-        return _having(fired(replace(flow, df=df), node, window), node.having)
+        return _having(emit_windows(replace(flow, df=df), node, window), node.having)
     expressions = aggregate_columns(flow, node.aggregates, node.numeric, node.name)
     df = df.groupBy(window, *(column(key) for key in node.keys)).agg(*expressions)
     results = [finished(item) for item in node.aggregates]
@@ -92,7 +92,7 @@ def windowed(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> 
     return _having(made, node.having)
 
 
-def grouped(flow: Flow, node: p.Group, guard: Guard) -> Flow:
+def aggregate_groups(flow: Flow, node: p.Group, guard: Guard) -> Flow:
     """Return the results of groups without a window, anew whenever they change."""
     flow = _with_inputs(flow, node.keys, node.aggregates, guard, node)
     if any(item.kind in {"reduce", "accumulate"} for item in node.aggregates):
@@ -100,7 +100,7 @@ def grouped(flow: Flow, node: p.Group, guard: Guard) -> Flow:
     if flow.beats:
         flow = replace(flow, df=flow.df.where(~F.col(BEAT)).drop(BEAT), beats=False)
     if node.incremental and flow.df.isStreaming:
-        return grouped_incrementally(flow, node)
+        return aggregate_incrementally(flow, node)
     expressions = aggregate_columns(flow, node.aggregates, node.numeric, node.name)
     df = flow.df.groupBy(*(column(key) for key in node.keys)).agg(*expressions, F.max(TIME).alias(TIME))
     results = [finished(item) for item in node.aggregates]
@@ -109,7 +109,7 @@ def grouped(flow: Flow, node: p.Group, guard: Guard) -> Flow:
     return Flow(df=df, shape=Shape.COLUMNS, columns=names, updates=True, identity=node.keys)
 
 
-def top_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flow:
+def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flow:
     """Return the first rows of each window and group, numbered from 1."""
     if streaming and not flow.windowed:
         raise PlanError(

@@ -21,31 +21,10 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import OptionError, PlanError
 
-__all__ = ["DimensionSource", "DimensionTable", "database_url"]
+__all__ = ["DimensionSource", "DimensionTable"]
 
 _LOADED: Final[dict[str, tuple[float, list[dict[str, Any]]]]] = {}
 """What this worker has loaded, and when."""
-
-_JDBC: Final[Mapping[str, str]] = {
-    "jdbc:mysql://": "mysql+pymysql://",
-    "jdbc:postgresql://": "postgresql+psycopg://",
-    "jdbc:sqlite:": "sqlite:///",
-}
-
-
-def database_url(url: str, user: str | None, password: str | None) -> str:
-    """Return a URL of SQLAlchemy for one of JDBC, or for one of its own."""
-    import sqlalchemy as sa  # noqa: PLC0415 - an extra
-
-    for prefix, dialect in _JDBC.items():
-        if url.startswith(prefix):
-            url = dialect + url.removeprefix(prefix)
-    made = sa.make_url(url)
-    if user:
-        made = made.set(username=user)
-    if password:
-        made = made.set(password=password)
-    return made.render_as_string(hide_password=False)
 
 
 @dataclass(frozen=True, slots=True)

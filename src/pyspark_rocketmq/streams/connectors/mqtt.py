@@ -1,399 +1,92 @@
-"""Topics of an MQTT broker as a stream, and results to one: needs the extra ``mqtt`` (paho-mqtt).
-
-MQTT has no offsets and hands a message out once. So what comes is written to a journal, a small database on
-the driver's machine, before it is acknowledged; a micro-batch is a range of the journal's numbers, and one
-that Spark runs again has the same messages. What a batch has finished is deleted from the journal.
-"""
+"""Topics of an MQTT broker; needs the extra ``mqtt``."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import secrets
-import sqlite3
-import ssl
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, Self
-from urllib.parse import urlsplit
+from typing import Final
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.connectors.base import (
+    BatchWriter,
+    RecordSource,
+    SinkConnector,
+    has_watermark,
+    keyed_texts,
+    text_value,
+)
+from pyspark_rocketmq.streams.connectors.mqtt_source import MqttAddress, MqttSource, publish
+from pyspark_rocketmq.streams.frame.extras import require
+from pyspark_rocketmq.streams.frame.flow import Flow
+from pyspark_rocketmq.streams.frame.python_steps import BEAT, TIME
+from pyspark_rocketmq.streams.plan.analysis import Analysis
+from pyspark_rocketmq.streams.plan.nodes import Plan
 
-__all__ = ["Journal", "MqttAddress", "MqttSource", "publish"]
+__all__ = ["MqttTopicSink", "MqttTopicSource"]
 
-_SCHEMA: Final = "topic string, payload binary, time timestamp"
-_KEEP_ALIVE_S: Final = 30
-_LOOP_S: Final = 0.2
-_AGAIN_S: Final = 1.0
-_PATIENCE_MS: Final = 30_000
-_MAX_ROWS: Final = 10_000
-_UNCONFIRMED: Final = 1_000
-_TIME: Final = pa.timestamp("us", tz="UTC")
-_SECURE: Final = frozenset({"ssl", "mqtts", "tls"})
-
-
-@dataclass(frozen=True, slots=True)
-class MqttAddress:
-    """Where an MQTT broker is, and who asks.
-
-    Parameters
-    ----------
-    url : str
-        ``tcp://host:1883``, or ``ssl://host:8883``.
-    """
-
-    url: str
-    client_id: str
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-
-    def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in {"tcp", "mqtt", *_SECURE} or not parts.hostname or parts.password:
-            raise OptionError("an MQTT broker is tcp://host:port or ssl://host:port, the user stands apart")
-        if not self.client_id:
-            raise OptionError("an MQTT client needs an id, by which the broker knows it again")
-
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> Self:
-        """Return what a data source's options say."""
-        names = {"url": "url", "clientid": "client_id", "username": "user", "password": "password"}
-        names["cafile"] = "ca_file"
-        given = {names[key.lower()]: value for key, value in options.items() if key.lower() in names}
-        return cls(**given)
-
-    def client(self, *, suffix: str = "", keep: bool) -> Any:
-        """Return a paho client that is not connected yet; with ``keep`` the broker keeps its session."""
-        from paho.mqtt.client import Client  # noqa: PLC0415 - an extra
-        from paho.mqtt.enums import CallbackAPIVersion  # noqa: PLC0415
-
-        client = Client(
-            CallbackAPIVersion.VERSION2,
-            client_id=f"{self.client_id}{suffix}",
-            clean_session=not keep,
-            manual_ack=keep,
-        )
-        if self.user is not None:
-            client.username_pw_set(self.user, self.password)
-        if urlsplit(self.url).scheme in _SECURE:
-            client.tls_set(ca_certs=self.ca_file, cert_reqs=ssl.CERT_REQUIRED)
-        return client
-
-    def connect(self, client: Any) -> None:
-        """Begin to connect a client."""
-        parts = urlsplit(self.url)
-        port = parts.port or (8883 if parts.scheme in _SECURE else 1883)
-        client.connect(parts.hostname, port, keepalive=_KEEP_ALIVE_S)
+_BEAT_MS: Final = "1000"
 
 
-# --- the journal ------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MqttTopicSource(RecordSource):
+    """Topics; a record's time is when it came."""
 
+    @property
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return f"mqtt {self.topic} as {self.shape.value}"
 
-class Journal:
-    """Messages that came and are not finished, by number: a database in a file."""
+    @property
+    def endless_because(self) -> str | None:
+        """Why it cannot be read to an end that a trigger sets."""
+        return "an MQTT broker does not say how much it has"
 
-    def __init__(self, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._database = sqlite3.connect(file, isolation_level=None, timeout=30)
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=FULL")
-        self._database.execute(
-            "CREATE TABLE IF NOT EXISTS messages "
-            "(n INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT, payload BLOB, time_ms INTEGER)"
-        )
-
-    def append(self, messages: list[tuple[str, bytes, int]]) -> None:
-        """Add messages; they are on the disk when this returns."""
-        with self._transaction():
-            self._database.executemany(
-                "INSERT INTO messages (topic, payload, time_ms) VALUES (?, ?, ?)", messages
+    def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
+        """Return what it gives."""
+        require("paho.mqtt", "mqtt", self.name)
+        if plan.on_error == "dead-letters":
+            raise PlanError(
+                "dead letters are found by reading the source twice, which MQTT does not allow: "
+                "onError('skip') counts them",
+                step=self.name,
             )
-
-    def bounds(self) -> tuple[int, int]:
-        """Return the number before the first message, and that of the last one that ever was."""
-        first = self._database.execute("SELECT min(n) FROM messages").fetchone()[0]
-        last = self._database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
-        end = 0 if last is None else int(last[0])
-        return (end if first is None else int(first) - 1), end
-
-    def begin_behind(self, number: int) -> None:
-        """Let the next message have a number above this one: the journal that had it is gone."""
-        with self._transaction():
-            self._database.execute("DELETE FROM sqlite_sequence WHERE name = 'messages'")
-            self._database.execute("INSERT INTO sqlite_sequence VALUES ('messages', ?)", (number,))
-
-    def between(self, after: int, until: int) -> list[tuple[str, bytes, int]]:
-        """Return messages by number, the last one included.
-
-        Raises
-        ------
-        RocketMQError
-            Some are not there any more.
-        """
-        query = "SELECT topic, payload, time_ms FROM messages WHERE n > ? AND n <= ? ORDER BY n"
-        rows = self._database.execute(query, (after, until)).fetchall()
-        if len(rows) != until - after:
-            raise RocketMQError(
-                "messages of an unfinished batch are gone with the journal they were in: put it back, or "
-                "start with a new checkpoint",
-                first=after + 1,
-                last=until,
-                found=len(rows),
-            )
-        return rows
-
-    def forget(self, until: int) -> None:
-        """Delete what is finished."""
-        self._database.execute("DELETE FROM messages WHERE n <= ?", (until,))
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
-
-
-class Subscriber:
-    """A thread that takes messages from a broker into a journal, and acknowledges them then."""
-
-    def __init__(self, address: MqttAddress, topic: str, file: Path, clock: Clock) -> None:
-        self._address = address
-        self._topic = topic
-        self._file = file
-        self._clock = clock
-        self._waiting: list[Any] = []
-        self._refused: str | None = None
-        self._away_since: Deadline | None = Deadline(clock, _PATIENCE_MS)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"mqtt-{topic}", daemon=True)
-        self._thread.start()
-
-    def check(self) -> None:
-        """Raise a RocketMQError if the broker refuses, or has been away for half a minute."""
-        away = self._away_since
-        if self._refused is None and away is not None and away.expired:
-            self._refused = "does not answer"
-        if self._refused is not None:
-            raise RocketMQError(
-                f"the MQTT broker {self._refused}", url=self._address.url, client=self._address.client_id
-            )
-
-    def stop(self) -> None:
-        """End the thread; the broker keeps what comes from now on."""
-        self._stop.set()
-        self._thread.join(10)
-
-    def _run(self) -> None:
-        client = self._address.client(keep=True)
-        client.on_connect = self._on_connect
-        client.on_subscribe = self._on_subscribe
-        client.on_message = lambda _client, _data, message: self._waiting.append(message)
-        journal, connected = Journal(self._file), False
-        try:
-            while not self._stop.is_set():
-                try:
-                    if not connected:
-                        self._waiting.clear()  # not acknowledged: they come again
-                        self._address.connect(client)
-                        connected = True
-                    connected = client.loop(_LOOP_S) == 0
-                    self._keep(client, journal)
-                except OSError:
-                    connected = False
-                if not connected:
-                    self._away_since = self._away_since or Deadline(self._clock, _PATIENCE_MS)
-                    self._stop.wait(_AGAIN_S)
-            client.disconnect()
-        except Exception as error:  # noqa: BLE001 - a thread's outermost frame
-            self._refused = f"cannot be read: {error}"
-        finally:
-            journal.close()
-
-    def _keep(self, client: Any, journal: Journal) -> None:
-        messages, self._waiting = self._waiting, []
-        if messages:
-            now_ms = self._clock.now_ms()
-            journal.append([(message.topic, bytes(message.payload), now_ms) for message in messages])
-            for message in messages:
-                client.ack(message.mid, message.qos)
-
-    def _on_connect(self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
-        if reason.is_failure:
-            self._refused = f"refuses the client: {reason}"
+        options = dict(self.options)
+        beats = has_watermark(analysis)
+        if beats:
+            options.setdefault("heartbeatMs", _BEAT_MS)
         else:
-            self._away_since = None
-            client.subscribe(self._topic, qos=1)
-
-    def _on_subscribe(self, _client: Any, _data: Any, _mid: int, reasons: Any, _properties: Any) -> None:
-        if any(reason.is_failure for reason in reasons):
-            self._refused = f"refuses the topic {self._topic!r}"
-
-
-# --- the source -------------------------------------------------------------------------------
+            options.pop("heartbeatMs", None)
+        spark.dataSource.register(MqttSource)
+        df = spark.readStream.format(MqttSource.name()).options(**options).load()
+        columns = [F.col("time").alias(TIME), text_value("payload")]
+        if beats:
+            columns.append(F.col("topic").isNull().alias(BEAT))
+        return Flow(df.select(*columns), self.shape, beats=beats)
 
 
-class MqttSource(DataSource):
-    """``format("rocketmq-mqtt")``.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MqttTopicSink(SinkConnector):
+    """A topic."""
 
-    Its options are url, clientId, topic, journal; username, password, caFile, heartbeatMs, maxRowsPerTrigger.
-    """
+    topic: str
+    options: Mapping[str, str] = field(repr=False)
 
-    @classmethod
-    def name(cls) -> str:
-        """Return the format's name."""
-        return "rocketmq-mqtt"
+    @property
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return f"mqtt {self.topic}"
 
-    def schema(self) -> str:
-        """Return the columns."""
-        return _SCHEMA
+    def rows(self, flow: Flow, plan: Plan) -> DataFrame:
+        """Return texts."""
+        del plan
+        return keyed_texts(flow)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader."""
-        del schema
-        return _Reader(dict(self.options), SYSTEM_CLOCK)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows(InputPartition):
-    """The messages of a batch themselves: only the driver's machine has the journal."""
-
-    rows: tuple[tuple[str | None, bytes | None, int], ...]
-
-
-class _Reader(DataSourceStreamReader):
-    """Offsets are ``{"n": last number, "beat": time of the last heartbeat}``."""
-
-    def __init__(self, options: Mapping[str, str], clock: Clock) -> None:
-        self._options = {name.lower(): value for name, value in options.items()}
-        self._clock = clock
-        self._journal: Journal | None = None
-        self._subscriber: Subscriber | None = None
-        self._active_ms = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_journal": None, "_subscriber": None}
-
-    def _opened(self) -> Journal:
-        if self._journal is None:
-            self._journal = Journal(Path(self._options["journal"]))
-        return self._journal
-
-    def initialOffset(self) -> dict[str, int]:
-        return {"n": self._opened().bounds()[0], "beat": 0}
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(int(self._options.get("maxrowspertrigger", _MAX_ROWS)))
-
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        journal = self._opened()
-        if self._subscriber is None:
-            if start["n"] > journal.bounds()[1]:
-                journal.begin_behind(start["n"])
-            address = MqttAddress.of(self._options)
-            file = Path(self._options["journal"])
-            self._subscriber = Subscriber(address, self._options["topic"], file, self._clock)
-            self._active_ms = self._clock.now_ms()
-        self._subscriber.check()
-        end = max(start["n"], journal.bounds()[1])
-        if isinstance(limit, ReadMaxRows):
-            end = min(end, start["n"] + limit.max_rows)
-        elif not isinstance(limit, ReadAllAvailable):
-            raise OptionError("an MQTT source is limited by rows", limit=type(limit).__name__)
-        now_ms = self._clock.now_ms()
-        every_ms = int(self._options.get("heartbeatms", 0))
-        if end > start["n"]:
-            self._active_ms = now_ms
-        elif every_ms and now_ms - max(self._active_ms, start["beat"]) >= every_ms:
-            return {"n": end, "beat": now_ms}
-        return {"n": end, "beat": start["beat"]}
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        rows: list[tuple[str | None, bytes | None, int]] = [*self._opened().between(start["n"], end["n"])]
-        if end["beat"] != start["beat"]:
-            rows.append((None, None, end["beat"]))
-        return [_Rows(tuple(rows))]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Rows)
-        topics, payloads, times = zip(*partition.rows, strict=True) if partition.rows else ((), (), ())
-        columns = [
-            pa.array(topics, pa.string()),
-            pa.array(payloads, pa.binary()),
-            pa.array([time_ms * 1000 for time_ms in times], _TIME),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, ["topic", "payload", "time"])
-
-    def commit(self, end: dict[str, int]) -> None:
-        self._opened().forget(end["n"])
-
-    def stop(self) -> None:
-        if self._subscriber is not None:
-            self._subscriber.stop()
-
-
-# --- the sink ---------------------------------------------------------------------------------
-
-
-def publish(address: MqttAddress, topic: str) -> Callable[[Iterator[Any]], None]:
-    """Return a function that publishes the first column of rows, and waits for every receipt."""
-
-    def send(rows: Iterator[Any]) -> None:
-        first = next(rows, None)
-        if first is not None:
-            _publish(address, topic, itertools.chain([first], rows))
-
-    return send
-
-
-def _publish(address: MqttAddress, topic: str, rows: Iterator[Any]) -> None:
-    client = address.client(suffix=f"-{secrets.token_hex(4)}", keep=False)
-    answer: list[Any] = []
-    client.on_connect = lambda _client, _data, _flags, reason, _properties: answer.append(reason)
-    try:
-        address.connect(client)
-    except OSError as error:
-        raise RocketMQError(f"the MQTT broker does not answer: {error}", url=address.url) from error
-    client.loop_start()
-    try:
-        deadline = Deadline(SYSTEM_CLOCK, _PATIENCE_MS)
-        while not answer and not deadline.expired:
-            SYSTEM_CLOCK.sleep(0.01)
-        if not answer or answer[0].is_failure:
-            raise RocketMQError(
-                f"the MQTT broker refuses the client: {answer[0] if answer else 'no answer'}", url=address.url
-            )
-        sent: list[Any] = []
-        for row in rows:
-            sent.append(client.publish(topic, row[0], qos=1))
-            if len(sent) >= _UNCONFIRMED:
-                _wait(sent, address, topic)
-        _wait(sent, address, topic)
-        client.disconnect()
-    finally:
-        client.loop_stop()
-
-
-def _wait(sent: list[Any], address: MqttAddress, topic: str) -> None:
-    deadline = Deadline(SYSTEM_CLOCK, _PATIENCE_MS)
-    for receipt in sent:
-        receipt.wait_for_publish(max(0.001, deadline.remaining_s))
-        if not receipt.is_published():
-            raise RocketMQError("the MQTT broker has not confirmed a message", url=address.url, topic=topic)
-    sent.clear()
+    def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
+        """Return a function that publishes a batch; one that comes again is published again."""
+        del plan, checkpoint, numbered
+        require("paho.mqtt", "mqtt", self.name)
+        function = publish(MqttAddress.of(self.options), self.topic)
+        return lambda df, _: df.select("value").foreachPartition(function)

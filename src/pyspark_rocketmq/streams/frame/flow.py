@@ -12,10 +12,9 @@ from pyspark.sql.types import StringType, StructField, StructType, VariantType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.frame.python_steps import ADVICE, BEAT, ERROR, TAG, TIME, VALUE, WINDOW
-from pyspark_rocketmq.streams.plan.analysis import Shape
-from pyspark_rocketmq.streams.plan.expressions import quoted
+from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.plan.lambda_projection import Field, Projection
-from pyspark_rocketmq.streams.plan.nodes import Node, Schema
+from pyspark_rocketmq.streams.plan.nodes import Node, Schema, Shape
 
 __all__ = ["TIME_FORMAT", "Flow", "Guard", "column", "structure"]
 
@@ -28,7 +27,7 @@ _PARSED: Final = "__parsed"
 
 def column(name: str) -> Column:
     """Return a column by its exact name."""
-    return F.col(quoted(name))
+    return F.col(quote(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +175,12 @@ class Flow:
         empty = F.col(VALUE).isNull() | (F.trim(VALUE) == "")
         malformed = F.when(empty | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull(), F.lit("malformed JSON"))
         df = guard.without_errors(parsed, self.error_unless_beat(malformed), step)
-        added = [F.col(f"{_PARSED}.{quoted(field.name)}").alias(field.name) for field in schema.fields]
+        added = [F.col(f"{_PARSED}.{quote(field.name)}").alias(field.name) for field in schema.fields]
         flow = replace(self, df=df, checked=True)
         kept = [column(name) for name in self.columns]
         return flow.select([*kept, *added], [*self.columns, *schema.names])
 
-    def projected(self, projection: Projection, guard: Guard, step: Node) -> Flow:
+    def project(self, projection: Projection, guard: Guard, step: Node) -> Flow:
         """Return the fields of a lifted projection, with the types that the JSON gives them."""
         if self.shape is Shape.COLUMNS:
             return self._moved(projection, step)
@@ -205,7 +204,7 @@ class Flow:
         for _, moved in projection.fields:
             if moved.path[0] not in self.columns:
                 raise PlanError(f"there is no field {moved.path[0]!r} here", step=step.name)
-        columns = [F.col(".".join(map(quoted, field.path))).alias(name) for name, field in projection.fields]
+        columns = [F.col(".".join(map(quote, field.path))).alias(name) for name, field in projection.fields]
         return self.select(columns, [name for name, _ in projection.fields])
 
     # --- other forms of the same rows ---------------------------------------------------------

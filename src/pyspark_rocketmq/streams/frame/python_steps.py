@@ -109,7 +109,7 @@ class PythonSteps:
             return [self._failed(index, "parse", error)]
         for step in self._steps:
             try:
-                rows = [after for row in rows for after in _applied(step, row)]
+                rows = [after for row in rows for after in _apply(step, row)]
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 return [self._failed(index, step.name, error)]
         return rows
@@ -132,7 +132,7 @@ def _loaded(text: str | None, *, as_text: bool) -> Any:
     return text if as_text else json.loads(text)
 
 
-def _applied(step: Step, row: _Row) -> Iterable[_Row]:
+def _apply(step: Step, row: _Row) -> Iterable[_Row]:
     match step.how:
         case "map":
             row.value = step.function(row.value)

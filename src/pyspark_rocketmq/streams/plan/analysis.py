@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,19 +9,12 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.expressions import comparisons, names_in
 from pyspark_rocketmq.streams.plan.lambda_projection import Identity, Lifted, ParseJson, Projection, lift
+from pyspark_rocketmq.streams.plan.nodes import Shape
 
-__all__ = ["Analysis", "Shape", "analyse", "check_ends", "own_state"]
+__all__ = ["Analysis", "analyse", "check_ends", "own_state"]
 
 WATERMARKED: Final = (p.Windowed, p.TopN, p.Distinct, p.StreamJoin, p.KeyJoin, p.TimedProcess)
 STATEFUL: Final = (*WATERMARKED, p.Group, p.Process, p.LatestJoin)
-
-
-class Shape(enum.Enum):
-    """How a step's records look."""
-
-    TEXT = "text"
-    JSON = "json"
-    COLUMNS = "columns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +71,8 @@ def check_ends(plan: p.Plan) -> None:
     Raises
     ------
     PlanError
-        A processor goes by the clock: Spark makes one batch after the other for its timers. Or an MQTT broker
-        is the source: it sends what it has, and never says that this was all.
+        A processor goes by the clock: Spark makes one batch after the other for its timers. Or a source never
+        says that this was all.
     """
     for node in plan.nodes():
         if isinstance(node, p.Process) and node.time_mode == "processingTime":
@@ -89,10 +81,10 @@ def check_ends(plan: p.Plan) -> None:
                 "test(batches=True) would not end: start it with processingTime='1 second' and stop it",
                 step=node.name,
             )
-        if isinstance(node, p.ForeignSource) and node.kind == "mqtt":
+        if isinstance(node, p.Source) and node.endless_because is not None:
             raise PlanError(
-                "an MQTT broker does not say how much it has, so that there is no end for availableNow=True: "
-                "start it without and stop it",
+                f"{node.endless_because}, so that there is no end for availableNow=True: start it without "
+                "and stop it",
                 step=node.name,
             )
 
@@ -121,7 +113,7 @@ def _shape(node: p.Node, analysis: Analysis) -> Shape:
     shapes = analysis.shapes
     match node:
         case p.Source():
-            return _source_shape(node)
+            return node.shape
         case p.Apply(how="map", schema=None):
             text = shapes[node.input] is Shape.TEXT
             found = lift(node.function, text=text)
@@ -149,21 +141,6 @@ def _shape(node: p.Node, analysis: Analysis) -> Shape:
             return shapes[left]
         case p.KeyJoin() | p.LatestJoin():
             return Shape.JSON
-    return Shape.COLUMNS
-
-
-def _source_shape(node: p.Source) -> Shape:
-    match node:
-        case p.RocketMQSource(json=json, schema=schema) | p.ForeignSource(json=json, schema=schema):
-            return Shape.COLUMNS if schema is not None else Shape.JSON if json else Shape.TEXT
-        case p.FileSource(kind=kind, schema=schema):
-            if kind == "csv" or schema is not None:
-                return Shape.COLUMNS
-            return Shape.JSON if kind == "json" else Shape.TEXT
-        case p.RowsSource(rows=rows, schema=schema):
-            if schema is not None:
-                return Shape.COLUMNS
-            return Shape.TEXT if all(isinstance(row, str | bytes) for row in rows) else Shape.JSON
     return Shape.COLUMNS
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, analyse
 
-__all__ = ["Step", "drawn", "explained", "steps"]
+__all__ = ["Step", "draw_plan", "explain_plan", "steps"]
 
 _BOX_WIDTH: Final = 250
 _BOX_HEIGHT: Final = 46
@@ -60,7 +60,7 @@ def steps(plan: p.Plan) -> tuple[Step, ...]:
     )
 
 
-def explained(plan: p.Plan) -> str:
+def explain_plan(plan: p.Plan) -> str:
     """Return the steps in order, a line each.
 
     Raises
@@ -89,24 +89,12 @@ def _kind(node: p.Node, analysis: Analysis) -> str:
 
 def _details(node: p.Node, analysis: Analysis) -> str:
     match node:
-        case p.RocketMQSource(topic=topic):
-            return f"topic {topic} as {analysis.shapes[node].value}"
-        case p.ForeignSource(kind=kind, topic=topic):
-            return f"{kind} {topic} as {analysis.shapes[node].value}"
-        case p.ForeignSink(kind=kind, topic=topic):
-            return f"{kind} {topic}"
-        case p.FileSource(path=path, kind=kind, tail=tail):
-            return f"{kind} {path}{' (followed)' if tail else ''}"
+        case p.Source() | p.Sink():
+            return node.details
         case p.Apply():
             if node in analysis.lifted:
                 return f"lifted: {type(analysis.lifted[node]).__name__}"
             return "runs for each record in Python workers"
-        case p.FileSink(path=path, kind=kind):
-            return f"{kind} {path}"
-        case p.RocketMQSink(options=options):
-            return f"topic {options.get('topic')}"
-        case p.DatabaseSink(table=table) | p.TableSink(table=table):
-            return f"table {table}"
         case p.StreamJoin(condition=condition) | p.DimensionJoin(condition=condition):
             return condition
         case p.SelectFields(fields=fields) | p.Distinct(fields=fields):
@@ -117,7 +105,7 @@ def _details(node: p.Node, analysis: Analysis) -> str:
 def _state_details(node: p.Node) -> str:
     match node:
         case p.Windowed():
-            return _windowed(node)
+            return _describe_window(node)
         case p.Group():
             own = _OWN_STATE if node.incremental else ""
             return f"by {', '.join(node.keys)}{own}: {_results(node.aggregates)}; results change"
@@ -128,7 +116,7 @@ def _state_details(node: p.Node) -> str:
     return "keeps state"
 
 
-def _windowed(node: p.Windowed) -> str:
+def _describe_window(node: p.Windowed) -> str:
     text = f"{node.window}, watermark {node.watermark_s:g} s, by {', '.join(node.keys) or 'nothing'}"
     if node.firing.repeats:
         text += f", {node.firing}"
@@ -144,7 +132,7 @@ def _results(aggregates: tuple[p.Aggregate, ...]) -> str:
     )
 
 
-def drawn(plan: p.Plan) -> str:
+def draw_plan(plan: p.Plan) -> str:
     """Return the pipeline as an SVG picture, sources at the top."""
     analysis = analyse(plan)
     rows: dict[p.Node, int] = {}

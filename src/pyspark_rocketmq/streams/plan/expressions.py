@@ -9,7 +9,7 @@ from pyspark.sql import Column
 
 from pyspark_rocketmq.errors import PlanError
 
-__all__ = ["Comparison", "comparisons", "condition_sql", "names_in", "quoted", "script_lines"]
+__all__ = ["Comparison", "comparisons", "condition_sql", "names_in", "quote", "script_lines"]
 
 _OPERATORS: Final = {
     "==": "=",
@@ -59,7 +59,7 @@ Comparison = tuple[str, str, str]
 """A left side, an operator of SQL, a right side."""
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Return a column's name as SQL takes it, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
@@ -162,7 +162,7 @@ def _tokens(text: str, step: str) -> list[Comparison | str]:
 
 def _left(name: str, right: str) -> str:
     """Compare as numbers with a number: a text that is none is no match, and no failure."""
-    return f"try_cast({quoted(name)} AS DOUBLE)" if _NUMBER.fullmatch(right) else quoted(name)
+    return f"try_cast({quote(name)} AS DOUBLE)" if _NUMBER.fullmatch(right) else quote(name)
 
 
 def _operand(text: str, operator: str) -> str:
@@ -172,4 +172,4 @@ def _operand(text: str, operator: str) -> str:
         return text
     if operator in {"like", "rlike"}:
         return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return quoted(text)
+    return quote(text)

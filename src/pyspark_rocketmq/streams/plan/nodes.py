@@ -5,12 +5,12 @@ Nodes are told apart by identity: two equal steps of two branches are two steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql.datasource import DataSource
+from pyspark.sql import Column
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
@@ -22,32 +22,21 @@ __all__ = [
     "Aggregate",
     "Apply",
     "ColumnsMap",
-    "CustomSink",
-    "DatabaseSink",
     "DimensionJoin",
     "Distinct",
-    "FileSink",
-    "FileSource",
-    "ForeignSink",
-    "ForeignSource",
-    "FrameSource",
     "Group",
     "KeyJoin",
     "LatestJoin",
     "Node",
     "Plan",
-    "PrintSink",
     "Process",
-    "RocketMQSink",
-    "RocketMQSource",
-    "RowsSource",
     "Script",
     "Select",
     "SelectFields",
+    "Shape",
     "Sink",
     "Source",
     "StreamJoin",
-    "TableSink",
     "TimeSelect",
     "TimedProcess",
     "TopN",
@@ -92,55 +81,55 @@ def nodes_of(*ends: Node) -> Iterator[Node]:
 # --- where rows come from ---------------------------------------------------------------------
 
 
+class Shape(enum.Enum):
+    """How a step's records look."""
+
+    TEXT = "text"
+    JSON = "json"
+    COLUMNS = "columns"
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Source(Node):
-    """What has no step before it."""
+    """A step without inputs; ``streams.connectors`` has one class for each system that is read.
+
+    Parameters
+    ----------
+    schema : str or StructType, optional
+        The types of the records' fields.
+    """
 
     schema: Schema | None = None
 
+    @property
+    def shape(self) -> Shape:
+        """How its records look."""
+        raise NotImplementedError
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RocketMQSource(Source):
-    """Topics; a record is the body's text, or its JSON object."""
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends."""
+        return False
 
-    topic: str
-    options: Mapping[str, str] = field(repr=False)
-    json: bool
+    @property
+    def endless_because(self) -> str | None:
+        """Why it cannot be read to an end that a trigger sets, if it cannot."""
+        return None
 
+    @property
+    def test_name(self) -> str:
+        """The name under which ``test`` takes its rows."""
+        return self.name
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ForeignSource(Source):
-    """What another system hands out: ``kafka``, ``mqtt`` or ``tables``; a record as of `RocketMQSource`."""
+    @property
+    def takes_test_rows(self) -> bool:
+        """Whether ``test`` can put texts in place of what it reads."""
+        return True
 
-    kind: str
-    topic: str
-    options: Mapping[str, str] = field(repr=False)
-    json: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class FileSource(Source):
-    """Files, once (bounded) or followed (``tail``: a folder to which files are added)."""
-
-    path: str
-    kind: str
-    tail: bool
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RowsSource(Source):
-    """Values of this process: texts, or records."""
-
-    rows: Sequence[Any]
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class FrameSource(Source):
-    """A DataFrame or a Python data source of the user's own; ``time`` is its column of event times."""
-
-    frame: DataFrame | DataSource
-    time: str | None = None
+    @property
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return ""
 
 
 # --- one record at a time ---------------------------------------------------------------------
@@ -341,66 +330,14 @@ class DimensionJoin(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Sink(Node):
-    """What has no step behind it."""
+    """A step without successors; ``streams.connectors`` has one class for each system that is written."""
 
     input: Node
 
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PrintSink(Sink):
-    """Standard output, a JSON line a row."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class FileSink(Sink):
-    """A folder of files, each row once for those who read it through Spark."""
-
-    path: str
-    kind: str
-
     @property
-    def format(self) -> str:
-        """Spark's name of the files' format: lines of JSON are texts that are JSON already."""
-        return "text" if self.kind == "json" else self.kind
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class TableSink(Sink):
-    """A table of Spark's catalog."""
-
-    table: str
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class DatabaseSink(Sink):
-    """A table of a database, rows and progress in one transaction."""
-
-    url: str = field(repr=False)
-    table: str
-    key: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RocketMQSink(Sink):
-    """A topic."""
-
-    options: Mapping[str, str] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ForeignSink(Sink):
-    """A topic of another system: ``kafka`` or ``mqtt``."""
-
-    kind: str
-    topic: str
-    options: Mapping[str, str] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class CustomSink(Sink):
-    """A function of a batch's DataFrame and number."""
-
-    function: Callable[[DataFrame, int], None]
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

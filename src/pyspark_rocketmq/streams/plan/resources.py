@@ -88,7 +88,7 @@ class Footprint:
         return {"spark.sql.shuffle.partitions": str(spark.sparkContext.defaultParallelism), **_QUERY}
 
     @contextlib.contextmanager
-    def applied(self, spark: SparkSession) -> Iterator[None]:
+    def apply_settings(self, spark: SparkSession) -> Iterator[None]:
         """Start a query in this while."""
         conf = spark.sparkContext._jsc.sc().conf()  # noqa: SLF001
         before = conf.get(_REUSE, "true")

@@ -16,16 +16,17 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile.compiler import Compiler
-from pyspark_rocketmq.streams.connectors.sources import text_of
+from pyspark_rocketmq.streams.connectors.values import text_of
 from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.analysis import Shape, check_ends, own_state
+from pyspark_rocketmq.streams.plan.analysis import check_ends, own_state
+from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.session_settings import temporary_settings
 from pyspark_rocketmq.streams.run.runner import STATE_SETTINGS
 from pyspark_rocketmq.streams.run.sinks import final_flow
 
-__all__ = ["tried"]
+__all__ = ["run_dry"]
 
 _SMALL: Final = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false"}
 """A few rows are soonest done in one partition and without compiling what is run once."""
@@ -36,7 +37,7 @@ _SCHEMA: Final = "value string, time timestamp"
 Rows = Sequence[Any]
 
 
-def tried(
+def run_dry(
     spark: SparkSession, plan: p.Plan, rows: Rows | Mapping[str, Rows], *, batches: bool, sink: int
 ) -> list[Any]:
     """Return what a sink gets for rows: see `DataStream.test`."""
@@ -100,23 +101,14 @@ def _streamed(df: Any, flow: Flow, checkpoint: Path) -> list[Any]:
 def _by_source(sources: list[p.Source], rows: Rows | Mapping[str, Rows]) -> dict[p.Source, Rows]:
     if not isinstance(rows, Mapping):
         if len(sources) != 1:
-            names = ", ".join(_source_name(source) for source in sources)
+            names = ", ".join(source.test_name for source in sources)
             raise PlanError(f"the pipeline has {len(sources)} sources: give rows by name, of {names}")
         return {sources[0]: rows}
-    known = {_source_name(source): source for source in sources}
+    known = {source.test_name: source for source in sources}
     strangers = set(rows) - set(known)
     if strangers:
         raise PlanError(f"there is no source {min(strangers)!r}; there are {', '.join(known)}")
     return {source: rows.get(name, []) for name, source in known.items()}
-
-
-def _source_name(source: p.Source) -> str:
-    match source:
-        case p.RocketMQSource(topic=topic) | p.ForeignSource(topic=topic):
-            return topic
-        case p.FileSource(path=path):
-            return path
-    return source.name
 
 
 def _write(folder: Path, batches: Sequence[Rows]) -> None:
@@ -138,9 +130,7 @@ def _iso(time: Any) -> str:
 
 
 def _flow(spark: SparkSession, source: p.Source, folder: Path, *, streaming: bool) -> Flow:
-    if isinstance(source, p.FrameSource) or (
-        isinstance(source, p.FileSource) and source.kind == "csv" and source.schema is None
-    ):
+    if not source.takes_test_rows:
         raise PlanError("a DataFrame of your own needs no rows for a test: call toDF()", step=source.name)
     if streaming:
         df = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder))

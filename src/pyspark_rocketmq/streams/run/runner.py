@@ -19,11 +19,12 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.spark.listener import RocketMQQueryListener
 from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
+from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSource
 from pyspark_rocketmq.streams.frame.flow import Guard
 from pyspark_rocketmq.streams.frame.row_counts import RunCounts
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import check_ends
-from pyspark_rocketmq.streams.plan.explain import explained
+from pyspark_rocketmq.streams.plan.explain import explain_plan
 from pyspark_rocketmq.streams.plan.resources import Footprint
 from pyspark_rocketmq.streams.plan.session_settings import temporary_settings
 from pyspark_rocketmq.streams.run.job_registry import (
@@ -120,7 +121,7 @@ def start(
         if standby:
             compiler.flow(compiler.common())  # what cannot be compiled says so now, not after the take-over
             held.enter_context(lock)
-        held.enter_context(_followed(session, plan))
+        held.enter_context(_follow(session, plan))
         stop_requested(plan.job)  # one that was meant for an earlier run
         letters_checkpoint = f"{checkpoint}-dead-letters"
         for place in (checkpoint, letters_checkpoint):
@@ -128,8 +129,8 @@ def start(
         with temporary_settings(session, _state_settings(session)), _small(session, plan):
             query = start_sinks(compiler, guard, checkpoint, dict(trigger or _trigger(plan)))
             letters = _start_dead_letters(plan, guard, letters_checkpoint)
-        held.enter_context(_counted(session, query, checkpoint))
-        JobRecord(plan.job, checkpoint, os.getpid(), SYSTEM_CLOCK.now_ms(), explained(plan)).write()
+        held.enter_context(_count(session, query, checkpoint))
+        JobRecord(plan.job, checkpoint, os.getpid(), SYSTEM_CLOCK.now_ms(), explain_plan(plan)).write()
         undo.pop_all()
     watcher = threading.Thread(
         target=_watch, args=(plan.job, query, letters, held), name=f"streams-{plan.job}", daemon=True
@@ -193,7 +194,7 @@ def _state_settings(spark: SparkSession) -> dict[str, str]:
 
 def _small(spark: SparkSession, plan: p.Plan) -> contextlib.AbstractContextManager[None]:
     """Let a query that starts now take little memory, if the plan asks for that."""
-    return contextlib.nullcontext() if plan.footprint is None else plan.footprint.applied(spark)
+    return contextlib.nullcontext() if plan.footprint is None else plan.footprint.apply_settings(spark)
 
 
 def _default(name: str) -> str:
@@ -203,9 +204,9 @@ def _default(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _followed(spark: SparkSession, plan: p.Plan) -> Iterator[None]:
+def _follow(spark: SparkSession, plan: p.Plan) -> Iterator[None]:
     """Have the last batch committed for the group when the query is stopped."""
-    sources = [node for node in plan.nodes() if isinstance(node, p.RocketMQSource)]
+    sources = [node for node in plan.nodes() if isinstance(node, RocketMQSource)]
     if not sources:
         yield
         return
@@ -224,7 +225,7 @@ def _followed(spark: SparkSession, plan: p.Plan) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _counted(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> Iterator[None]:
+def _count(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> Iterator[None]:
     """Have what the run leaves out counted."""
     counts = RunCounts(str(query.runId), CheckpointLog(spark, checkpoint).watermark_ms)
     counts.register()

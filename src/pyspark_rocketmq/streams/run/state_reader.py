@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import BinaryType, StructType
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.streams.plan.expressions import quoted
+from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.run.job_registry import find_job
 from pyspark_rocketmq.streams.run.runner import session_of
 
@@ -206,13 +206,13 @@ def _flat(df: DataFrame) -> DataFrame:
         for inner in kind.fields:
             if inner.name == "value" and isinstance(inner.dataType, StructType):  # of a variable that expires
                 for field in inner.dataType.fields:
-                    found[field.name] = F.col(f"{part}.value.{quoted(field.name)}")
+                    found[field.name] = F.col(f"{part}.value.{quote(field.name)}")
                 continue
             if isinstance(inner.dataType, BinaryType) and inner.name == "folds":
                 continue  # what a results' text beside it shows
             if inner.name in found:
                 return df.select(*columns, *parts)
-            found[inner.name] = F.col(f"{part}.{quoted(inner.name)}")
+            found[inner.name] = F.col(f"{part}.{quote(inner.name)}")
     if _UNTIL in found:
         found[_UNTIL] = F.timestamp_micros(found[_UNTIL])
     shown = [value.alias(name.removeprefix("__")) for name, value in found.items()]

@@ -1,0 +1,180 @@
+"""What every connector is: a source that gives a `Flow`, or a sink that takes one.
+
+A new system is one module here, with its node and what it does, and the method of ``streams.api`` that
+makes the node.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column
+from pyspark_rocketmq.streams.frame.python_steps import VALUE
+from pyspark_rocketmq.streams.plan.analysis import WATERMARKED, Analysis
+from pyspark_rocketmq.streams.plan.nodes import Plan, Shape, Sink, Source
+
+__all__ = [
+    "BatchWriter",
+    "RecordSource",
+    "SinkConnector",
+    "SourceConnector",
+    "group_key",
+    "has_watermark",
+    "keyed_texts",
+    "option_texts",
+    "plain_rows",
+    "read_source",
+    "sink_of",
+    "text_value",
+    "texts",
+]
+
+BatchWriter: TypeAlias = Callable[[DataFrame, int], None]
+"""Writes a batch, which has a number."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SourceConnector(Source):
+    """A source that can be read."""
+
+    @abstractmethod
+    def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
+        """Return what it gives: event time and text, or columns.
+
+        Raises
+        ------
+        PlanError
+            The source, or a library that it needs, is missing.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RecordSource(SourceConnector):
+    """A source of messages; a record is the body's text, or its JSON object.
+
+    Parameters
+    ----------
+    topic : str
+        What is read, by the other system's name of it.
+    json : bool
+        Whether the bodies are JSON objects.
+    options : Mapping
+        Of the Spark source that reads it; they may hold secrets.
+    """
+
+    topic: str
+    json: bool
+    options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def shape(self) -> Shape:
+        """How its records look."""
+        return Shape.COLUMNS if self.schema is not None else Shape.JSON if self.json else Shape.TEXT
+
+    @property
+    def test_name(self) -> str:
+        """The name under which ``test`` takes its rows."""
+        return self.topic
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SinkConnector(Sink):
+    """A sink that can be written."""
+
+    @property
+    def needs_columns(self) -> bool:
+        """Whether the records' fields must be known."""
+        return False
+
+    def rows(self, flow: Flow, plan: Plan) -> DataFrame:
+        """Return the DataFrame that `batch_writer` is given."""
+        del plan
+        return plain_rows(flow)
+
+    @abstractmethod
+    def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
+        """Return a function that writes a batch.
+
+        Parameters
+        ----------
+        plan : Plan
+        checkpoint : str, optional
+            Of the query; None for a plan whose sources end.
+        numbered : bool
+            Whether a batch that comes again has the same number: it then replaces what it wrote before,
+            where the other system allows that. Messages come twice.
+        """
+        raise NotImplementedError
+
+    def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
+        """Start a query whose only sink this is."""
+        return writer.foreachBatch(self.batch_writer(plan, checkpoint, numbered=True)).start()
+
+
+def read_source(spark: SparkSession, node: Source, analysis: Analysis, plan: Plan, guard: Guard) -> Flow:
+    """Return what a source gives, its fields parsed where its schema says them."""
+    assert isinstance(node, SourceConnector), node
+    flow = node.read(spark, analysis, plan)
+    if node.schema is not None and flow.shape is Shape.COLUMNS and VALUE in flow.df.columns:
+        return Flow(flow.df, Shape.JSON, beats=flow.beats).with_schema(node.schema, guard, node)
+    return flow
+
+
+def sink_of(node: Sink) -> SinkConnector:
+    """Return a plan's sink as what it is."""
+    assert isinstance(node, SinkConnector), node
+    return node
+
+
+def has_watermark(analysis: Analysis) -> bool:
+    """Whether a step waits for a watermark: only then a silent source must say that time goes by."""
+    return any(isinstance(node, WATERMARKED) for node in analysis.nodes)
+
+
+def plain_rows(flow: Flow) -> DataFrame:
+    """Return the columns of records whose fields are known, else their text as ``value``."""
+    if flow.shape is not Shape.COLUMNS:
+        return texts(flow)
+    return flow.df.select(*map(column, flow.columns))
+
+
+def texts(flow: Flow) -> DataFrame:
+    """Return each record's text as ``value``."""
+    return flow.df.select(flow.text().alias("value"))
+
+
+def text_value(name: str) -> Column:
+    """Return a column of a source as the record's text."""
+    return F.col(name).cast("string").alias(VALUE)
+
+
+def group_key(flow: Flow) -> list[Column]:
+    """Return what tells results of groups apart, as texts; nothing for other records."""
+    if not flow.identity or not set(flow.identity) <= set(flow.df.columns):
+        return []
+    return [F.coalesce(column(name).cast("string"), F.lit("<null>")) for name in flow.identity]
+
+
+def keyed_texts(flow: Flow) -> DataFrame:
+    """Return texts (``value``), and where they are results of groups the group (``key``)."""
+    key = group_key(flow)
+    columns = [flow.text().alias("value"), *([F.concat_ws("|", *key).alias("key")] if key else [])]
+    return flow.df.select(*columns)
+
+
+def option_texts(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return options as Spark takes them."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
+    }

@@ -1,0 +1,117 @@
+"""Tables of a database: rows that are added, and results with their progress in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from pyspark_rocketmq.planning.ledger import BatchTurn, decide_turn
+from pyspark_rocketmq.spark.checkpoint_log import CheckpointLog
+from pyspark_rocketmq.streams.connectors.base import BatchWriter, RecordSource, SinkConnector, text_value
+from pyspark_rocketmq.streams.connectors.database_source import TablesSource
+from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSource
+from pyspark_rocketmq.streams.frame.extras import require
+from pyspark_rocketmq.streams.frame.flow import Flow
+from pyspark_rocketmq.streams.frame.python_steps import TIME
+from pyspark_rocketmq.streams.plan.analysis import Analysis
+from pyspark_rocketmq.streams.plan.nodes import Plan
+
+__all__ = ["AddedRowsSource", "DatabaseSink", "database_url"]
+
+_JDBC: Final = {
+    "jdbc:mysql://": "mysql+pymysql://",
+    "jdbc:postgresql://": "postgresql+psycopg://",
+    "jdbc:sqlite:": "sqlite:///",
+}
+
+
+def database_url(url: str, user: str | None, password: str | None) -> str:
+    """Return a URL of SQLAlchemy for one of JDBC, or for one of its own."""
+    import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+    for prefix, dialect in _JDBC.items():
+        if url.startswith(prefix):
+            url = dialect + url.removeprefix(prefix)
+    made = sa.make_url(url)
+    if user:
+        made = made.set(username=user)
+    if password:
+        made = made.set(password=password)
+    return made.render_as_string(hide_password=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class AddedRowsSource(RecordSource):
+    """Rows of the tables that match a pattern; a record's time is when it is read."""
+
+    @property
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return f"tables {self.topic} as {self.shape.value}"
+
+    def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
+        """Return what it gives."""
+        del analysis, plan
+        require("sqlalchemy", "sql", self.name)
+        spark.dataSource.register(TablesSource)
+        df = spark.readStream.format(TablesSource.name()).options(**self.options).load()
+        return Flow(df.select(F.current_timestamp().alias(TIME), text_value("row")), self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class DatabaseSink(SinkConnector):
+    """A table of a database, rows and progress in one transaction."""
+
+    url: str = field(repr=False)
+    table: str
+    key: tuple[str, ...]
+
+    @property
+    def needs_columns(self) -> bool:
+        """Whether the records' fields must be known."""
+        return True
+
+    @property
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return f"table {self.table}"
+
+    def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
+        """Return a function that writes rows and progress in one transaction: each batch counts once."""
+        from pyspark_rocketmq.spark.sql_store import SqlOffsetStore, append_to, upsert_into  # noqa: PLC0415 - an extra
+        from pyspark_rocketmq.spark.transactional import transactional_writer  # noqa: PLC0415
+
+        del numbered
+        write = upsert_into(self.table, key=self.key) if self.key else append_to(self.table)
+        store = SqlOffsetStore(self.url, job=f"{plan.job}/{self.table}")
+        if checkpoint is None:
+
+            def whole(df: DataFrame, _: int) -> None:
+                with store.transaction() as transaction:
+                    write(transaction.handle, df)
+                store.close()
+
+            return whole
+        location = checkpoint
+        if any(isinstance(node, RocketMQSource) for node in plan.nodes()):
+            return transactional_writer(checkpoint=location, store=store, write=write)
+
+        def by_number(df: DataFrame, number: int) -> None:
+            identity = CheckpointLog(df.sparkSession, location).batch_id(number)
+            with store.transaction() as transaction:
+                before = transaction.progress()
+                match decide_turn(before, identity, ()):
+                    case BatchTurn.REPEAT:
+                        df.write.format("noop").mode(
+                            "append"
+                        ).save()  # the state's step is taken all the same
+                    case BatchTurn.NEXT:
+                        transaction.advance(before, identity, ())
+                        write(transaction.handle, df)
+                    case other:
+                        assert_never(other)
+
+        return by_number

@@ -1,0 +1,104 @@
+"""Whatever Spark reads and writes: DataFrames, Python data sources, functions, tables of the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.connectors.base import BatchWriter, SinkConnector, SourceConnector
+from pyspark_rocketmq.streams.frame.flow import Flow
+from pyspark_rocketmq.streams.frame.python_steps import TIME
+from pyspark_rocketmq.streams.plan.analysis import Analysis
+from pyspark_rocketmq.streams.plan.nodes import Plan, Shape
+
+__all__ = ["CustomSink", "FrameSource", "TableSink"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FrameSource(SourceConnector):
+    """A DataFrame or a Python data source of the user's own; ``time`` is its column of event times."""
+
+    frame: DataFrame | DataSource
+    time: str | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """How its records look."""
+        return Shape.COLUMNS
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends."""
+        return not (self.frame.isStreaming if isinstance(self.frame, DataFrame) else _streams(self.frame))
+
+    @property
+    def takes_test_rows(self) -> bool:
+        """Whether ``test`` can put texts in its place."""
+        return False
+
+    def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
+        """Return what it gives."""
+        del analysis, plan
+        df = self.frame if isinstance(self.frame, DataFrame) else _load(spark, self.frame)
+        time = F.col(self.time).cast("timestamp") if self.time else F.current_timestamp()
+        return Flow(df.select(time.alias(TIME), "*"), Shape.COLUMNS, tuple(df.columns))
+
+
+def _load(spark: SparkSession, source: DataSource) -> DataFrame:
+    spark.dataSource.register(type(source))
+    reader = spark.readStream if _streams(source) else spark.read
+    return reader.format(type(source).name()).options(**source.options).load()
+
+
+def _streams(source: DataSource) -> bool:
+    """Whether a data source has a stream reader of either kind."""
+    names = ("streamReader", "simpleStreamReader")
+    return any(getattr(type(source), name) is not getattr(DataSource, name) for name in names)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CustomSink(SinkConnector):
+    """A function of a batch's DataFrame and number."""
+
+    function: Callable[[DataFrame, int], None]
+
+    def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
+        """Return the function."""
+        del plan, checkpoint, numbered
+        return self.function
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TableSink(SinkConnector):
+    """A table of Spark's catalog."""
+
+    table: str
+
+    @property
+    def needs_columns(self) -> bool:
+        """Whether the records' fields must be known."""
+        return True
+
+    @property
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return f"table {self.table}"
+
+    def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
+        """Return a function that appends a batch; it cannot tell one that comes again."""
+        del plan, checkpoint
+        if numbered:
+            raise PlanError("a table goes alone: give it a job of its own", step=self.name)
+        return lambda df, _: df.write.mode("append").saveAsTable(self.table)
+
+    def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
+        """Start a query whose only sink this is."""
+        del plan, checkpoint
+        return writer.toTable(self.table)

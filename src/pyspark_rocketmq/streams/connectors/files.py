@@ -1,0 +1,143 @@
+"""Files of text, JSON, CSV and Parquet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.connectors.base import (
+    BatchWriter,
+    SinkConnector,
+    SourceConnector,
+    plain_rows,
+    texts,
+)
+from pyspark_rocketmq.streams.frame.flow import Flow
+from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE
+from pyspark_rocketmq.streams.plan.analysis import Analysis
+from pyspark_rocketmq.streams.plan.nodes import Plan, Shape
+
+__all__ = ["FileSink", "FileSource", "ReadFormat", "WriteFormat"]
+
+ReadFormat: TypeAlias = Literal["text", "json", "csv"]
+WriteFormat: TypeAlias = Literal["text", "json", "csv", "parquet"]
+
+_TEXTS: Final = frozenset({"text", "json"})
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FileSource(SourceConnector):
+    """Files, once (bounded) or followed (``tail``: a folder to which files are added)."""
+
+    path: str
+    kind: ReadFormat
+    tail: bool
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> Shape:
+        """How its records look."""
+        if self.kind == "csv" or self.schema is not None:
+            return Shape.COLUMNS
+        return Shape.JSON if self.kind == "json" else Shape.TEXT
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends."""
+        return not self.tail
+
+    @property
+    def test_name(self) -> str:
+        """The name under which ``test`` takes its rows."""
+        return self.path
+
+    @property
+    def takes_test_rows(self) -> bool:
+        """Whether ``test`` can put texts in place of its lines."""
+        return self.kind != "csv" or self.schema is not None
+
+    @property
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return f"{self.kind} {self.path}{' (followed)' if self.tail else ''}"
+
+    def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
+        """Return what it gives; a record's time is when it is read."""
+        del analysis, plan
+        if self.kind == "csv":
+            df = self._csv(spark)
+            return Flow(df.select(F.current_timestamp().alias(TIME), "*"), Shape.COLUMNS, tuple(df.columns))
+        if self.tail:
+            df = spark.readStream.options(**self.options).text(self.path)
+        else:
+            df = spark.read.options(**self.options).text(self._existing_path())
+        lines = df.where(F.trim("value") != "")
+        return Flow(
+            lines.select(F.current_timestamp().alias(TIME), F.col("value").alias(VALUE)),
+            self.shape,
+        )
+
+    def _csv(self, spark: SparkSession) -> DataFrame:
+        options = {"header": "true", **self.options}
+        if not self.tail:
+            reader = spark.read.schema(self.schema) if self.schema else spark.read
+            return reader.options(**options).csv(self._existing_path())
+        if self.schema is None:
+            raise PlanError("a csv folder that is followed needs schema=", step=self.name)
+        return spark.readStream.schema(self.schema).options(**options).csv(self.path)
+
+    def _existing_path(self) -> str:
+        if "://" not in self.path and not os.path.exists(self.path):  # noqa: PTH110 - may be a pattern of Spark
+            raise PlanError(f"there is no file {self.path}", step=self.name)
+        return self.path
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FileSink(SinkConnector):
+    """A folder of files, each row once for those who read it through Spark."""
+
+    path: str
+    kind: WriteFormat
+
+    @property
+    def format(self) -> str:
+        """Spark's name of the files' format: lines of JSON are texts that are JSON already."""
+        return "text" if self.kind == "json" else self.kind
+
+    @property
+    def needs_columns(self) -> bool:
+        """Whether the records' fields must be known."""
+        return self.kind not in _TEXTS
+
+    @property
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return f"{self.kind} {self.path}"
+
+    def rows(self, flow: Flow, plan: Plan) -> DataFrame:
+        """Return lines, or columns."""
+        del plan
+        return texts(flow) if self.kind in _TEXTS else plain_rows(flow)
+
+    def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
+        """Return a function that writes a batch into a folder of its own, which a repeat overwrites."""
+        del plan, checkpoint
+
+        def write(df: DataFrame, number: int) -> None:
+            target = f"{self.path}/batch={number}" if numbered else self.path
+            df.write.mode("overwrite" if numbered else "append").format(self.format).save(target)
+
+        return write
+
+    def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
+        """Start a query whose only sink this is."""
+        del plan, checkpoint
+        return writer.format(self.format).start(self.path)

@@ -1,0 +1,83 @@
+"""Topics of Kafka, by Spark's own connector, whose jar the session needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.connectors.base import (
+    BatchWriter,
+    RecordSource,
+    SinkConnector,
+    keyed_texts,
+    text_value,
+)
+from pyspark_rocketmq.streams.frame.flow import Flow
+from pyspark_rocketmq.streams.frame.python_steps import TIME
+from pyspark_rocketmq.streams.plan.analysis import Analysis
+from pyspark_rocketmq.streams.plan.nodes import Node, Plan
+
+__all__ = ["KafkaSink", "KafkaSource"]
+
+_PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class KafkaSource(RecordSource):
+    """Topics; a record's time is Kafka's."""
+
+    @property
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return f"kafka {self.topic} as {self.shape.value}"
+
+    def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
+        """Return what it gives."""
+        del analysis, plan
+        _require_connector(spark, self)
+        df = spark.readStream.format("kafka").options(**self.options).load()
+        return Flow(df.select(F.col("timestamp").alias(TIME), text_value("value")), self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class KafkaSink(SinkConnector):
+    """A topic."""
+
+    topic: str
+    options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return f"kafka {self.topic}"
+
+    def rows(self, flow: Flow, plan: Plan) -> DataFrame:
+        """Return texts and, of results of groups, the group."""
+        del plan
+        return keyed_texts(flow)
+
+    def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
+        """Return a function that sends a batch; one that comes again is sent again."""
+        del plan, checkpoint, numbered
+
+        def send(df: DataFrame, _: int) -> None:
+            _require_connector(df.sparkSession, self)
+            df.write.format("kafka").options(**self.options).save()
+
+        return send
+
+
+def _require_connector(spark: SparkSession, step: Node) -> None:
+    jvm = spark._jvm  # noqa: SLF001 - Spark itself says only that it fails to find kafka
+    assert jvm is not None
+    if not jvm.org.apache.spark.util.Utils.classIsLoadable(_PROVIDER):
+        raise PlanError(
+            "Kafka needs Spark's connector: start the session with "
+            f"spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}",
+            step=step.name,
+        )

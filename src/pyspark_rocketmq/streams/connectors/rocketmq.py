@@ -1,0 +1,112 @@
+"""Topics of RocketMQ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pyspark_rocketmq.streams.connectors.base import (
+    BatchWriter,
+    RecordSource,
+    SinkConnector,
+    group_key,
+    has_watermark,
+)
+from pyspark_rocketmq.streams.frame.flow import Flow
+from pyspark_rocketmq.streams.frame.python_steps import BEAT, TIME, VALUE
+from pyspark_rocketmq.streams.plan.analysis import Analysis
+from pyspark_rocketmq.streams.plan.nodes import Apply, Node, Plan, TimeSelect, Windowed
+
+__all__ = ["IDLE_BY_FIELD_MS", "IDLE_BY_STORE_TIME_MS", "RocketMQSink", "RocketMQSource"]
+
+IDLE_BY_STORE_TIME_MS: Final = 1_000
+IDLE_BY_FIELD_MS: Final = 180_000
+"""The older API's ``msgMaxGapSecond``."""
+
+_DEFAULTS: Final[Mapping[str, str]] = {"startingOffsets": "earliest", "eventTimeAlignment": "store"}
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RocketMQSource(RecordSource):
+    """Topics; a record's time is its store time."""
+
+    @property
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return f"topic {self.topic} as {self.shape.value}"
+
+    def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
+        """Return what it gives."""
+        options = {**_DEFAULTS, **self.options}
+        given = _value(options, "heartbeatInterval")
+        # Without a watermark they would only make empty batches, each with an empty file at its end.
+        beats = given != "off" if given is not None else has_watermark(analysis)
+        if not beats:
+            options = {name: value for name, value in options.items() if name.lower() != "heartbeatinterval"}
+        elif given is None:
+            idle_ms = IDLE_BY_FIELD_MS if any(map(_by_field, analysis.nodes)) else IDLE_BY_STORE_TIME_MS
+            if plan.idle_s is not None:
+                idle_ms = int(plan.idle_s * 1000)
+            options["heartbeatInterval"] = f"{idle_ms}ms"
+        options["columns"] = "topic,body,storeTimestamp"
+        options["bodyAs"] = "string"
+        df = spark.readStream.format("rocketmq").options(**options).load()
+        columns = [F.col("storeTimestamp").alias(TIME), F.col("body").alias(VALUE)]
+        if beats:
+            columns.append(F.col("topic").isNull().alias(BEAT))
+        return Flow(df.select(*columns), self.shape, beats=beats)
+
+
+def _by_field(node: Node) -> bool:
+    """Whether a step takes the event time from a field of the record."""
+    if isinstance(node, Windowed):
+        return node.window.time_field is not None
+    return isinstance(node, TimeSelect) or (isinstance(node, Apply) and node.how == "time")
+
+
+def _value(options: Mapping[str, str], wanted: str) -> str | None:
+    return next((value for name, value in options.items() if name.lower() == wanted.lower()), None)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RocketMQSink(SinkConnector):
+    """A topic: JSON bodies; results of groups have the group as their key."""
+
+    options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def details(self) -> str:
+        """What ``explain`` says about it."""
+        return f"topic {self.options.get('topic')}"
+
+    def rows(self, flow: Flow, plan: Plan) -> DataFrame:
+        """Return rows for the sink."""
+        columns = [flow.text().alias("body")]
+        key = group_key(flow)
+        if key:
+            columns.append(F.translate(F.concat_ws("|", *key), " \t\n", "___").alias("keys"))
+            once = self.options.get("deliveryGuarantee") == "effectively-once"
+            if once and not (flow.updates or flow.refires):
+                columns.append(F.sha2(F.concat_ws("|", F.lit(plan.job), *key), 256).alias("writeId"))
+        return flow.df.select(*columns)
+
+    def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
+        """Return a function that sends a batch; one that comes again is sent again."""
+        del checkpoint, numbered
+
+        def send(df: DataFrame, number: int) -> None:
+            once = {"jobId": f"{plan.job}-{number}"} if "deliveryGuarantee" in self.options else {}
+            df.write.format("rocketmq").mode("append").options(**self.options, **once).save()
+
+        return send
+
+    def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
+        """Start a query whose only sink this is."""
+        del plan, checkpoint
+        return writer.format("rocketmq").options(**self.options).start()

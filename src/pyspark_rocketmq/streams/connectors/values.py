@@ -1,0 +1,87 @@
+"""Values of this process, and its standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from pyspark_rocketmq.streams.connectors.base import BatchWriter, SinkConnector, SourceConnector, texts
+from pyspark_rocketmq.streams.frame.flow import Flow
+from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_json
+from pyspark_rocketmq.streams.plan.analysis import Analysis
+from pyspark_rocketmq.streams.plan.nodes import Plan, Shape
+
+__all__ = ["PrintSink", "RowsSource", "text_of"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RowsSource(SourceConnector):
+    """Values: texts, or records."""
+
+    rows: Sequence[Any]
+
+    @property
+    def shape(self) -> Shape:
+        """How its records look."""
+        if self.schema is not None:
+            return Shape.COLUMNS
+        return Shape.TEXT if all(isinstance(row, str | bytes) for row in self.rows) else Shape.JSON
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends."""
+        return True
+
+    def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
+        """Return what it gives; a record's time is when it is read."""
+        del analysis, plan
+        df = spark.createDataFrame([(text_of(row),) for row in self.rows], f"{VALUE} string")
+        return Flow(df.select(F.current_timestamp().alias(TIME), VALUE), self.shape)
+
+
+def text_of(row: Any) -> str:
+    """Return a value as a message's body: texts as they are, others as JSON."""
+    if isinstance(row, bytes):
+        return row.decode()
+    return row if isinstance(row, str) else to_json(row)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PrintSink(SinkConnector):
+    """Standard output, a JSON line a row."""
+
+    def rows(self, flow: Flow, plan: Plan) -> DataFrame:
+        """Return lines."""
+        del plan
+        return texts(flow)
+
+    def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
+        """Return a function that prints a batch; one that comes again is printed again."""
+        del plan, checkpoint, numbered
+        return lambda df, _: print_rows(df, sys.stdout)
+
+
+def print_rows(df: DataFrame, out: TextIO) -> None:
+    """Print rows, whole doubles without their ``.0``, as RocketMQ Streams does."""
+    # Spark 4.3 keeps the job of each toLocalIterator(), rows and all, also when both sides have collected.
+    out.writelines(f"{_without_zeros(text)}\n" for (text,) in df.collect())
+    out.flush()
+
+
+def _without_zeros(text: str) -> str:
+    try:
+        value = json.loads(text, parse_float=_number)
+    except ValueError:
+        return text
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _number(text: str) -> float | int:
+    value = float(text)
+    return int(value) if value.is_integer() else value
