@@ -100,7 +100,7 @@ def pipeline(spark: SparkSession, path: str, function: object) -> DataStream:
         .sum("InFlow", "InFlow")
         .sum("OutFlow", "OutFlow")
         .count("total")
-        .toDataSteam()
+        .toDataStream()
     )
 
 
@@ -184,7 +184,7 @@ def stream_once(spark: SparkSession, folder: str, kind: Callable[[WindowStream],
         source = StreamBuilder.dataStream("benchmarks", "firing", spark)
         files = source.fromFile(folder, tail=True, schema="t long, k string, n long", maxFilesPerTrigger=1)
         windows = kind(files.window(TumblingWindow.of(Time.seconds(4), "t")).groupBy("k")).waterMark(1)
-        end = windows.toDataSteam().to(lambda df, _: df.write.format("noop").mode("append").save())
+        end = windows.toDataStream().to(lambda df, _: df.write.format("noop").mode("append").save())
         began = time.perf_counter()
         query = end.with_(CheckpointStrategy.local(checkpoint)).asyncStart(availableNow=True)
         assert query is not None

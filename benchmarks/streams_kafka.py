@@ -59,7 +59,7 @@ def run(spark: SparkSession, servers: str, rows: int) -> dict[str, float]:
             .window(TumblingWindow.of(Time.seconds(10), "time"))
             .groupBy("key")
             .sum("value", "total")
-            .toDataSteam()
+            .toDataStream()
             .toKafka(servers, "out")
             .asyncStart(availableNow=True)
         )

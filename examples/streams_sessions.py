@@ -23,7 +23,7 @@ def pipeline(name_server: str, topic: str) -> DataStream:
         .max("double")
         .count("visits")
         .waterMark(1)
-        .toDataSteam()
+        .toDataStream()
         .toPrint()
     )
 

@@ -23,7 +23,7 @@ def pipeline(name_server: str, topic: str) -> DataStream:
         .count("total")
         .waterMark(5)
         .setLocalStorageOnly(True)
-        .toDataSteam()
+        .toDataStream()
         .toPrint(1)
     )
 

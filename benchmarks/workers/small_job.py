@@ -26,7 +26,7 @@ def main() -> None:
         .count("total")
         .waterMark(5)
         .setLocalStorageOnly(True)
-        .toDataSteam()
+        .toDataStream()
         .with_(CheckpointStrategy.local(args.checkpoint), WindowStrategy.lowMemory(hardLimit=args.hard_limit))
         .toPrint(1)
         .start()

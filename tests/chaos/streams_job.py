@@ -25,7 +25,7 @@ def windows(spark: SparkSession, sink: str, name_server: str, topic: str, group:
         .count("n")
         .waterMark(0)
         .setLocalStorageOnly(sink != "files")
-        .toDataSteam()
+        .toDataStream()
         .selectFields("start_time", "key", "total", "n")
     )
 

@@ -31,7 +31,7 @@ def main() -> None:
         .groupBy("key")
         .sum("value", "total")
         .setLocalStorageOnly(False)
-        .toDataSteam()
+        .toDataStream()
         .selectFields("start_time", "key", "total")
         .with_(CheckpointStrategy.remote(f"file://{folder}/checkpoint"))
         .toPrint()

@@ -66,7 +66,7 @@ def test_sources_that_end_close_their_windows(spark, tmp_path, capsys):
         source(spark).from_(ages_source(name="a", age="30", other="3")),
     ]
     for stream in streams:
-        sums = stream.window(TumblingWindow.of(Time.hours(1))).sum("age").toDataSteam()
+        sums = stream.window(TumblingWindow.of(Time.hours(1))).sum("age").toDataStream()
         assert sums.selectFields("age").toPrint().start() is None
         assert capsys.readouterr().out == '{"age": 33}\n'
     with pytest.raises(PlanError, match="there is no file"):
@@ -145,7 +145,7 @@ def test_late_rows_are_counted_row_by_row_over_a_restart(spark, tmp_path, run, w
 
     def pipeline():
         files = source(spark, "late").fromFile(str(rows), tail=True, maxFilesPerTrigger=1)
-        counts = files.window(window).groupBy("k").count("n").waterMark(2).toDataSteam()
+        counts = files.window(window).groupBy("k").count("n").waterMark(2).toDataStream()
         return counts.toTable("late_counts").with_(CheckpointStrategy.local(str(tmp_path / "checkpoint")))
 
     behind = [[at(40, k="a")], [at(41, k="a")], [at(1, k="a")] * 150]
@@ -181,4 +181,4 @@ def test_what_is_there_for_parity_only_says_so_once(spark):
     with pytest.raises(PlanError, match=r"with_\(CheckpointStrategy.remote"):
         source(spark).fromArray(["x"]).window(TumblingWindow.of(Time.seconds(1))).count().setLocalStorageOnly(
             False
-        ).toDataSteam().toPrint().plan()
+        ).toDataStream().toPrint().plan()

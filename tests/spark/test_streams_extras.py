@@ -68,7 +68,7 @@ def test_mqtt_there_and_back_over_a_restart(spark, mqtt, running):
             .groupBy("room")
             .count("total")
             .sum("heat", "heat")
-            .toDataSteam()
+            .toDataStream()
             .toMqtt(mqtt.url, job, f"{topic}-sums", USER, PASSWORD)
         )
 
@@ -158,7 +158,7 @@ def test_rows_that_are_added_to_tables(spark, postgres, running):
             .fromMultipleDB(url, None, "hidden-db", "readings_[0-9]", refreshSeconds=0.2, settleSeconds=0.1)
             .dimJoin(url, None, "hidden-db", "SELECT code, city FROM cities", 0.001)
             .on("(place,==,code)")
-            .toDataSteam()
+            .toDataStream()
             .selectFields("id", "city")
             .map({"id": "cast(id as int)", "city": "city"})
             .toDB(url, None, "hidden-db", "results", key="id")

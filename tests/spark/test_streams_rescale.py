@@ -52,7 +52,7 @@ def test_the_state_is_spread_anew_and_totals_are_exact(spark, mq, topic, client,
             .groupBy("key")
             .count("n")
             .sum("value", "total")
-            .toDataSteam()
+            .toDataStream()
             .selectFields("key", "n", "total")
             .toDB(f"sqlite:///{tmp_path}/r.db", None, None, "totals")
             .asyncStart(availableNow=True)

@@ -105,7 +105,7 @@ def every_result(windows):
 
 def test_late_rows_make_the_result_anew_with_every_aggregate(spark, feed):
     """By hand; Spark calls a row late by the watermark of the batch before."""
-    rows, query = feed(lambda stream: every_result(stream.window(WINDOW)).fireMode(2).toDataSteam(), *LATE)
+    rows, query = feed(lambda stream: every_result(stream.window(WINDOW)).fireMode(2).toDataStream(), *LATE)
     first = [row for row in rows if row.get("k") == "a"]
     assert table(first, "rows", "fire_time") == [
         (2, "2030-01-01 00:00:10"),
@@ -115,7 +115,7 @@ def test_late_rows_make_the_result_anew_with_every_aggregate(spark, feed):
     assert late_rows(query) == 1
     counted = [(time, {"t": int(time * 1000), **record}) for batch in LATE[:5] for time, record in batch]
     source = StreamBuilder.dataStream("tests", "native", spark).fromRocketmq("t", "g", True, "h:1")
-    native = every_result(source.window(WINDOW)).toDataSteam().test(counted)
+    native = every_result(source.window(WINDOW)).toDataStream().test(counted)
     expected = next(row for row in native if row["k"] == "a")
     last = max(first, key=lambda row: row["rows"])
     assert {**last, "fire_time": ""} == {**expected, "fire_time": ""}
@@ -129,7 +129,7 @@ TYPED = "t long, k struct<x: int, y: date>, d decimal(12,2), f double, at timest
 def test_late_rows_make_results_of_their_own_of_the_fields_types(feed):
     def pipeline(stream):
         windows = stream.window(WINDOW).groupBy("k", "ok").sum("d").avg("f").max("at").min("d", "least")
-        return windows.count("rows").waterMark(5).fireMode(1).having("rows > 0").toDataSteam()
+        return windows.count("rows").waterMark(5).fireMode(1).having("rows > 0").toDataStream()
 
     def row(second, d, f):
         key = {"x": 1, "y": "2030-01-02"}
@@ -208,7 +208,7 @@ def test_results_before_and_after_the_end_by_functions_that_see_each_record_once
     def pipeline(stream):
         windows = stream.window(WINDOW).groupBy("k").aggregate(Mean(), "newer", incremental=True)
         windows = windows.aggregate(Listed(), "older").emitBeforeFire(Time.seconds(4))
-        return windows.emitAfterFire(Time.seconds(2)).toDataSteam()
+        return windows.emitAfterFire(Time.seconds(2)).toDataStream()
 
     rows, _ = feed(pipeline, *CHANGES)
     found = [(row["fire_time"][-2:], row["newer"], row["older"]) for row in rows if row["k"] == "a"]
@@ -222,7 +222,7 @@ def test_results_before_and_after_the_end_by_functions_that_see_each_record_once
 def test_what_cannot_be_computed_record_by_record_says_so(feed):
     def pipeline(stream):
         windows = stream.window(WINDOW).agg(longest="max(length(k))").fireMode(2)
-        return windows.toDataSteam()
+        return windows.toDataStream()
 
     with pytest.raises(PlanError, match=r"agg\(longest=...\) is an aggregate of Spark's.*window#"):
         feed(pipeline, [at(1, k="a")])

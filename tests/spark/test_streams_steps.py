@@ -194,12 +194,12 @@ def test_distinct_union_and_time(spark):
     assert len(stream(spark).distinct("k").test([[row] for row in rows], batches=True)) == 2
     source = StreamBuilder.dataStream("tests", "union", spark)
     first, second = (source.fromRocketmq(topic, "g", True, "h:1") for topic in "xy")
-    both = first.union(second).window(TumblingWindow.of(Time.seconds(10))).count("n").toDataSteam()
+    both = first.union(second).window(TumblingWindow.of(Time.seconds(10))).count("n").toDataStream()
     assert [row["n"] for row in both.test({"x": rows, "y": rows[:1]})] == [4]
     windows = (
         stream(spark).selectTimestamp(lambda r: r["n"] * 10_000).window(TumblingWindow.of(Time.seconds(10)))
     )
-    assert table(windows.count("c").toDataSteam().test(rows), "start_time") == [
+    assert table(windows.count("c").toDataStream().test(rows), "start_time") == [
         ("1970-01-01 00:00:10",),
         ("1970-01-01 00:00:20",),
         ("1970-01-01 00:00:30",),
@@ -308,10 +308,10 @@ def test_dimension_tables_are_seen_anew(spark, here):
         .selectFields("n", "id")
         .dimLeftJoin(str(cities), 0)
         .on("(id,==,id)")
-        .toDataSteam()
+        .toDataStream()
         .dimLeftJoin(f"jdbc:sqlite:{here}/d.db", None, None, "select code, mayor from mayor", 0)
         .on("(id,==,code)")
-        .toDataSteam()
+        .toDataStream()
         .selectFields("n", "city", "dim_id", "mayor")
         .toJson(str(here / "out"))
         .with_(CheckpointStrategy.local(str(here / "checkpoint")))
@@ -339,12 +339,12 @@ def test_a_dimension_table_that_does_not_fit(spark, here):
         connection.execute("CREATE TABLE city (id INTEGER, name TEXT)")
         connection.execute("INSERT INTO city VALUES (1, 'Rom')")
     joined = stream(spark).selectFields("id").dimJoin(f"jdbc:sqlite:{here}/d.db", None, None, "city", 5)
-    pipeline = joined.on("(id,==,id)").toDataSteam()
+    pipeline = joined.on("(id,==,id)").toDataStream()
     assert pipeline.test([{"id": 1}, {"id": 2}]) == [{"id": "1", "dim_id": "1", "name": "Rom"}]
     with pytest.raises(PlanError, match="no column 'nope'"):
         stream(spark).selectFields("id").dimJoin(f"jdbc:sqlite:{here}/d.db", None, None, "city", 5).on(
             "(id,==,nope)"
-        ).toDataSteam().test([])
+        ).toDataStream().test([])
 
 
 def two(spark):
@@ -367,12 +367,12 @@ RIGHT = [
 
 def test_streams_are_joined_in_a_window(spark):
     left, right = two(spark)
-    pairs = left.join(right).window(Time.seconds(10)).on("(id,==,id)").toDataSteam()
-    counts = pairs.window(TumblingWindow.of(Time.seconds(10))).groupBy("id", "m").count("n").toDataSteam()
+    pairs = left.join(right).window(Time.seconds(10)).on("(id,==,id)").toDataStream()
+    counts = pairs.window(TumblingWindow.of(Time.seconds(10))).groupBy("id", "m").count("n").toDataStream()
     rows = counts.test({"left": LEFT, "right": RIGHT}, batches=True)
     assert table(rows, "start_time", "id", "m", "n") == [("2030-01-01 00:00:00", "a", "10", 2)]
     left, right = two(spark)
-    outer = left.leftJoin(right).window(Time.seconds(10)).on("(id,==,id)").toDataSteam()
+    outer = left.leftJoin(right).window(Time.seconds(10)).on("(id,==,id)").toDataStream()
     rows = outer.test({"left": LEFT, "right": RIGHT}, batches=True)
     assert table(rows, "id", "n", "m", "right_n") == [
         ("a", "1", "10", "9"),
@@ -387,12 +387,12 @@ def test_streams_are_joined_within_an_interval(spark):
         left.join(right)
         .interval(Time.milliseconds(1), Time.seconds(9))
         .on("(id,==,id)&(n,<,n)")
-        .toDataSteam()
+        .toDataStream()
     )
     rows = pairs.test({"left": LEFT, "right": RIGHT}, batches=True)
     assert table(rows, "id", "n", "m") == [("a", "1", "10"), ("a", "3", "10"), ("b", "2", "20")]
     with pytest.raises(PlanError, match=r"window\(...\) or interval"):
-        left.join(right).on("(id,==,id)").toDataSteam()
+        left.join(right).on("(id,==,id)").toDataStream()
 
 
 # --- the newer API ----------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def test_the_articles_program_gives_the_published_sums(spark):
         .count("total")
         .waterMark(5)
         .setLocalStorageOnly(True)
-        .toDataSteam()
+        .toDataStream()
         .toPrint(1)
     )
     rows = pipeline.test(FLOWS)
@@ -101,7 +101,7 @@ def test_a_tumbling_window_goes_out_once_and_late_rows_are_left_out(spark):
         .sum("n", "n")
         .count("total")
         .waterMark(2)
-        .toDataSteam()
+        .toDataStream()
         .test(batches, batches=True)
     )
     assert table(rows, "start_time", "k", "n", "total") == [
@@ -125,7 +125,7 @@ def test_a_late_row_is_left_out_of_the_closed_hopping_windows_only(spark):
         .window(HoppingWindow.of(Time.seconds(10), Time.seconds(5)))
         .sum("n", "n")
         .waterMark(0)
-        .toDataSteam()
+        .toDataStream()
         .test(batches, batches=True)
     )
     assert table(rows, "start_time", "n") == [
@@ -151,7 +151,7 @@ def test_sessions_end_by_silence(spark):
         .groupBy("k")
         .sum("n", "n")
         .waterMark(1)
-        .toDataSteam()
+        .toDataStream()
         .test(batches, batches=True)
     )
     assert table(rows, "k", "start_time", "end_time", "n") == [
@@ -183,7 +183,7 @@ def test_every_aggregate_is_that_of_plain_python(spark):
         .count_distinct("v", "exact")
         .count_distinct_large("v", "large")
         .agg(longest=sf.max(sf.length("v")))
-        .toDataSteam()
+        .toDataStream()
         .test([*texts, *numbers])
     )
     by_group = {row["g"]: row for row in rows}
@@ -214,7 +214,7 @@ def test_many_different_values_are_counted_within_two_percent(spark):
         .window(TumblingWindow.of(Time.minutes(1)))
         .count_distinct("v", "exact")
         .count_distinct_large("v", "large")
-        .toDataSteam()
+        .toDataStream()
         .test([{"v": n} for n in range(5_000)])
     )
     assert rows[0]["exact"] == 5_000
@@ -226,7 +226,7 @@ def test_decimal_sums_do_not_depend_on_the_order(spark):
 
     def total(rows, kind):
         windows = stream(spark).window(TumblingWindow.of(Time.minutes(1))).sum("v", "s").numeric(kind)
-        return windows.toDataSteam().test(rows)[0]["s"]
+        return windows.toDataStream().test(rows)[0]["s"]
 
     assert (
         total([{"v": v} for v in values], "decimal")
@@ -278,7 +278,7 @@ def test_functions_over_all_rows_of_a_window(spark):
         .groupBy("k")
         .aggregate(Mean(), "newer")
         .aggregate(Classic(), "older")
-        .toDataSteam()
+        .toDataStream()
         .test(batches, batches=True)
     )
     assert sorted((row["k"], row["newer"]["mean"], row["older"]) for row in rows) == [
@@ -297,7 +297,7 @@ def test_functions_over_all_rows_of_a_window(spark):
 
 def clicks_by_page(spark):
     windows = stream(spark).window(TumblingWindow.of(Time.minutes(1), "eventTime"))
-    return windows.groupBy("url").count("total").toDataSteam()
+    return windows.groupBy("url").count("total").toDataStream()
 
 
 def test_a_window_over_windows(spark):
@@ -306,7 +306,7 @@ def test_a_window_over_windows(spark):
         .window(TumblingWindow.of(Time.minutes(1)))
         .groupBy("start_time", "end_time")
         .max("total", "most")
-        .toDataSteam()
+        .toDataStream()
     )
     assert [most for _, most in table(pipeline.test(CLICKS), "start_time", "most")] == [2, 3, 1]
     later = '{"userId":"9","eventTime":"1631700400000","url":"page-1"}'
@@ -315,7 +315,7 @@ def test_a_window_over_windows(spark):
 
 
 def test_the_first_rows_of_each_window(spark):
-    pipeline = clicks_by_page(spark).topN("rank", 1).addOrderByFieldName("total", False).toDataSteam()
+    pipeline = clicks_by_page(spark).topN("rank", 1).addOrderByFieldName("total", False).toDataStream()
     expected = [("page-2", 2, 1), ("page-3", 3, 1), ("page-1", 1, 1)]
     rows = table(pipeline.test(CLICKS), "start_time", "url", "total", "rank")
     assert [row[1:] for row in rows] == expected
@@ -331,7 +331,7 @@ def test_having_keeps_some_results(spark):
         .groupBy("url")
         .count("total")
         .having("total > 1")
-        .toDataSteam()
+        .toDataStream()
         .test(CLICKS)
     )
     assert table(rows, "url", "total") == [("page-2", 2), ("page-2", 2), ("page-3", 3)]
@@ -344,7 +344,7 @@ def test_results_before_the_end_of_the_window(spark):
         .window(TumblingWindow.of(Time.seconds(10)))
         .sum("n", "n")
         .emitBeforeFire(Time.seconds(1))
-        .toDataSteam()
+        .toDataStream()
         .test(batches, batches=True)
     )
     assert [row["n"] for row in rows] == [1, 3, 4]
@@ -359,7 +359,7 @@ def test_typed_fields_keep_their_types(spark):
         .sum("n")
         .max("n", "most")
         .sum("d")
-        .toDataSteam()
+        .toDataStream()
         .test([{"k": "a", "n": 9, "d": 1.25}, {"k": "a", "n": 10, "d": 1.25}])
     )
     assert [(row["n"], row["most"], row["d"]) for row in rows] == [(19, 10, 2.5)]
@@ -368,9 +368,9 @@ def test_typed_fields_keep_their_types(spark):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda s: s.window(TumblingWindow.of(Time.seconds(1))).toDataSteam(), "needs a result"),
+        (lambda s: s.window(TumblingWindow.of(Time.seconds(1))).toDataStream(), "needs a result"),
         (lambda s: s.window(TumblingWindow.of(Time.seconds(1))).fireMode(3), "fireMode is 0, 1 or 2, not 3"),
-        (lambda s: s.topN("r", 2).toDataSteam(), "addOrderByFieldName"),
+        (lambda s: s.topN("r", 2).toDataStream(), "addOrderByFieldName"),
         (lambda s: s.filterByExpression("(a,=~,1)").test([]), "no operator '=~'"),
         (
             lambda s: s.script("x=nope(a)").selectFields("x").test([]),

@@ -10,7 +10,7 @@ Examples
 ...     .map(lambda message: json.loads(message))
 ...     .window(TumblingWindow.of(Time.seconds(10)))
 ...     .groupBy("city").sum("price", "revenue").count("total").waterMark(5)
-...     .toDataSteam().toPrint(1).start())
+...     .toDataStream().toPrint(1).start())
 """
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -19,12 +19,11 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.builder import DataStreamSource, StreamBuilder
 from pyspark_rocketmq.streams.api.data_stream import DataStream, JoinStream, SplitStream
 from pyspark_rocketmq.streams.api.job import CheckpointStrategy, ShuffleStrategy, WindowStrategy
+from pyspark_rocketmq.streams.api.rocketmq_stream import RocketMQStream, StreamConfig
 from pyspark_rocketmq.streams.api.rstream import (
     GroupedStream,
     JoinedStream,
-    RocketMQStream,
     RStream,
-    StreamConfig,
     WindowedStream,
 )
 from pyspark_rocketmq.streams.api.window_stream import OverWindowStream, WindowStream

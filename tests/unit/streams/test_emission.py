@@ -164,10 +164,10 @@ def windows():
 
 
 def test_the_plan_says_what_was_asked_for(capsys):
-    stream = windows().fireMode(2).waterMark(5).toDataSteam()
+    stream = windows().fireMode(2).waterMark(5).toDataStream()
     assert "python  TumblingWindow" in stream.explain()
     assert "fires at the end, late rows with all before" in capsys.readouterr().out
-    native = windows().emitBeforeFire(Time.seconds(1)).toDataSteam().explain()
+    native = windows().emitBeforeFire(Time.seconds(1)).toDataStream().explain()
     assert "native" in native.splitlines()[2]
     assert "every 1000 milliseconds before the end" in native
     assert "python" in windows().emit_after_fire(Time.seconds(1)).to_data_stream().explain()
@@ -179,8 +179,8 @@ def test_the_plan_says_what_was_asked_for(capsys):
     [
         (lambda w: w.fireMode(3), "fireMode is 0, 1 or 2, not 3"),
         (lambda w: w.emitAfterFire(5), "takes a length of time, such as Time.seconds"),
-        (lambda w: w.fireMode(1).emitAfterFire(Time.seconds(1)).toDataSteam(), "are for fireMode 0, not 1"),
-        (lambda w: w.emitBeforeFire(Time.seconds(1)).fireMode(2).toDataSteam(), "are for fireMode 0, not 2"),
+        (lambda w: w.fireMode(1).emitAfterFire(Time.seconds(1)).toDataStream(), "are for fireMode 0, not 1"),
+        (lambda w: w.emitBeforeFire(Time.seconds(1)).fireMode(2).toDataStream(), "are for fireMode 0, not 2"),
     ],
 )
 def test_what_does_not_go_together_says_so(wrong, message):
@@ -192,12 +192,12 @@ def test_sessions_have_one_result():
     source = StreamBuilder.dataStream("tests", "t").fromRocketmq("topic", "group", True, "h:1")
     sessions = source.window(SessionWindow.of(Time.seconds(10))).count().fireMode(2)
     with pytest.raises(PlanError, match="session windows have one result"):
-        sessions.toDataSteam()
+        sessions.toDataStream()
 
 
 def test_results_that_change_and_another_window_are_two_jobs():
     again = (
-        windows().fireMode(2).toDataSteam().window(TumblingWindow.of(Time.minutes(1))).count().toDataSteam()
+        windows().fireMode(2).toDataStream().window(TumblingWindow.of(Time.minutes(1))).count().toDataStream()
     )
     with pytest.raises(PlanError, match="let a second job read it"):
         again.explain()

@@ -8,9 +8,9 @@ from contextlib import closing
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark_rocketmq.streams.connectors.database_source import TableRange, TablesReader
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.streams.connectors.database_source import TableRange, TablesReader
 
 
 class FakeClock:

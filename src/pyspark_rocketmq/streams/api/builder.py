@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.data_stream import DataStream
 from pyspark_rocketmq.streams.api.job import Job
-from pyspark_rocketmq.streams.api.naming import twins
-from pyspark_rocketmq.streams.api.rstream import RStream, Topology
+from pyspark_rocketmq.streams.api.rocketmq_stream import Topology
+from pyspark_rocketmq.streams.api.rstream import RStream
 from pyspark_rocketmq.streams.connectors.base import RecordSource, option_texts
 from pyspark_rocketmq.streams.connectors.database import AddedRowsSource, database_url
 from pyspark_rocketmq.streams.connectors.dataframes import FrameSource
@@ -32,7 +32,6 @@ __all__ = ["DataStreamSource", "StreamBuilder"]
 Schema = str | StructType | None
 
 
-@twins
 class DataStreamSource:
     """The sources of a job."""
 
@@ -293,8 +292,18 @@ class DataStreamSource:
         name = self._job.step("from_")
         return DataStream(self._job, FrameSource(name=name, frame=source, time=timeField))
 
+    from_rocketmq = fromRocketmq
+    from_kafka = fromKafka
+    from_mqtt = fromMqtt
+    from_multiple_db = fromMultipleDB
+    from_file = fromFile
+    from_json = fromJson
+    from_csv = fromCsv
+    from_csv_file = fromCSVFile
+    from_array = fromArray
+    from_collection = fromCollection
 
-@twins
+
 class StreamBuilder:
     """Where a pipeline begins, by either API.
 
@@ -357,6 +366,8 @@ class StreamBuilder:
     def build(self) -> Topology:
         """Return the pipeline, for `RocketMQStream`."""
         return Topology(self._job)
+
+    data_stream = dataStream
 
 
 class _Decode:

@@ -11,7 +11,6 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.job import Job, Strategy
-from pyspark_rocketmq.streams.api.naming import twins
 from pyspark_rocketmq.streams.api.output import StreamOutput
 from pyspark_rocketmq.streams.api.window_stream import OverWindowStream, WindowStream
 from pyspark_rocketmq.streams.connectors.database import database_url
@@ -27,7 +26,6 @@ _DISTINCT_S: Final = 3_600
 _TIME_MODES: Final = ("none", "processingTime", "eventTime")
 
 
-@twins
 class DataStream(StreamOutput):
     """A stream of records.
 
@@ -278,8 +276,19 @@ class DataStream(StreamOutput):
         self._job.set_errors(mode, topic, {"nameServer": namesrvAddr} if namesrvAddr else {})
         return self
 
+    flat_map = flatMap
+    filter_by_expression = filterByExpression
+    for_each = forEach
+    for_each_message = forEachMessage
+    select_fields = selectFields
+    select_timestamp = selectTimestamp
+    left_join = leftJoin
+    dim_join = dimJoin
+    dim_left_join = dimLeftJoin
+    top_n = topN
+    on_error = onError
 
-@twins
+
 class SplitStream:
     """A stream whose records have labels."""
 
@@ -293,7 +302,6 @@ class SplitStream:
         return DataStream(self._job, p.Select(name=name, input=self._node, labels=labels))
 
 
-@twins
 class JoinStream:
     """Two streams, or a stream and a table, that are about to be joined."""
 
@@ -337,7 +345,7 @@ class JoinStream:
         self._watermark_s = seconds
         return self
 
-    def toDataSteam(self) -> DataStream:
+    def toDataStream(self) -> DataStream:
         """Return the pairs as a stream.
 
         Raises
@@ -379,4 +387,10 @@ class JoinStream:
             ),
         )
 
-    toDataStream = toDataSteam
+    toDataSteam = toDataStream
+
+    set_condition = setCondition
+    set_join_type = setJoinType
+    water_mark = waterMark
+    to_data_steam = toDataStream
+    to_data_stream = toDataStream

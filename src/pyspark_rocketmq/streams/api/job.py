@@ -10,7 +10,6 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.api.naming import twins
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.resources import HARD_LIMIT, LOW_MEMORY, Footprint
 from pyspark_rocketmq.streams.run.job_registry import checkpoint_of
@@ -106,7 +105,6 @@ class CheckpointStrategy(Strategy):
         job.checkpoint = self.location
 
 
-@twins
 class WindowStrategy:
     """Where windows keep their state, by the names of RocketMQ Streams; and how much memory a job takes."""
 
@@ -135,6 +133,10 @@ class WindowStrategy:
             and batches that take seconds longer.
         """
         return _Footprint(HARD_LIMIT if hardLimit else LOW_MEMORY)
+
+    exactly_once = exactlyOnce
+    high_performance = highPerformance
+    low_memory = lowMemory
 
 
 @dataclass(frozen=True, slots=True)

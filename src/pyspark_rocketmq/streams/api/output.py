@@ -11,7 +11,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.job import Job
-from pyspark_rocketmq.streams.api.naming import twins
 from pyspark_rocketmq.streams.connectors.base import option_texts
 from pyspark_rocketmq.streams.connectors.database import DatabaseSink, database_url
 from pyspark_rocketmq.streams.connectors.dataframes import CustomSink, TableSink
@@ -26,7 +25,6 @@ from pyspark_rocketmq.streams.plan import nodes as p
 __all__ = ["StreamOutput"]
 
 
-@twins
 class StreamOutput:
     """What a stream can end in; several sinks of a job share one query."""
 
@@ -294,3 +292,16 @@ class StreamOutput:
         """Return the plan, which may lack a sink yet."""
         sinks = tuple(self._job.sinks) or (PrintSink(name="end", input=self._node),)
         return p.Plan(job=self._job.name, sinks=sinks, on_error=self._job.on_error)
+
+    to_print = toPrint
+    to_file = toFile
+    to_json = toJson
+    to_csv = toCsv
+    to_parquet = toParquet
+    to_table = toTable
+    to_db = toDB
+    to_rocketmq = toRocketmq
+    to_kafka = toKafka
+    to_mqtt = toMqtt
+    async_start = asyncStart
+    to_df = toDF

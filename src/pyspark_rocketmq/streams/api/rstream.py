@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any, Final
 
-from pyspark.sql.streaming.query import StreamingQuery
-
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.api.job import CheckpointStrategy, Job
-from pyspark_rocketmq.streams.api.naming import twins
+from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.api.output import StreamOutput
-from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSink, RocketMQSource
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.emission import Firing
 from pyspark_rocketmq.streams.plan.times import Window
@@ -21,9 +16,6 @@ __all__ = [
     "GroupedStream",
     "JoinedStream",
     "RStream",
-    "RocketMQStream",
-    "StreamConfig",
-    "Topology",
     "WindowedStream",
 ]
 
@@ -35,7 +27,6 @@ _LATE_S: Final = 2.0
 Selector = Callable[[Any], Any]
 
 
-@twins
 class RStream(StreamOutput):
     """A stream of values: whatever JSON can hold."""
 
@@ -98,6 +89,11 @@ class RStream(StreamOutput):
         made.toRocketmq(topicName, **options)
         return self
 
+    select_timestamp = selectTimestamp
+    flat_map = flatMap
+    key_by = keyBy
+    left_join = leftJoin
+
 
 class _Encode:
     """A serializer as a function that gives text."""
@@ -143,7 +139,6 @@ class _Number:
         return {_VALUE: self._selector(value)}
 
 
-@twins
 class GroupedStream(_Keyed):
     """Values by key; a result goes out whenever it has changed, as ``{"key": ..., "value": ...}``."""
 
@@ -210,8 +205,9 @@ class GroupedStream(_Keyed):
         """Return the values without their keys."""
         return RStream(self._job, self._node)
 
+    to_r_stream = toRStream
 
-@twins
+
 class WindowedStream(_Keyed):
     """Values by key and window; a result goes out when the window closes."""
 
@@ -275,12 +271,13 @@ class WindowedStream(_Keyed):
         node = RStream(self._job, self._node)._apply("map", mapperAction)  # noqa: SLF001
         return WindowedStream(self._job, node, self._window).waterMark(self._late_s)
 
+    water_mark = waterMark
+
 
 def _itself(value: Any) -> Any:
     return value
 
 
-@twins
 class ResultStream(RStream):
     """Results of groups: records with ``key`` and ``value``, in windows also their times."""
 
@@ -291,8 +288,9 @@ class ResultStream(RStream):
         """Return the results as a stream."""
         return RStream(self._job, self._node)
 
+    to_r_stream = toRStream
 
-@twins
+
 class JoinedStream:
     """Two streams that are about to be joined: ``where(f).equalTo(g).window(w).apply(fn)``."""
 
@@ -359,101 +357,5 @@ class JoinedStream:
             ),
         )
 
-
-class Topology:
-    """A pipeline that is written down."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-
-    def plan(self) -> p.Plan:
-        """Return it as data."""
-        return self.job.plan()
-
-
-class StreamConfig:
-    """Keys of `RocketMQStream`'s properties."""
-
-    NAMESRV_ADDR = "rocketmq.namesrv.addr"
-    ALLOW_LATENESS_MILLISECOND = "allowLatenessMillisecond"
-    IDLE_TIME_TO_FIRE_WINDOW = "idleTimeToFireWindow"
-    CHECKPOINT = "checkpointLocation"
-
-
-@twins
-class RocketMQStream:
-    """Runs a pipeline of the newer API.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of ``builder.build()``.
-    properties : Mapping, optional
-        By the keys of `StreamConfig`: the name servers, the lateness of all windows, how long a silence
-        closes windows (2000 ms, as in RocketMQ Streams), and the checkpoint.
-
-    Raises
-    ------
-    PlanError
-        A property is unknown.
-    """
-
-    def __init__(self, topology: Topology, properties: Mapping[str, Any] | None = None) -> None:
-        self._topology = topology
-        self._properties = dict(properties or {})
-        known = {value for name, value in vars(StreamConfig).items() if name.isupper()}
-        strangers = sorted(set(self._properties) - known)
-        if strangers:
-            raise PlanError(f"there is no property {strangers[0]!r}; there are {', '.join(sorted(known))}")
-        self._query: StreamingQuery | None = None
-
-    def plan(self) -> p.Plan:
-        """Return the pipeline with the properties in it."""
-        job, given = self._topology.job, self._properties
-        job.idle_s = float(given.get(StreamConfig.IDLE_TIME_TO_FIRE_WINDOW, 2000)) / 1000
-        location = given.get(StreamConfig.CHECKPOINT)
-        if location is not None:
-            CheckpointStrategy(str(location)).apply(job)
-        plan = job.plan()
-        late_ms = given.get(StreamConfig.ALLOW_LATENESS_MILLISECOND)
-        address = given.get(StreamConfig.NAMESRV_ADDR)
-        made: dict[p.Node, p.Node] = {}
-        for node in plan.nodes():
-            made[node] = _with_properties(node, made, address, late_ms)
-        sinks = (made[sink] for sink in plan.sinks)
-        return replace(plan, sinks=tuple(sink for sink in sinks if isinstance(sink, p.Sink)))
-
-    def start(self, **trigger: Any) -> StreamingQuery | None:
-        """Start it and return; as in Java, it runs until `stop`."""
-        from pyspark_rocketmq.streams.run.runner import start  # noqa: PLC0415 - what runs is not needed to write down
-
-        self._query = start(self._topology.job.spark, self.plan(), trigger=trigger)
-        return self._query
-
-    def stop(self) -> None:
-        """Stop it after the running batch, and return when that is committed."""
-        from pyspark_rocketmq.streams.run.runner import finish  # noqa: PLC0415
-
-        if self._query is not None:
-            self._query.stop()
-            finish(self._query)
-
-    def isRunning(self) -> bool:
-        """Whether it runs."""
-        return self._query is not None and self._query.isActive
-
-
-def _with_properties(
-    node: p.Node, made: Mapping[p.Node, p.Node], address: str | None, late_ms: Any
-) -> p.Node:
-    """Return a step with the properties in it, and with steps before it that have them."""
-    changes: dict[str, Any] = {
-        name: made[getattr(node, name)]
-        for name in ("input", "left", "right")
-        if isinstance(getattr(node, name, None), p.Node)
-    }
-    if isinstance(node, RocketMQSource | RocketMQSink) and address is not None:
-        changes["options"] = {"nameServer": address, **node.options}
-    if isinstance(node, p.Windowed | p.KeyJoin) and late_ms is not None:
-        changes["watermark_s"] = float(late_ms) / 1000
-    return replace(node, **changes) if changes else node
+    equal_to = equalTo
+    water_mark = waterMark

@@ -10,7 +10,6 @@ from pyspark.sql import Column
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.job import Job
-from pyspark_rocketmq.streams.api.naming import twins
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.emission import ONCE, Firing
 from pyspark_rocketmq.streams.plan.times import Time, Window, with_time_field
@@ -34,7 +33,6 @@ class _Settings:
     firing: Firing = ONCE
 
 
-@twins
 class WindowStream:
     """Records in windows.
 
@@ -144,7 +142,7 @@ class WindowStream:
             As of `aggregate`.
         """
         self._incremental(incremental)
-        return self._result("reduce", None, asName, function).toDataSteam()
+        return self._result("reduce", None, asName, function).toDataStream()
 
     def _incremental(self, wanted: bool) -> None:
         if wanted:
@@ -189,7 +187,7 @@ class WindowStream:
         Raises
         ------
         PlanError
-            There is no such mode; by ``toDataSteam`` if it does not go with the rest.
+            There is no such mode; by ``toDataStream`` if it does not go with the rest.
         """
         if mode not in {0, 1, 2}:
             raise PlanError(f"fireMode is 0, 1 or 2, not {mode!r}", step="window")
@@ -232,7 +230,7 @@ class WindowStream:
         self._job.local_only = localOnly
         return self
 
-    def toDataSteam(self) -> DataStream:
+    def toDataStream(self) -> DataStream:
         """Return the results as a stream; the name is RocketMQ Streams'.
 
         Raises
@@ -260,7 +258,20 @@ class WindowStream:
         )
         return DataStream(self._job, node)
 
-    toDataStream = toDataSteam
+    toDataSteam = toDataStream
+
+    group_by = groupBy
+    time_field = timeField
+    set_time_field = setTimeField
+    water_mark = waterMark
+    fire_mode = fireMode
+    set_fire_mode = setFireMode
+    emit_before_fire = emitBeforeFire
+    emit_after_fire = emitAfterFire
+    set_max_msg_gap = setMaxMsgGap
+    set_local_storage_only = setLocalStorageOnly
+    to_data_steam = toDataStream
+    to_data_stream = toDataStream
 
 
 def _length(value: Time, step: str) -> Time:
@@ -271,7 +282,6 @@ def _length(value: Time, step: str) -> Time:
     return value
 
 
-@twins
 class OverWindowStream:
     """The first rows of each window and group."""
 
@@ -303,7 +313,7 @@ class OverWindowStream:
         self._order = (*self._order, (fieldName, isAsc))
         return self
 
-    def toDataSteam(self) -> DataStream:
+    def toDataStream(self) -> DataStream:
         """Return the rows as a stream.
 
         Raises
@@ -326,4 +336,11 @@ class OverWindowStream:
         )
         return DataStream(self._job, node)
 
-    toDataStream = toDataSteam
+    toDataSteam = toDataStream
+
+    set_row_num_name = setRowNumName
+    set_top_n = setTopN
+    group_by = groupBy
+    add_order_by_field_name = addOrderByFieldName
+    to_data_steam = toDataStream
+    to_data_stream = toDataStream
