@@ -52,10 +52,12 @@ def explain(
     What follows the script is handed to it.
     """
     from pyspark_rocketmq.streams.plan.explain import draw_plan, explain_plan, steps  # noqa: PLC0415 - imports Spark
-    from pyspark_rocketmq.streams.run.runner import collected_plans  # noqa: PLC0415
+    from pyspark_rocketmq.streams.run.launcher import PlanRecorder, launching_with  # noqa: PLC0415
 
-    with collected_plans() as plans:
+    recorder = PlanRecorder()
+    with launching_with(recorder):
         _run(script, context.args)
+    plans = recorder.plans
     if not plans:
         raise OptionError("the script starts no pipeline", script=script)
     if json:

@@ -216,12 +216,10 @@ class StreamOutput:
         RocketMQError
             Another process runs the job.
         """
-        from pyspark_rocketmq.streams.run.runner import (  # noqa: PLC0415 - what runs is not needed to write down
-            finish,
-            start,
-        )
+        from pyspark_rocketmq.streams.run.launcher import launch  # noqa: PLC0415 - what runs is not needed to write down
+        from pyspark_rocketmq.streams.run.runner import finish  # noqa: PLC0415
 
-        query = start(self._job.spark, self.plan(), trigger=trigger, standby=standby)
+        query = launch(self._job.spark, self.plan(), trigger=trigger, standby=standby)
         if query is not None and not isAsyn:
             try:
                 query.awaitTermination()

@@ -81,9 +81,9 @@ class RocketMQStream:
 
     def start(self, **trigger: Any) -> StreamingQuery | None:
         """Start it and return; as in Java, it runs until `stop`."""
-        from pyspark_rocketmq.streams.run.runner import start  # noqa: PLC0415 - what runs is not needed to write down
+        from pyspark_rocketmq.streams.run.launcher import launch  # noqa: PLC0415 - what runs is not needed to write down
 
-        self._query = start(self._topology.job.spark, self.plan(), trigger=trigger)
+        self._query = launch(self._topology.job.spark, self.plan(), trigger=trigger)
         return self._query
 
     def stop(self) -> None:

@@ -36,7 +36,7 @@ from pyspark_rocketmq.streams.run.job_registry import (
 )
 from pyspark_rocketmq.streams.run.sinks import final_flow, run_once, start_sinks
 
-__all__ = ["STATE_SETTINGS", "collected_plans", "final_frame", "finish", "session_of", "start"]
+__all__ = ["STATE_SETTINGS", "final_frame", "finish", "session_of", "start"]
 
 STATE_SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -50,18 +50,6 @@ _POLL_S: Final = 0.5
 _END_S: Final = 10.0
 
 _watchers: dict[str, tuple[StreamingQuery, threading.Thread]] = {}
-_collecting: list[p.Plan] | None = None
-
-
-@contextlib.contextmanager
-def collected_plans() -> Iterator[list[p.Plan]]:
-    """Let ``start()`` only collect plans, for ``explain`` of a script."""
-    global _collecting  # noqa: PLW0603 - a script knows nothing of who runs it
-    _collecting = []
-    try:
-        yield _collecting
-    finally:
-        _collecting = None
 
 
 def session_of(spark: SparkSession | None, footprint: Footprint | None = None) -> SparkSession:
@@ -96,9 +84,6 @@ def start(
     RocketMQError
         Another process runs the job.
     """
-    if _collecting is not None:
-        _collecting.append(plan)
-        return None
     guard = Guard(plan.on_error)
     if is_bounded(plan):
         if plan.on_error == "dead-letters":

@@ -1,0 +1,73 @@
+"""Who starts the plans of a script: Spark, or one who only writes them down for ``streams explain``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, Protocol
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_rocketmq.streams.plan.nodes import Plan
+from pyspark_rocketmq.streams.run.runner import start
+
+__all__ = ["Launcher", "PlanRecorder", "launch", "launching_with"]
+
+
+class Launcher(Protocol):
+    """Starts a plan; `runner.start` says how."""
+
+    def __call__(
+        self,
+        spark: SparkSession | None,
+        plan: Plan,
+        *,
+        trigger: Mapping[str, Any] | None = None,
+        standby: bool = False,
+    ) -> StreamingQuery | None:
+        """Start a plan; None if no query runs afterwards."""
+
+
+class PlanRecorder:
+    """Keeps plans in place of starting them."""
+
+    def __init__(self) -> None:
+        self.plans: list[Plan] = []
+
+    def __call__(
+        self,
+        spark: SparkSession | None,
+        plan: Plan,
+        *,
+        trigger: Mapping[str, Any] | None = None,
+        standby: bool = False,
+    ) -> None:
+        """Keep a plan."""
+        del spark, trigger, standby
+        self.plans.append(plan)
+
+
+_launcher: Final[ContextVar[Launcher]] = ContextVar("launcher", default=start)
+
+
+@contextlib.contextmanager
+def launching_with(launcher: Launcher) -> Iterator[None]:
+    """Have a launcher start what ``start()`` is called for, here and in what is called from here."""
+    token = _launcher.set(launcher)
+    try:
+        yield
+    finally:
+        _launcher.reset(token)
+
+
+def launch(
+    spark: SparkSession | None,
+    plan: Plan,
+    *,
+    trigger: Mapping[str, Any] | None = None,
+    standby: bool = False,
+) -> StreamingQuery | None:
+    """Start a plan with the launcher of this context: Spark, unless `launching_with` says otherwise."""
+    return _launcher.get()(spark, plan, trigger=trigger, standby=standby)
