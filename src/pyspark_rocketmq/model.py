@@ -43,10 +43,16 @@ __all__ = [
 MASTER_ID = 0
 """The broker id of a master; every other id is a slave."""
 
+LOGICAL_BROKER_PREFIX: Final = "__syslo__"
+"""Begins the broker name of a static topic's queues (``MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX``)."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageQueue:
     """One queue of a topic on one broker (a replica group of master and slaves).
+
+    A queue of a static topic moves between brokers: its ``broker_name`` is that of its scope,
+    ``__syslo__global__``, as in the Java client, and `TopicRoute.owner` tells the broker that has it now.
 
     Parameters
     ----------
@@ -58,6 +64,11 @@ class MessageQueue:
     topic: str
     broker_name: str
     queue_id: int
+
+    @property
+    def logical(self) -> bool:
+        """Whether it is a queue of a static topic, which no broker has for good."""
+        return self.broker_name.startswith(LOGICAL_BROKER_PREFIX)
 
     def __str__(self) -> str:
         return f"{self.topic}@{self.broker_name}:{self.queue_id}"
@@ -210,24 +221,35 @@ class QueueData:
 class TopicRoute:
     """A topic's route as one name server sees it.
 
-    ``static_queues`` is filled for static topics only: the owner broker of each global queue id.
+    ``static_queues`` is filled for static topics only: the broker that owns each queue now, None where no
+    broker of the route does (it is away).
     """
 
     topic: str
     brokers: tuple[BrokerData, ...]
     queues: tuple[QueueData, ...]
-    static_queues: Mapping[int, str] = field(default_factory=dict)
+    static_queues: Mapping[MessageQueue, str | None] = field(default_factory=dict)
 
     def broker(self, broker_name: str) -> BrokerData | None:
         """Return the broker of that name, or None."""
         return next((data for data in self.brokers if data.broker_name == broker_name), None)
 
+    def owner(self, queue: MessageQueue) -> str | None:
+        """Return the name of the broker that has the queue now; None if no broker of the route does.
+
+        A static topic's queue may also be called by the name of a broker that has it or had it.
+        """
+        if not self.static_queues:
+            return queue.broker_name
+        if queue in self.static_queues:
+            return self.static_queues[queue]
+        same = (owner for one, owner in self.static_queues.items() if one.queue_id == queue.queue_id)
+        return next(same, None)
+
     def read_queues(self) -> tuple[MessageQueue, ...]:
         """Return the queues that may be read, sorted."""
         if self.static_queues:
-            return tuple(
-                MessageQueue(self.topic, name, qid) for qid, name in sorted(self.static_queues.items())
-            )
+            return tuple(sorted(self.static_queues))
         return tuple(
             sorted(
                 MessageQueue(self.topic, data.broker_name, queue_id)

@@ -81,11 +81,15 @@ class SearchAnswer:
 
 
 def search_offset(queue: MessageQueue, timestamp_ms: int) -> Call[SearchAnswer]:
-    """SEARCH_OFFSET_BY_TIMESTAMP (29): the first offset at or after a moment; before 5.1.4 near it."""
+    """SEARCH_OFFSET_BY_TIMESTAMP (29): the first offset at or after a moment; before 5.1.4 near it.
+
+    Of a static topic's queue it is a guess: see `time_search`.
+    """
 
     def parse(response: Response) -> SearchAnswer:
         offset = _offset(queue)(response)
-        return SearchAnswer(offset, exact=response.command.version >= FIRST_EXACT_SEARCH_VERSION)
+        exact = response.command.version >= FIRST_EXACT_SEARCH_VERSION and not queue.logical
+        return SearchAnswer(offset, exact=exact)
 
     request = SearchOffsetRequest(
         topic=queue.topic,

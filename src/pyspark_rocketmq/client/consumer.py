@@ -206,10 +206,9 @@ class PullConsumer:
 
     def _address(self, route: TopicRoute, queue: MessageQueue) -> str:
         """Return the replica that the last answer suggested, else the master, else a slave."""
-        name = route.static_queues.get(queue.queue_id, queue.broker_name)
-        data = route.broker(name)
+        data = route.broker(route.owner(queue) or queue.broker_name)
         suggested = data.addresses.get(self._suggested.get(queue, MASTER_ID)) if data is not None else None
-        return suggested or self._client.broker_address(name, topic=queue.topic, master_only=False)
+        return suggested or self._client.queue_address(queue, master_only=False)
 
     def _result(
         self, queue: MessageQueue, selector: MessageSelector, offset: int, answer: PullAnswer

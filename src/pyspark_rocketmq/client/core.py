@@ -156,6 +156,22 @@ class Client:
         """
         return _address(self.route(topic), broker_name, master_only=master_only)
 
+    def queue_address(self, queue: MessageQueue, *, master_only: bool = True) -> str:
+        """Return the address of the broker that has the queue now, as `broker_address` does.
+
+        Raises
+        ------
+        BrokerNotFoundError
+            The route names no such broker, or no master of it; or nobody has a static topic's queue.
+        """
+        return _queue_address(self.route(queue.topic), queue, master_only=master_only)
+
+    def owners(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str | None]:
+        """Return the broker that has each queue now; None of a static topic's queue that nobody has."""
+        asked = tuple(queues)
+        routes = self.routes.get_served({queue.topic for queue in asked}, deadline=self.deadline())
+        return {queue: routes[queue.topic].owner(queue) for queue in asked}
+
     def find_broker(self, broker_name: str) -> BrokerData | None:
         """Ask the name servers where a broker is, whatever its topics; None if it is not registered.
 
@@ -281,7 +297,8 @@ class Client:
         calls = {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()}
         # A broker that gets a group's first commits of a topic side by side makes a table for each and keeps
         # the last one (ConsumerOffsetManager.commitOffset, 4.9 and 5.4): one goes ahead and makes it.
-        first = {(group, queue.broker_name, queue.topic): queue for queue in offsets}
+        owners = self.owners(offsets)
+        first = {(group, owners[queue] or queue.broker_name, queue.topic): queue for queue in offsets}
         ahead = {queue: calls.pop(queue) for key, queue in first.items() if key not in self._committed}
         self.ask(ahead, deadline=deadline)
         self._committed |= first.keys()
@@ -306,7 +323,8 @@ class Client:
         """Do what `check_selector` does at the brokers of these queues."""
         if selector.expression_type == "TAG":
             return
-        places = {(selector, queue.topic, queue.broker_name): queue for queue in queues}
+        owners = self.owners(queues)
+        places = {(selector, queue.topic, owner): queue for queue, owner in owners.items() if owner}
         asked = self.namespace.qualified
         calls = {
             queue: broker.check_selector(selector, asked(queue.topic), asked(group))
@@ -357,7 +375,7 @@ class Client:
         for queue, call in calls.items():
             route = routes[queue.topic]
             try:
-                addr = _address(route, route.static_queues.get(queue.queue_id, queue.broker_name))
+                addr = _queue_address(route, queue)
                 if addr not in reached:
                     reached[addr] = self._try_connection(addr)
                 connection = reached[addr]
@@ -374,6 +392,18 @@ class Client:
             return self.pool.get(addr)
         except RocketMQError as error:
             return error
+
+
+def _queue_address(route: TopicRoute, queue: MessageQueue, *, master_only: bool = True) -> str:
+    owner = route.owner(queue)
+    if owner is None:
+        raise BrokerNotFoundError(
+            "no broker has the static topic's queue now: it is away, or the topic is another one now",
+            topic=queue.topic,
+            queue=str(queue),
+            broker_name=queue.broker_name,
+        )
+    return _address(route, owner, master_only=master_only)
 
 
 def _address(route: TopicRoute, broker_name: str, *, master_only: bool = True) -> str:

@@ -41,7 +41,7 @@ class GroupAnnouncer:
         ------
         NameServerError, TransportError
         """
-        brokers = {queue.broker_name: queue.topic for queue in queues}
+        brokers = {owner: queue.topic for queue, owner in self._client.owners(queues).items() if owner}
         with self._lock:
             new = {name: topic for name, topic in brokers.items() if (group, name) not in self._announced}
         if not new:

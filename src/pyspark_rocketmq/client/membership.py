@@ -19,7 +19,7 @@ from typing import Final
 from pyspark_rocketmq.client.connection import Connection
 from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.errors import RocketMQError, RouteError, TopicNotFoundError
-from pyspark_rocketmq.model import MessageQueue, MessageSelector
+from pyspark_rocketmq.model import MessageQueue, MessageSelector, Permission
 from pyspark_rocketmq.remoting.body import (
     decode_consumer_ids,
     decode_locked_queues,
@@ -129,7 +129,10 @@ class Membership:
         """
         request = GetConsumerListByGroupRequest(consumer_group=self._group)
         failure: RocketMQError = RouteError("no broker of the topic can be asked for members", topic=topic)
-        for name in dict.fromkeys(queue.broker_name for queue in self._client.read_queues(topic)):
+        homes = {
+            data.broker_name for data in self._client.route(topic).queues if Permission.READ in data.perm
+        }
+        for name in sorted(homes):
             try:
                 addr = self._client.broker_address(name, topic=topic, master_only=False)
                 deadline = self._client.deadline(self._client.request_timeout_ms)
@@ -201,7 +204,7 @@ class Membership:
         placed: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             try:
-                addr = self._client.broker_address(queue.broker_name, topic=queue.topic)
+                addr = self._client.queue_address(queue)
             except RocketMQError:
                 continue
             placed.setdefault(addr, []).append(queue)

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark_rocketmq.client.broker import TOOLS_GROUP
-from pyspark_rocketmq.client.connection import Response
-from pyspark_rocketmq.client.pipeline import Call
 from pyspark_rocketmq.client.queue_reader import read_messages
 from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import BrokerError, CorruptMessageError, OptionError, RemoteProtocolError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
 from pyspark_rocketmq.record.ids import format_host
@@ -110,20 +109,30 @@ def _indexed(client: Client, topic: str, key: str, count: int) -> list[Message]:
     request = QueryMessageRequest(
         topic=topic, key=key, max_num=count, begin_timestamp=0, end_timestamp=_END_OF_TIME
     )
-    one_each = {queue.broker_name: queue for queue in client.read_queues(topic)}
 
-    def parse_of(broker_name: str) -> Call[list[Message]]:
-        def parse(response: Response) -> list[Message]:
-            response.require(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND, topic=topic)
-            if response.code == ResponseCode.QUERY_NOT_FOUND:
-                return []
-            return list(decode_messages(response.body, topic=topic, broker_name=broker_name))
+    deadline = client.deadline()
+    found: dict[str, list[Message]] = {}
 
-        return Call(request, parse)
+    def attempt() -> None:
+        for data in client.route(topic).queues:  # of a static topic also brokers that only had a queue once
+            name = data.broker_name
+            if name in found:
+                continue
+            connection = client.connection(client.broker_address(name, topic=topic))
+            answer = connection.call(request, deadline=deadline.sooner(client.request_timeout_ms))
+            answer.require(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND, topic=topic)
+            hit = answer.code == ResponseCode.SUCCESS
+            found[name] = list(decode_messages(answer.body, topic=topic, broker_name=name)) if hit else []
 
-    answers = client.ask({queue: parse_of(name) for name, queue in one_each.items()})
-    found = [message for messages in answers.values() for message in messages]
-    return sorted(found, key=lambda message: message.store_timestamp)[:count]
+    retry(
+        attempt,
+        deadline=deadline,
+        clock=client.clock,
+        random=client.random,
+        on_stale_route=lambda: client.invalidate(topic),
+    )
+    everything = (message for messages in found.values() for message in messages)
+    return sorted(everything, key=lambda message: message.store_timestamp)[:count]
 
 
 def _stored_at(client: Client, topic: str, raw: bytes, wanted: str) -> Message | None:

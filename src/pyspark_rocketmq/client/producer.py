@@ -268,7 +268,11 @@ class Producer:
             )
         self._writable.add(topic)
         if queue is None:
-            return queue_for_key(key, queues) if key is not None else self._selector.next(topic, queues)
+            return (
+                queue_for_key(key, queues)
+                if key is not None
+                else self._selector.next(topic, queues, route.owner)
+            )
         if queue not in queues and any(other.broker_name == queue.broker_name for other in queues):
             raise PermissionDeniedError(
                 "the queue does not exist or may not be written", code=ResponseCode.NO_PERMISSION, queue=queue
@@ -277,7 +281,7 @@ class Producer:
 
     def connect(self, queue: MessageQueue) -> Connection:
         """Return the connection to the queue's master."""
-        return self.client.connection(self.client.broker_address(queue.broker_name, topic=queue.topic))
+        return self.client.connection(self.client.queue_address(queue))
 
     def call_for(self, outgoing: Outgoing, queue: MessageQueue) -> Call[SendResult]:
         """Build the send request for a queue.
@@ -310,8 +314,10 @@ class Producer:
 
     def note_failure(self, queue: MessageQueue, error: RocketMQError) -> None:
         """Let the next sends pass over the broker, if its failure says something about it."""
-        if error.retriable:
-            self._selector.avoid(queue.broker_name)
+        route = self.client.routes.remembered(queue.topic) if error.retriable else None
+        owner = None if route is None else route.owner(queue)
+        if owner is not None:
+            self._selector.avoid(owner)
 
     def total_deadline(self) -> Deadline:
         """Return the deadline of a send with all its tries."""

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.push_options import ConsumeResult, PushOptions
 from pyspark_rocketmq.client.push_worker import QueueWorker
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
 
@@ -141,13 +141,29 @@ def send_back(
         broker_name=queue.broker_name,
     )
     try:
-        addr = client.broker_address(queue.broker_name, topic=queue.topic)
+        addr = _home(client, message, queue)
         deadline = client.deadline(client.request_timeout_ms)
         client.connection(addr).call(request, deadline=deadline).require(queue=queue)
     except RocketMQError as error:
         _LOG.warning("a message of %s could not be sent back yet: %s", queue, error)
         return False
     return True
+
+
+def _home(client: Client, message: Message, queue: MessageQueue) -> str:
+    """Return the address of the broker that has the message: a static topic's queue may be elsewhere now.
+
+    Raises
+    ------
+    RouteError
+    """
+    if not queue.logical:
+        return client.queue_address(queue)
+    if all(message.store_host not in tuple(data) for data in client.route(queue.topic).brokers):
+        raise BrokerNotFoundError(
+            "the broker that stored the message is not there", topic=queue.topic, addr=message.store_host
+        )
+    return message.store_host
 
 
 def _batches(messages: Sequence[Message], size: int) -> Iterator[Sequence[Message]]:

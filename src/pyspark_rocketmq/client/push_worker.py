@@ -232,7 +232,7 @@ class QueueWorker:
 
     def _pull(self) -> None:
         client, options = self._client, self._options
-        addr = client.broker_address(self.queue.broker_name, topic=self.queue.topic, master_only=False)
+        addr = client.queue_address(self.queue, master_only=False)
         call = broker.pull(
             self.queue,
             self._next,

@@ -280,13 +280,16 @@ class RangePull:
         A topic has no route when it was deleted, but also while its brokers are down. So only a broker that
         is there may say that it does not have the queue (any more).
         """
-        name = self.offsets.broker_name
+        name: str | None = self.offsets.broker_name
         try:
             try:
-                broker = self._client.route(self.offsets.topic).broker(name)
+                route = self._client.route(self.offsets.topic)
+                name = route.owner(self.offsets.queue)  # a static topic's queue moves
+                broker = None if name is None else route.broker(name)
             except TopicNotFoundError:
                 broker = None
-            broker = broker or self._client.find_broker(name)
+            if broker is None and name is not None:
+                broker = self._client.find_broker(name)
         except NameServerError as error:  # they were there when the range was planned: worth waiting for
             raise BrokerNotFoundError(error.message, **error.facts) from error
         if broker is None or not broker.addresses:

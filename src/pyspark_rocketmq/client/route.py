@@ -279,6 +279,12 @@ class RouteCache:
                 **{"topic": ";".join(looked_for)} | error.facts,
             ) from error
 
+    def remembered(self, topic: str) -> TopicRoute | None:
+        """Return the topic's route as it was last known, without asking anybody."""
+        with self._lock:
+            known = self._known.get(topic)
+        return None if known is None else known[0]
+
     def find_many(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, TopicRoute | None]:
         """Return the routes of several topics, None for those that have none."""
         names = tuple(dict.fromkeys(topics))

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -76,8 +77,13 @@ class QueueSelector:
         with self._lock:
             self._avoided[broker_name] = self._clock.monotonic() + _AVOID_S
 
-    def next(self, topic: str, queues: Sequence[MessageQueue]) -> MessageQueue:
-        """Return the queue whose turn it is; ``queues`` has at least one."""
+    def next(
+        self,
+        topic: str,
+        queues: Sequence[MessageQueue],
+        owner: Callable[[MessageQueue], str | None] = attrgetter("broker_name"),
+    ) -> MessageQueue:
+        """Return the queue whose turn it is; ``queues`` has one at least, ``owner`` tells their brokers."""
         with self._lock:
             if topic not in self._turns:
                 self._turns[topic] = int(self._random.uniform(0, len(queues)))
@@ -86,7 +92,8 @@ class QueueSelector:
                 self._avoided = {name: until for name, until in self._avoided.items() if now < until}
             for _ in queues:
                 queue = self._take(topic, queues)
-                if queue.broker_name not in self._avoided:
+                name = owner(queue)
+                if name is not None and name not in self._avoided:
                     return queue
             return self._take(topic, queues)
 

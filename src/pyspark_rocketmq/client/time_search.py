@@ -1,7 +1,9 @@
-"""The first message at or after a moment, where the broker's own search only comes close.
+"""The first message at or after a moment, where the broker's own search only comes close, or fails.
 
 Brokers before 5.1.4 ignore ``boundaryType`` and answer SEARCH_OFFSET_BY_TIMESTAMP with any message of
 that moment, or with the nearest neighbour on either side (``ConsumeQueue.getOffsetInQueueByTime`` of 4.9).
+Once a static topic's queue has moved, the answer may be 0 whatever the moment: the last part that is looked
+at overwrites the answer of the part that has it (``AdminBrokerProcessor.rewriteRequestForStaticTopic``, 5.4).
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ class LowerBoundSearch:
         self._timestamp_ms = timestamp_ms
         self._low = min_offset  # everything below is older
         self._high = max(min_offset, max_offset)  # this one (if there is one) and everything above is not
+        self._end = self._high
+        self._all_older = True
         self._next = hint
         self._step = 1
         self._downwards: bool | None = None
@@ -48,7 +52,11 @@ class LowerBoundSearch:
     @property
     def answer(self) -> int | None:
         """The answer, once it is known."""
-        return self._low if self._low == self._high else None
+        if self._low < self._high:
+            return None
+        return (
+            self._end if self._all_older else self._low
+        )  # a gap may lie between the last message and the end
 
     @property
     def probe(self) -> int:
@@ -59,6 +67,7 @@ class LowerBoundSearch:
         """Tell the message that a read at ``probe`` found: the first one at or after it."""
         begin = self.probe if self._gap_from is None else self._gap_from
         if store_timestamp >= self._timestamp_ms:
+            self._all_older = False
             self._narrow(self._low, begin)
         else:
             self._narrow(min(max(offset, begin) + 1, self._high), self._high)
@@ -97,12 +106,19 @@ def probe(queue: MessageQueue, search: LowerBoundSearch, group: str) -> Call[Non
     def parse(response: Response) -> None:
         answer = look.parse(response)
         if answer.status is not PullStatus.FOUND:
-            if offset < answer.header.min_offset:
+            # Between the parts of a static topic's queue the answer tells the bounds of the next part alone.
+            moved = answer.status is PullStatus.OFFSET_ILLEGAL or not queue.logical
+            if offset < answer.header.min_offset and moved:
                 search.expired(answer.header.min_offset)
             else:
                 search.gone(answer.header.next_begin_offset)
             return
-        messages = decode_messages(answer.records, broker_name=queue.broker_name, from_offset=offset)
+        messages = decode_messages(
+            answer.records,
+            broker_name=queue.broker_name,
+            offset_delta=answer.header.offset_delta,
+            from_offset=offset,
+        )
         if not messages:
             raise CorruptMessageError("an answer without a message", queue=queue, offset=offset)
         search.found(messages[0].queue_offset, messages[0].store_timestamp)

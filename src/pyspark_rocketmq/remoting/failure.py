@@ -8,6 +8,8 @@
 # * 4.9 refuses an account with 1 and an AclException in the remark; 5.x with 16 and a sentence of its
 #   own. 16 also stands for permission bits and disabled groups.
 # * 15 is a proxy's answer to a request without a broker name, or a broker's to a bad header version.
+# * The owner of a static topic's queue asks the former owners for their part, and answers 1 with the text of
+#   an RpcException while it cannot: also for some seconds after a remap, until it knows where they are.
 # * 17 of a broker means that this one does not have the topic (a new slave, a moved topic): the name
 #   servers say whether it exists at all.
 """
@@ -71,6 +73,14 @@ _IDENTITY: Final = re.compile(
 )
 
 
+_FORMER_OWNER: Final = re.compile(
+    r"^cannot find addr for broker |^org\.apache\.rocketmq\.remoting\.rpc\.RpcException: "
+    r"|^error from remoting layer$|^un(?:expected remote response code|known remote error)$"
+    r"|^(?:send request failed to |wait response from |process failed\. addr: |unknown reason\. addr: )"
+)
+"""What ``RpcClientImpl`` says; with the class's name where the broker writes ``toString``."""
+
+
 def error_for(code: int, remark: str | None, **facts: Any) -> BrokerError:
     """Return the error that an answer with this code stands for.
 
@@ -86,6 +96,8 @@ def error_for(code: int, remark: str | None, **facts: Any) -> BrokerError:
     if remark is not None and len(remark) > _MAX_REMARK:
         remark = f"{remark[:_MAX_REMARK]}…"
     cls, reason = _ERRORS.get(code, (BrokerError, "the server answered with an error"))
+    if code == ResponseCode.SYSTEM_ERROR and _FORMER_OWNER.search(remark or ""):
+        cls, reason = ServiceNotAvailableError, "the queue's owner cannot reach its former owner"
     if _refuses_account(code, remark or ""):
         cls, reason = (
             AuthenticationError,

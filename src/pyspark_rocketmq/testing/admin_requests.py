@@ -25,6 +25,7 @@ from pyspark_rocketmq.remoting.header import (
 )
 from pyspark_rocketmq.testing.log import PullLimits
 from pyspark_rocketmq.testing.requests import Operation, Refused, Replica
+from pyspark_rocketmq.testing.static_topics import StaticTopic
 from pyspark_rocketmq.testing.store import BrokerStore
 from pyspark_rocketmq.testing.wire import Reply
 
@@ -261,6 +262,7 @@ class Registry:
     cluster: str
     brokers: dict[str, BrokerData] = field(default_factory=dict)
     stores: Mapping[str, BrokerStore] = field(default_factory=dict)
+    static_topics: Mapping[str, StaticTopic] = field(default_factory=dict)
 
     def registered(self, topic: str) -> list[BrokerStore]:
         """Return the registered brokers that have a topic."""
@@ -277,13 +279,15 @@ def name_server_requests(registry: Registry) -> dict[int, Callable[[Frame], Repl
             raise Refused(
                 ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic}"
             )
-        return _json(
-            {
-                "brokerDatas": [_broker(registry.brokers[store.name]) for store in stores],
-                "queueDatas": [_queue_data(store.name, store.topics[topic]) for store in stores],
-                "filterServerTable": {},
-            }
-        )
+        found: dict[str, Any] = {
+            "brokerDatas": [_broker(registry.brokers[store.name]) for store in stores],
+            "queueDatas": [_queue_data(store.name, store.topics[topic]) for store in stores],
+            "filterServerTable": {},
+        }
+        if topic in registry.static_topics:
+            mappings = registry.static_topics[topic].mappings([store.name for store in stores])
+            found["topicQueueMappingByBroker"] = mappings
+        return _json(found)
 
     def clusters(frame: Frame) -> Reply:
         del frame

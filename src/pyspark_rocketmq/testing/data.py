@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark_rocketmq.client.clock import Clock
@@ -13,6 +13,7 @@ from pyspark_rocketmq.model import Message, MessageQueue, OutgoingMessage, Permi
 from pyspark_rocketmq.record.message import decode_messages
 from pyspark_rocketmq.testing.log import PullLimits, QueueLog
 from pyspark_rocketmq.testing.requests import broker_settings
+from pyspark_rocketmq.testing.static_topics import LOGICAL_BROKER, Part, StaticTopic
 from pyspark_rocketmq.testing.store import READ_WRITE, BrokerStore, parse_properties
 
 __all__ = ["MockData"]
@@ -36,6 +37,7 @@ class MockData:
         self._clock = clock
         self._ids = UniqueIds(clock)
         self._stores = dict(stores)
+        self._static_topics: dict[str, StaticTopic] = {}
         self._announce_news = announce_news
 
     @property
@@ -44,12 +46,16 @@ class MockData:
         return tuple(self._stores)
 
     def queue(self, topic: str, queue_id: int = 0, broker: str | None = None) -> MessageQueue:
-        """Return a queue, of the first broker if none is named."""
+        """Return a queue, of the first broker if none is named; a static topic's by its stable name."""
+        if broker is None and topic in self._static_topics:
+            return MessageQueue(topic, LOGICAL_BROKER, queue_id)
         return MessageQueue(topic, broker or self.brokers[0], queue_id)
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return every queue of a topic, sorted."""
         with self._lock:
+            if topic in self._static_topics:
+                return self._static_topics[topic].queues()
             return tuple(
                 MessageQueue(topic, name, queue_id)
                 for name, store in sorted(self._stores.items())
@@ -69,9 +75,10 @@ class MockData:
         outgoing = encode_one(message, self._ids)
         now = self._clock.now_ms()
         with self._lock:
-            placed = self._stores[queue.broker_name].append(
+            part = self._parts(queue)[-1]
+            placed = self._stores[part.broker].append(
                 message.topic,
-                queue.queue_id,
+                part.queue_id,
                 bytes(outgoing.body),
                 parse_properties(outgoing.properties),
                 sys_flag=outgoing.sys_flag,
@@ -80,7 +87,7 @@ class MockData:
                 store_timestamp=now,
             )
         self._announce_news()
-        return placed.offset
+        return part.begin + placed.offset
 
     def messages(self, topic: str, queue: MessageQueue | None = None) -> tuple[Message, ...]:
         """Return what is stored, queue by queue."""
@@ -88,24 +95,38 @@ class MockData:
             return tuple(
                 message
                 for one in ((queue,) if queue else self.queues(topic))
-                for stored in self._log(one).messages
-                for message in decode_messages(stored.record, topic=topic, broker_name=one.broker_name)
+                for part in self._parts(one)
+                for stored in self._log(MessageQueue(topic, part.broker, part.queue_id)).messages
+                for message in decode_messages(
+                    stored.record,
+                    topic=topic,
+                    broker_name=one.broker_name,
+                    queue_id=one.queue_id,
+                    offset_delta=part.begin,
+                )
             )
 
     def min_offset(self, queue: MessageQueue) -> int:
         """Return the first offset of a queue."""
         with self._lock:
-            return self._log(queue).min_offset
+            part = self._parts(queue)[0]
+            return part.begin + self._log(MessageQueue(queue.topic, part.broker, part.queue_id)).min_offset
 
     def max_offset(self, queue: MessageQueue) -> int:
         """Return the next offset of a queue."""
         with self._lock:
-            return self._log(queue).max_offset
+            part = self._parts(queue)[-1]
+            return part.begin + self._log(MessageQueue(queue.topic, part.broker, part.queue_id)).max_offset
 
     def committed(self, group: str, queue: MessageQueue) -> int | None:
         """Return what a group committed."""
         with self._lock:
-            return self._stores[queue.broker_name].position(group, queue)
+            for part in reversed(self._parts(queue)):
+                here = MessageQueue(queue.topic, part.broker, part.queue_id)
+                committed = self._stores[part.broker].position(group, here)
+                if committed is not None:
+                    return part.begin + committed
+            return None
 
     # --- topics ---
 
@@ -127,8 +148,39 @@ class MockData:
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its messages and the offsets of groups in it."""
         with self._lock:
+            self._static_topics.pop(topic, None)
             for store in self._stores.values():
                 store.delete_topic(topic)
+
+    def create_static_topic(self, topic: str, queues: int = 4, *, broker: str | None = None) -> None:
+        """Create a static topic, whose queues can be moved between brokers, at one broker.
+
+        What happens to messages (`expire`, `truncate`, …) is told of the queue of the broker that has them,
+        with its id and offsets there.
+        """
+        with self._lock:
+            for name in self.brokers:
+                self._stores[name].create_topic(TopicConfig(topic, 0, 0, READ_WRITE))
+            static = StaticTopic(topic, self.brokers)
+            for queue_id in range(queues):
+                home = broker or self.brokers[0]
+                static.parts[queue_id] = [Part(home, self._add_queue(topic, home), 0)]
+            self._static_topics[topic] = static
+
+    def remap(self, topic: str, broker: str) -> None:
+        """Move the queues of a static topic that are elsewhere to a broker; their messages stay.
+
+        Raises
+        ------
+        KeyError
+            The topic is no static one.
+        """
+        with self._lock:
+            static = self._static_topics[topic]
+            for queue in static.queues():
+                if static.owner(queue.queue_id) != broker:
+                    end = self.max_offset(queue)
+                    static.move(queue.queue_id, broker, self._add_queue(topic, broker), end)
 
     # --- faults ---
 
@@ -174,6 +226,19 @@ class MockData:
         with self._lock:
             for name, store in self._stores.items():
                 store.settings = broker_settings(name, store.settings["brokerClusterName"], limits)
+
+    def _add_queue(self, topic: str, broker: str) -> int:
+        """Give a broker one more queue of a static topic; return its id there."""
+        store = self._stores[broker]
+        count = store.topics[topic].write_queues
+        store.create_topic(TopicConfig(topic, count + 1, count + 1, READ_WRITE))
+        return count
+
+    def _parts(self, queue: MessageQueue) -> Sequence[Part]:
+        """Return where a queue's messages are."""
+        if queue.logical:
+            return self._static_topics[queue.topic].parts[queue.queue_id]
+        return (Part(queue.broker_name, queue.queue_id, 0),)
 
     def _log(self, queue: MessageQueue) -> QueueLog:
         store = self._stores[queue.broker_name]

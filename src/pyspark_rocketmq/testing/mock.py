@@ -24,6 +24,7 @@ from pyspark_rocketmq.testing.data import MockData
 from pyspark_rocketmq.testing.faults import Fault, FaultPlan, Injection, Refuse
 from pyspark_rocketmq.testing.log import PullLimits
 from pyspark_rocketmq.testing.requests import Refused, Replica, broker_requests, broker_settings
+from pyspark_rocketmq.testing.static_topics import static_requests
 from pyspark_rocketmq.testing.store import BrokerStore
 from pyspark_rocketmq.testing.wire import Loop, Reply, Server
 
@@ -31,7 +32,6 @@ __all__ = ["MockBroker", "MockCluster"]
 
 CLUSTER_NAME: Final = "MockCluster"
 
-_OPERATIONS: Final = {**broker_requests(), **admin_requests()}
 _STORING: Final = frozenset(
     {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.END_TRANSACTION}
 )
@@ -99,7 +99,7 @@ class MockCluster(MockData):
         self._faults = FaultPlan()
         self.asked: Counter[int] = Counter()
         """How many requests of each code have come in."""
-        self._registry = Registry(CLUSTER_NAME, stores=self._stores)
+        self._registry = Registry(CLUSTER_NAME, stores=self._stores, static_topics=self._static_topics)
         self._replicas = {
             (name, broker_id): Replica(
                 store, broker_id, clock.now_ms, readable=slave_readable or broker_id == MASTER_ID
@@ -107,6 +107,9 @@ class MockCluster(MockData):
             for name, store in self._stores.items()
             for broker_id in range(slaves + 1)
         }
+        plain = broker_requests()
+        static = static_requests(plain, self._static_topics, lambda name: self._replicas[name, MASTER_ID])
+        self._operations = {**plain, **static, **admin_requests()}
         self._name_server = Server(self._loop, self._serve_name_server(), self._fault_for(None), tls=tls)
         self._servers = {
             key: Server(self._loop, self._serve_broker(replica), self._fault_for(key[0]), tls=tls)
@@ -278,7 +281,7 @@ class MockCluster(MockData):
 
     def _serve_broker(self, replica: Replica) -> Callable[[Frame, int | None], Reply]:
         def serve(frame: Frame, most: int | None) -> Reply:
-            operation = _OPERATIONS.get(frame.command.code)
+            operation = self._operations.get(frame.command.code)
             if self._credentials is not None and not _is_signed(frame, self._credentials):
                 return Reply(ResponseCode.NO_PERMISSION, remark="check signature failed.")
             limits = replica.limits if most is None else replace(replica.limits, messages=most)

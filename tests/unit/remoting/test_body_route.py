@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pyspark_rocketmq.errors import RemoteProtocolError
-from pyspark_rocketmq.model import BrokerData, MessageQueue, Permission, QueueData
+from pyspark_rocketmq.model import BrokerData, MessageQueue, Permission, QueueData, TopicRoute
 from pyspark_rocketmq.remoting.body import (
     decode_cluster_info,
     decode_group_list,
@@ -59,34 +59,43 @@ def test_unknown_permission_bits_are_dropped() -> None:
     assert route.queues[0].perm == Permission.READ | Permission.WRITE
 
 
-def test_static_topic_belongs_to_the_highest_epoch() -> None:
-    def mapping(name: str, epoch: int, ids: dict[int, int]) -> dict[str, object]:
-        return {
-            "topic": "t",
-            "bname": name,
-            "epoch": epoch,
-            "totalQueues": 3,
-            "scope": "__global__",
-            "currIdMap": ids,
-        }
+LOGICAL = "__syslo__global__"
 
-    body = json.dumps(
-        {
-            "brokerDatas": [],
-            "queueDatas": [],
-            "topicQueueMappingByBroker": {
-                "broker-b": mapping("broker-b", 200, {1: 0, 2: 1}),
-                "broker-a": mapping("broker-a", 100, {0: 0, 1: 1}),
-            },
-        }
-    ).encode()
-    route = decode_route("t", body)
-    assert route.static_queues == {0: "broker-a", 1: "broker-b", 2: "broker-b"}
-    assert route.read_queues() == (
-        MessageQueue("t", "broker-a", 0),
-        MessageQueue("t", "broker-b", 1),
-        MessageQueue("t", "broker-b", 2),
-    )
+
+def mapping(name: str, epoch: int, ids: dict[int, int], scope: str = "__global__") -> dict[str, object]:
+    named = {"topic": "t", "bname": name, "epoch": epoch, "totalQueues": 4, "scope": scope}
+    return named | {"currIdMap": ids}
+
+
+def static_route(**mappings: dict[str, object]) -> TopicRoute:
+    document = {"brokerDatas": [], "queueDatas": [], "topicQueueMappingByBroker": mappings}
+    return decode_route("t", json.dumps(document).encode())
+
+
+def test_static_topic_belongs_to_the_highest_epoch() -> None:
+    route = static_route(b=mapping("b", 200, {1: 0, 2: 1}), a=mapping("a", 100, {0: 0, 1: 1}))
+    queues = [MessageQueue("t", LOGICAL, queue_id) for queue_id in range(4)]
+    assert route.static_queues == dict(zip(queues, ("a", "b", "b", None), strict=True))
+    assert list(route.read_queues()) == list(route.write_queues()) == queues
+
+
+def test_a_static_topics_queues_stay_while_nobody_has_them() -> None:
+    before = static_route(b=mapping("b", 200, {1: 0, 2: 1}), a=mapping("a", 200, {0: 0, 3: 1}))
+    during = static_route(a=mapping("a", 200, {0: 0, 3: 1}))
+    assert during.read_queues() == before.read_queues()
+    assert [during.owner(queue) for queue in during.read_queues()] == ["a", None, None, "a"]
+
+
+def test_the_owner_of_a_queue_by_each_of_its_names() -> None:
+    route = static_route(b=mapping("b", 200, {1: 0}), a=mapping("a", 100, {0: 0, 1: 1}))
+    assert {route.owner(MessageQueue("t", name, 1)) for name in (LOGICAL, "a", "b")} == {"b"}
+    assert route.owner(MessageQueue("t", "a", 9)) is None
+    assert decode_route("t", STANDARD).owner(MessageQueue("t", "broker-a", 9)) == "broker-a"
+
+
+def test_another_scope_makes_another_name() -> None:
+    route = static_route(a=mapping("a", 100, {0: 0}, scope="__zone__"))
+    assert route.read_queues()[0].broker_name == "__syslo____zone__"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,13 @@ from pyspark_rocketmq.remoting.failure import error_for
     [
         (1, None, BrokerError),
         (1, "java.lang.NullPointerException", BrokerError),
+        (1, "cannot find addr for broker broker-a", ServiceNotAvailableError),
+        (
+            1,
+            "org.apache.rocketmq.remoting.rpc.RpcException: cannot find addr for broker broker-a",
+            ServiceNotAvailableError,
+        ),
+        (1, "wait response from 127.0.0.1:10911 timeout :30000ms. Request: …", ServiceNotAvailableError),
         (1, "org.apache.rocketmq.acl.common.AclException: No accessKey is configured", AuthenticationError),
         (2, "[TIMEOUT_CLEAN_QUEUE]broker busy", FlowControlError),
         (3, "request type 105 not supported", UnsupportedRequestError),

@@ -2,12 +2,15 @@
 
 # Facts
 #
-# ``TopicRouteData``, ``TopicQueueMappingInfo``, ``ClusterInfo``, ``TopicList``, ``GroupList`` (5.4.0).
+# ``TopicRouteData``, ``TopicQueueMappingInfo``, ``ClusterInfo``, ``TopicList``, ``GroupList``,
+# ``ClientMetadata.topicRouteData2EndpointsForStaticTopic`` (5.4.0).
 #
 # * Addresses are ``host:port``; an IPv6 host has no brackets, ``::1:28911``: the last colon counts.
 # * The keys of ``brokerAddrs`` are numbers, quoted or bare; 0 is the master.
-# * A static topic's queues are the global ids of ``topicQueueMappingByBroker``, not those of
-#   ``queueDatas``; the owner of an id is the broker that maps it with the highest epoch.
+# * A static topic's queues are the global ids of ``topicQueueMappingByBroker``, 0 to ``totalQueues`` - 1,
+#   not those of ``queueDatas``; the owner of an id is the broker that maps it with the highest epoch. While
+#   that one is away nobody maps it. The name of such a queue's broker is made of the scope; that of
+#   ``__global__`` loses two underscores: ``__syslo__global__`` (``TopicQueueMappingUtils``).
 """
 
 from __future__ import annotations
@@ -15,7 +18,14 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark_rocketmq.inventory import ClusterInfo
-from pyspark_rocketmq.model import BrokerData, Permission, QueueData, TopicRoute
+from pyspark_rocketmq.model import (
+    LOGICAL_BROKER_PREFIX,
+    BrokerData,
+    MessageQueue,
+    Permission,
+    QueueData,
+    TopicRoute,
+)
 from pyspark_rocketmq.remoting.body.shape import Node, read
 from pyspark_rocketmq.remoting.command import Buffer
 
@@ -23,6 +33,8 @@ __all__ = ["MAX_QUEUES", "decode_cluster_info", "decode_group_list", "decode_rou
 
 MAX_QUEUES: Final = 65_536
 """More queues of a topic at one broker than this are taken for damage, not for a route."""
+
+_GLOBAL_SCOPE: Final = "__global__"
 
 
 def decode_route(topic: str, view: Buffer) -> TopicRoute:
@@ -45,7 +57,7 @@ def decode_route(topic: str, view: Buffer) -> TopicRoute:
             )
             for data in route["queueDatas"].elements()
         ),
-        _static_queues(route["topicQueueMappingByBroker"]),
+        _static_queues(topic, route["topicQueueMappingByBroker"]),
     )
 
 
@@ -98,12 +110,18 @@ def _broker(data: Node) -> BrokerData:
     )
 
 
-def _static_queues(mappings: Node) -> dict[int, str]:
-    owners: dict[int, tuple[int, str]] = {}
+def _static_queues(topic: str, mappings: Node) -> dict[MessageQueue, str | None]:
+    """Return the owner of each queue of a static topic; None of a queue that no broker maps now."""
+    claims: dict[MessageQueue, tuple[int, str]] = {}
+    queues: set[MessageQueue] = set()
     for name, mapping in mappings.members():
-        epoch = mapping["epoch"].integer(0)
-        queues = mapping["currIdMap"]
-        for queue_id, _ in queues.members():
-            claim = (epoch, mappings.name(name))
-            owners[queues.number(queue_id)] = max(owners.get(queues.number(queue_id), claim), claim)
-    return {queue_id: broker_name for queue_id, (_, broker_name) in sorted(owners.items())}
+        scope = mapping["scope"].string(_GLOBAL_SCOPE)
+        logical = LOGICAL_BROKER_PREFIX + (scope[2:] if scope == _GLOBAL_SCOPE else scope)
+        total = mapping["totalQueues"].integer(0, low=0, high=MAX_QUEUES)
+        queues |= {MessageQueue(topic, logical, queue_id) for queue_id in range(total)}
+        claim = (mapping["epoch"].integer(0), mappings.name(name))
+        mapped = mapping["currIdMap"]
+        for queue_id, _ in mapped.members():
+            queue = MessageQueue(topic, logical, mapped.number(queue_id))
+            claims[queue] = max(claims.get(queue, claim), claim)
+    return {queue: claims[queue][1] if queue in claims else None for queue in sorted(queues | claims.keys())}

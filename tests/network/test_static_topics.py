@@ -1,0 +1,185 @@
+"""Static topics: a queue keeps its name and offsets wherever it is; each request goes to its owner of now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import (
+    Client,
+    DecodeOptions,
+    MessageQueue,
+    OffsetRange,
+    OutgoingMessage,
+    Producer,
+    PullConsumer,
+    ReadOptions,
+    read_batches,
+    read_messages,
+)
+from pyspark_rocketmq.client.lag import group_lag, held_messages
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
+from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.testing import Delay, MockCluster, PullLimits
+
+LOGICAL = "__syslo__global__"
+TOPIC = "orders"
+QUEUE = MessageQueue(TOPIC, LOGICAL, 0)
+OPTIONS = ReadOptions(consumer_group="g", missing_patience_ms=200, stall_timeout_ms=10_000)
+
+
+@pytest.fixture
+def mq() -> Iterator[MockCluster]:
+    with MockCluster(brokers=("a", "b", "c"), limits=PullLimits(messages=4)) as mock:
+        mock.create_static_topic(TOPIC, 2)
+        yield mock
+
+
+@pytest.fixture
+def client(mq: MockCluster) -> Iterator[Client]:
+    with Client(mq.name_server) as client:
+        assert client.read_queues(TOPIC) == mq.queues(TOPIC)  # the route of before, remembered
+        yield client
+
+
+def fill(mq: MockCluster, count: int, queue: MessageQueue = QUEUE) -> list[tuple[int, bytes]]:
+    """Store messages; return their offsets and bodies."""
+    bodies = [b"%d" % number for number in range(mq.max_offset(queue), mq.max_offset(queue) + count)]
+    return [(mq.send(OutgoingMessage(TOPIC, body), queue), body) for body in bodies]
+
+
+def read(client: Client, begin: int, end: int, queue: MessageQueue = QUEUE) -> list[tuple[int, bytes]]:
+    messages = read_messages(client, [OffsetRange(queue, begin, end)], OPTIONS)
+    return [(message.queue_offset, message.body) for message in messages]
+
+
+def test_a_range_that_was_planned_before_a_remap_is_read_after_it(mq: MockCluster, client: Client) -> None:
+    before = fill(mq, 10)
+    mq.remap(TOPIC, "b")
+    assert read(client, 0, 10) == before
+    after = fill(mq, 10)
+    assert after[0][0] == 10_000
+    mq.remap(TOPIC, "c")
+    last = fill(mq, 10)
+    assert read(client, 3, mq.max_offset(QUEUE)) == before[3:] + after + last
+    assert read(client, 10_004, 10_009) == after[4:9]
+
+
+def test_a_range_is_read_on_when_its_queue_moves_meanwhile(mq: MockCluster, client: Client) -> None:
+    stored = fill(mq, 200)
+    mq.inject(Delay(0.01), on=RequestCode.PULL_MESSAGE, times=None)
+    found = []
+    for batch in read_batches(
+        client, [OffsetRange(QUEUE, 0, 200)], OPTIONS, DecodeOptions(columns=("body",), max_batch_rows=8)
+    ):
+        if not found:
+            mq.remap(TOPIC, "b")
+        found += batch.column("body").to_pylist()
+    assert found == [body for _, body in stored]
+
+
+@pytest.mark.parametrize("name", ["a", "b", LOGICAL])
+def test_every_name_of_a_queue_leads_to_its_owner(mq: MockCluster, client: Client, name: str) -> None:
+    stored = fill(mq, 5)
+    mq.remap(TOPIC, "b")
+    queue = MessageQueue(TOPIC, name, 0)
+    assert read(client, 0, 5, queue) == stored
+    assert client.min_offsets([queue]) == {queue: 0}
+    assert client.max_offsets([queue]) == {queue: 10_000}
+
+
+def test_what_is_read_has_the_queues_name(mq: MockCluster, client: Client) -> None:
+    fill(mq, 1)
+    mq.remap(TOPIC, "b")
+    fill(mq, 1)
+    queue = MessageQueue(TOPIC, LOGICAL, 1)
+    fill(mq, 1, queue)
+    ranges = [OffsetRange(QUEUE, 0, 10_001), OffsetRange(queue, 0, 10_001)]
+    messages = list(read_messages(client, ranges, OPTIONS))
+    assert [(m.queue, m.queue_offset) for m in messages] == [(QUEUE, 0), (QUEUE, 10_000), (queue, 10_000)]
+
+
+def test_offsets_and_commits_follow_the_owner(mq: MockCluster, client: Client) -> None:
+    fill(mq, 5)
+    client.commit_offsets("g", {QUEUE: 3})
+    mq.remap(TOPIC, "b")
+    assert client.committed_offsets("g", [QUEUE]) == {QUEUE: 3}
+    fill(mq, 2)
+    client.commit_offsets("g", {QUEUE: 4})
+    assert client.committed_offsets("g", [QUEUE]) == {QUEUE: 4}
+    client.commit_offsets("g", {QUEUE: 10_001})
+    assert client.committed_offsets("g", [QUEUE]) == {QUEUE: 10_001} == {QUEUE: mq.committed("g", QUEUE)}
+    (first, _) = group_lag(client, "g", [TOPIC])
+    assert (first.queue, first.lag) == (QUEUE, 1)
+    assert held_messages(client, [TOPIC])[TOPIC][QUEUE] == 10_002
+
+
+def test_a_moment_is_found_in_every_part_of_a_queue(mq: MockCluster, client: Client) -> None:
+    """The broker's own search answers 0 for nearly everything once a queue has moved."""
+    fill(mq, 3)
+    mq.remap(TOPIC, "b")
+    fill(mq, 3)
+    mq.remap(TOPIC, "c")
+    stored = [*mq.messages(TOPIC, QUEUE)]
+    for message in stored:
+        same = [other for other in stored if other.store_timestamp >= message.store_timestamp]
+        assert client.offsets_at({QUEUE: message.store_timestamp}) == {QUEUE: same[0].queue_offset}
+    assert client.offsets_at({QUEUE: stored[-1].store_timestamp + 1}) == {QUEUE: mq.max_offset(QUEUE)}
+    assert client.offsets_at({QUEUE: 0}) == {QUEUE: 0}
+
+
+def test_a_producer_writes_on_over_a_remap(mq: MockCluster, client: Client) -> None:
+    producer = Producer(client)
+    sent = []
+    for broker in ("a", "b", "c"):
+        mq.remap(TOPIC, broker)
+        results = [producer.send(OutgoingMessage(TOPIC, b"x"), queue) for queue in mq.queues(TOPIC)]
+        results.append(producer.send(OutgoingMessage(TOPIC, b"x", sharding_key="k")))
+        sent += [(result.queue, result.queue_offset) for result in results]
+    there = [(message.queue, message.queue_offset) for message in mq.messages(TOPIC)]
+    assert sorted(sent) == sorted(there)
+
+
+def test_a_producer_passes_over_the_owner_that_fails(mq: MockCluster, client: Client) -> None:
+    mq.create_static_topic("spread", 2)
+    with mq._lock:  # one queue each, which takes mqadmin to do
+        static = mq._static_topics["spread"]
+        static.move(1, "b", mq._add_queue("spread", "b"), 0)
+    mq.stop_broker("a", unregister=False)
+    producer = Producer(client)
+    queues = {producer.send(OutgoingMessage("spread", b"x")).queue.queue_id for _ in range(6)}
+    assert queues == {1}
+
+
+def test_a_pull_consumer_goes_on_over_a_remap(mq: MockCluster, client: Client) -> None:
+    stored = fill(mq, 5)
+    consumer = PullConsumer("g", client=client)
+    found, offset = [], 0
+    for broker in ("b", "c"):
+        mq.remap(TOPIC, broker)
+        stored += fill(mq, 5)
+        while offset < mq.max_offset(QUEUE):
+            result = consumer.pull(QUEUE, "*", offset)
+            found += [(message.queue_offset, message.body) for message in result.messages]
+            offset = result.next_begin_offset
+    assert found == stored
+
+
+def test_queues_of_an_owner_that_is_away_wait_and_the_others_answer(mq: MockCluster) -> None:
+    with Client(mq.name_server, operation_timeout_ms=500) as client:
+        fill(mq, 1)
+        mq.stop_broker("a")
+        assert client.read_queues(TOPIC) == mq.queues(TOPIC)
+        with pytest.raises(BrokerNotFoundError, match="no broker has the static topic's queue now"):
+            client.max_offsets([QUEUE])
+        mq.start_broker("a")
+        eventually(lambda: answers(client), 10)
+
+
+def answers(client: Client) -> bool:
+    try:
+        return client.max_offsets([QUEUE]) == {QUEUE: 1}
+    except RocketMQError:
+        return False
