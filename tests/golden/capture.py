@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, Producer
-from pyspark_rocketmq.client.connection import split_address
+from pyspark_rocketmq.client.endpoint import split_address
 from pyspark_rocketmq.client.producer import ProducerOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.model import OutgoingMessage

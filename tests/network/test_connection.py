@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import socket
 import threading
+from pathlib import Path
 
 import pytest
+from tests.support.certificates import Authority
+from tests.support.fakes import Ahead
 from tests.support.scripted_peer import Peer, ScriptedPeer, answer
 
+from pyspark_rocketmq.client.buffer_pool import BUFFERS, KEPT_BYTES
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
-from pyspark_rocketmq.client.connection import Connection, ConnectionOptions
+from pyspark_rocketmq.client.connection import Connection
+from pyspark_rocketmq.client.endpoint import ConnectionOptions, TlsOptions
 from pyspark_rocketmq.client.pool import ConnectionPool
+from pyspark_rocketmq.client.receive_buffer import ReceiveBuffer
 from pyspark_rocketmq.errors import (
     ConnectError,
     ConnectionLostError,
@@ -35,6 +43,13 @@ def deadline(timeout_ms: int = 3_000) -> Deadline:
 
 def echo(peer: Peer, frame: Frame) -> None:
     peer.send(answer(frame, body=frame.command.fields["queueId"].encode()))
+
+
+class Narrow(ReceiveBuffer):
+    """Takes 1,000 bytes a read."""
+
+    def room(self) -> memoryview:
+        return super().room()[:1_000]
 
 
 @pytest.fixture
@@ -210,6 +225,101 @@ def test_requests_of_the_server_reach_the_handler(connect) -> None:
         assert seen == [40]
 
 
+def test_a_handler_that_takes_its_time_holds_up_no_answer(connect) -> None:
+    """Another thread waits for an answer that arrived together with the server's request."""
+    answered = threading.Event()
+    held_up: list[bool] = []
+
+    def notify(peer: Peer, frame: Frame) -> None:
+        note = encode_frame(Command(code=40, opaque=1, flag=2, fields={"consumerGroup": "g"}))
+        peer.send(note + answer(frame, body=b"5"))
+
+    with ScriptedPeer(notify) as peer:
+        connection = connect(peer)
+        connection.on_request = lambda command, body: held_up.append(not answered.wait(3))
+        opaque = connection.submit(request(5))
+        leader = threading.Thread(target=connection.poll, args=(3.0,))
+        leader.start()
+        with contextlib.suppress(RequestTimeoutError):
+            connection.wait(opaque, deadline(2_000))
+            answered.set()
+        leader.join(5)
+        assert held_up == [False]
+
+
+def test_everything_that_has_arrived_is_looked_at_before_a_time_out(connect) -> None:
+    """The deadline passes in the caller's own code; the answer lies after others, and takes several reads."""
+    arrived = threading.Event()
+    held: list[Frame] = []
+
+    def reverse(peer: Peer, frame: Frame) -> None:
+        held.append(frame)
+        if len(held) == 8:
+            for one in reversed(held):
+                peer.send(answer(one, body=b"x" * 8_000))
+            arrived.set()
+
+    with ScriptedPeer(reverse) as peer:
+        connection = connect(peer)
+        connection._socket._buffer = Narrow()
+        opaques = [connection.submit(request(i)) for i in range(8)]
+        assert arrived.wait(5)
+        for opaque in opaques:
+            assert len(connection.wait(opaque, deadline(0)).body) == 8_000
+
+
+def test_a_connection_that_was_idle_is_not_given_up_after_a_short_deadline() -> None:
+    """Only a peer that is silent for the whole of a deadline that is long enough is taken for half-open."""
+    clock = Ahead()
+    with (
+        ScriptedPeer(lambda peer, frame: None) as peer,
+        contextlib.closing(Connection(peer.addr, OPTIONS, clock)) as connection,
+    ):
+        clock.by_s = 60.0
+        with pytest.raises(RequestTimeoutError):
+            connection.call(request(), deadline=Deadline(clock, 20))
+        assert connection.alive
+        with pytest.raises(RequestTimeoutError):
+            connection.call(request(), deadline=Deadline(clock, 300))
+        assert not connection.alive
+
+
+def test_connections_without_a_request_keep_no_large_buffer(connect) -> None:
+    with ScriptedPeer(lambda peer, frame: peer.send(answer(frame, body=b"x" * 300_000))) as peer:
+        connections = [connect(peer) for _ in range(8)]
+        for connection in connections:
+            opaques = [connection.submit(request(i)) for i in range(30)]
+            held = [connection.wait(opaque, deadline()) for opaque in opaques]
+            assert all(len(each.body) == 300_000 for each in held)
+        assert all(len(connection._socket._buffer._held[0]) <= 128 * 1024 for connection in connections)
+        assert BUFFERS.kept_bytes <= KEPT_BYTES
+
+
+def test_a_long_poll_holds_no_large_buffer(connect) -> None:
+    def first_only(peer: Peer, frame: Frame) -> None:
+        if frame.command.fields["queueId"] == "0":
+            peer.send(answer(frame, body=b"x" * 900_000))
+
+    with ScriptedPeer(first_only) as peer:
+        connection = connect(peer)
+        opaque, _ = connection.submit(request(0)), connection.submit(request(1))
+        assert len(connection.wait(opaque, deadline()).body) == 900_000
+        connection.poll(0.2)
+        assert len(connection._socket._buffer._held[0]) <= 128 * 1024
+
+
+def test_one_tls_context_serves_all_connections_until_its_files_change(tmp_path: Path) -> None:
+    """Reading the system's authorities takes some 70 ms; certificates are renewed while a process runs."""
+    assert TlsOptions().context() is TlsOptions().context()
+    assert TlsOptions().context() is not TlsOptions(verify=False).context()
+    authority = Authority.create(tmp_path)
+    options = TlsOptions(ca_file=str(authority.root.cert))
+    before = options.context()
+    assert options.context() is before
+    shutil.copy(Authority.create(tmp_path, "renewed").root.cert, authority.root.cert)
+    assert options.context() is not before
+
+
 def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         addr = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -230,7 +340,7 @@ def test_a_connection_that_breaks_while_another_thread_sends(connect, taken: int
 
     class Breaking:
         def __init__(self, connection: Connection) -> None:
-            self._connection, self._sock = connection, connection._sock
+            self._connection, self._sock = connection, connection._socket._sock
 
         def send(self, data: memoryview) -> int:
             self._connection._fail(ConnectionLostError("the peer is gone"))
@@ -241,7 +351,7 @@ def test_a_connection_that_breaks_while_another_thread_sends(connect, taken: int
 
     with ScriptedPeer(echo) as peer:
         connection = connect(peer)
-        connection._sock = Breaking(connection)
+        connection._socket._sock = Breaking(connection)
         with pytest.raises(ConnectionLostError):
             connection.call(request())
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.certificates import Authority, Certificate
+from tests.support.fakes import Ahead
 from tests.support.proxy import Proxy, Trouble, flip
+from tests.support.scripted_cluster import ScriptedCluster, stored
+from tests.support.scripted_peer import Peer, ScriptedPeer, answer
 
 from pyspark_rocketmq.client import (
     Client,
@@ -22,7 +26,15 @@ from pyspark_rocketmq.client import (
     ReadOptions,
     read_batches,
 )
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
+from pyspark_rocketmq.client.connection import Connection
+from pyspark_rocketmq.client.endpoint import ConnectionOptions, TlsOptions
+from pyspark_rocketmq.client.outgoing import UniqueIds, encode_one
+from pyspark_rocketmq.client.send_pipeline import SendPipeline
 from pyspark_rocketmq.errors import NameServerError, RocketMQError
+from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.remoting.frame import Frame
+from pyspark_rocketmq.remoting.header import GetMaxOffsetRequest
 from pyspark_rocketmq.testing import MockBroker
 
 pytestmark = pytest.mark.timeout(60)
@@ -146,6 +158,52 @@ def test_a_handshake_into_nothing_ends(authority: Authority, server: Certificate
     ):
         client.read_queues("orders")
     assert time.monotonic() - started < 6
+
+
+def test_sends_whose_answers_are_here_are_not_sent_again(authority: Authority, server: Certificate) -> None:
+    """Each answer is a TLS record of its own; the deadlines pass in the caller's code, as in a slow task."""
+    arrived = threading.Event()
+    held: list[tuple[Peer, Frame]] = []
+
+    def reverse(peer: Peer, frame: Frame, name: str) -> None:
+        held.append((peer, frame))
+        if len(held) == 8:
+            for other, one in reversed(held):
+                other.send(stored(one))
+            arrived.set()
+
+    clock = Ahead()
+    trust = str(authority.root.cert)
+    with (
+        ScriptedCluster(reverse, queues=1, tls=server.server_context()) as cluster,
+        Client(options(cluster.name_server, tls_ca_file=trust), clock=clock) as client,
+        SendPipeline(Producer(client), max_in_flight=8) as pipeline,
+    ):
+        for number in range(8):
+            pipeline.submit(encode_one(OutgoingMessage("orders", b"%d" % number), UniqueIds(clock)))
+        assert arrived.wait(5)
+        clock.by_s = 60.0
+        outcomes = pipeline.flush()
+        assert [outcome.error for outcome in outcomes] == [None] * 8
+        assert cluster.asked[RequestCode.SEND_MESSAGE_V2] == 8
+
+
+def test_one_answer_of_many_records_is_read_as_a_whole(authority: Authority, server: Certificate) -> None:
+    arrived = threading.Event()
+
+    def large(peer: Peer, frame: Frame) -> None:
+        peer.send(answer(frame, body=b"x" * 40_000))
+        arrived.set()
+
+    tls = TlsOptions(ca_file=str(authority.root.cert))
+    with ScriptedPeer(large, server.server_context()) as peer:
+        connection = Connection(peer.addr, ConnectionOptions(tls=tls))
+        try:
+            opaque = connection.submit(GetMaxOffsetRequest(topic="t", queue_id=0, broker_name="b"))
+            assert arrived.wait(5)
+            assert len(connection.wait(opaque, Deadline(SYSTEM_CLOCK, 0)).body) == 40_000
+        finally:
+            connection.close()
 
 
 def test_changed_bytes_never_get_through(authority: Authority, server: Certificate) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -25,14 +26,19 @@ class ScriptedCluster:
     """
 
     def __init__(
-        self, script: BrokerScript, *, brokers: tuple[str, ...] = ("broker-a",), queues: int = 2
+        self,
+        script: BrokerScript,
+        *,
+        brokers: tuple[str, ...] = ("broker-a",),
+        queues: int = 2,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.routes: dict[str, tuple[str, ...]] = {"orders": brokers}
         self.queues = queues
         self.asked: Counter[int] = Counter()
         self._script = script
-        self._name_server = ScriptedPeer(self._serve_name_server)
-        self._brokers = {name: ScriptedPeer(self._serve_broker(name)) for name in brokers}
+        self._name_server = ScriptedPeer(self._serve_name_server, tls)
+        self._brokers = {name: ScriptedPeer(self._serve_broker(name), tls) for name in brokers}
         self.broker_ids: dict[str, int] = {}
         self.addresses = {name: peer.addr for name, peer in self._brokers.items()}
         self._resources = ExitStack()

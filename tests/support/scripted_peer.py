@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -47,10 +48,11 @@ class Peer:
 
 
 class ScriptedPeer:
-    """Listens on a free port and runs ``script`` for every frame that comes in."""
+    """Listens on a free port, with TLS if given a context, and runs ``script`` for every frame."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, tls: ssl.SSLContext | None = None) -> None:
         self._script = script
+        self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.addr = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.connections = 0
@@ -69,9 +71,12 @@ class ScriptedPeer:
             self._start(lambda peer=peer: self._serve(peer))
 
     def _serve(self, peer: Peer) -> None:
-        with peer.sock, contextlib.suppress(OSError):
-            for frame in peer.frames():
-                self._script(peer, frame)
+        with contextlib.suppress(OSError):
+            if self._tls is not None:
+                peer.sock = self._tls.wrap_socket(peer.sock, server_side=True)
+            with peer.sock:
+                for frame in peer.frames():
+                    self._script(peer, frame)
 
     def _start(self, target: Callable[[], None]) -> None:
         thread = threading.Thread(target=target, daemon=True)

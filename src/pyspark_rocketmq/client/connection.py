@@ -13,9 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import selectors
-import socket
-import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,79 +20,29 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.client.receive_buffer import ReceiveBuffer
+from pyspark_rocketmq.client.endpoint import ConnectionOptions, open_socket
+from pyspark_rocketmq.client.frame_socket import LARGE_BODY, FrameSocket, Received
 from pyspark_rocketmq.client.wire_log import WireLog
-from pyspark_rocketmq.errors import (
-    ConnectError,
-    ConnectionLostError,
-    RemoteProtocolError,
-    RequestTimeoutError,
-)
-from pyspark_rocketmq.remoting.acl import Credentials, sign
+from pyspark_rocketmq.errors import ConnectionLostError, RemoteProtocolError, RequestTimeoutError
+from pyspark_rocketmq.remoting.acl import sign
 from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Buffer, Command, Serializer
 from pyspark_rocketmq.remoting.failure import error_for
 from pyspark_rocketmq.remoting.frame import encode_frame_head
 from pyspark_rocketmq.remoting.header import RequestHeader
-from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 from pyspark_rocketmq.remoting.template import RequestTemplate
 
-__all__ = ["Connection", "ConnectionOptions", "Response", "TlsOptions", "split_address"]
+__all__ = ["Connection", "Response"]
 
 _MAX_OPAQUE: Final = 0x7FFFFFFF
 
-_LARGE_BODY: Final = 64 * 1024
-"""Bodies of so many bytes go to the socket as they are: no copy behind their header first."""
+_DRAINED_BYTES: Final = 64 << 20
+"""More than the kernel holds of what a peer sent: a look at what has arrived ends here."""
 
 _SILENCE_MS: Final = 250
 """A peer that sends nothing for the whole of a deadline at least this long is taken for half-open: its
 connection is given up, as Java's client does after any time-out (``clientCloseSocketIfTimeout``)."""
 
 RequestHandler = Callable[[Command, memoryview], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsOptions:
-    """How to speak TLS; brokers are addressed by IP, so the name to verify can be given apart.
-
-    Parameters
-    ----------
-    ca_file : str, optional
-        PEM file of the authorities to trust; the system's when absent.
-    cert_file, key_file : str, optional
-        PEM files of the client's certificate and key.
-    server_name : str, optional
-        The name to ask for and to verify instead of the address.
-    verify : bool
-        False takes any certificate: for tests only.
-    """
-
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    server_name: str | None = None
-    verify: bool = True
-
-    def context(self) -> ssl.SSLContext:
-        """Build the context; reads the files."""
-        context = ssl.create_default_context(cafile=self.ca_file)
-        context.check_hostname = self.verify
-        context.verify_mode = ssl.CERT_REQUIRED if self.verify else ssl.CERT_NONE
-        if self.cert_file:
-            context.load_cert_chain(self.cert_file, self.key_file)
-        return context
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionOptions:
-    """What a connection needs to know; times in milliseconds."""
-
-    connect_timeout_ms: int = 3_000
-    request_timeout_ms: int = 10_000
-    credentials: Credentials | None = None
-    tls: TlsOptions | None = None
-    serializer: Serializer = Serializer.JSON
-    namespace: Namespace = NO_NAMESPACE
-    wire_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +85,6 @@ class Response:
         raise error_for(self.code, self.remark, addr=self.addr, **facts)
 
 
-def split_address(addr: str) -> tuple[str, int]:
-    """Split ``host:port`` at the last colon (IPv6 addresses come without brackets).
-
-    Raises
-    ------
-    ConnectError
-        If there is no port.
-    """
-    host, _, port = addr.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ConnectError("not an address: expected host:port", addr=addr)
-    return host.strip("[]"), int(port)
-
-
 class Connection:
     """A connected socket; safe to share between threads, not between processes.
 
@@ -173,19 +106,13 @@ class Connection:
         self._options = options
         self._clock = clock
         self._wire_log = WireLog(addr, clock, options.credentials) if options.wire_log else None
-        self._sock = _connect(addr, options)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._sock, selectors.EVENT_READ)
-        self._selects_writable = False
-        self._may_have_more = False
-        self._io = threading.Lock()  # the socket: TLS objects are not safe for a read beside a write
-        self._turn = threading.Condition()  # everything below
+        self._socket = FrameSocket(open_socket(addr, options), addr)
+        self._turn = threading.Condition()  # everything below; never held while the socket is used
         self._leading = False
         self._opaques = itertools.count(1)
         self._pending: set[int] = set()
         self._answers: dict[int, Response] = {}
-        self._outgoing: deque[memoryview] = deque()
-        self._buffer = ReceiveBuffer()
+        self._requests: deque[Received] = deque()
         self._heard_at = clock.monotonic()
         self._error: ConnectionLostError | RemoteProtocolError | None = None
         self.on_request: RequestHandler | None = None
@@ -278,7 +205,7 @@ class Connection:
         RequestTimeoutError
             The deadline passed; the requests stay in flight until abandoned.
         """
-        looked = False  # at least once, also when the time was up before: the answer may be here unread
+        drained = False  # once the time is up: the answer may be here unread, after others or in pieces
         while True:
             with self._turn:
                 answers = self._answers
@@ -286,14 +213,18 @@ class Connection:
                 if here:
                     return here
                 self._check()
-                if looked and deadline.expired:
+                if drained:
                     raise self._overdue(deadline)
-                looked = True
-                if self._leading:
-                    self._turn.wait(deadline.remaining_s)
+                remaining_s = deadline.remaining_s
+                if remaining_s > 0 and self._leading:
+                    self._turn.wait(remaining_s)
                     continue
-                self._leading = True
-            self._lead(deadline.remaining_s)
+                self._leading = self._leading or remaining_s > 0
+            if remaining_s > 0:
+                self._lead(remaining_s)
+            else:
+                self._drain()
+                drained = True
 
     def poll(self, timeout_s: float = 0.0) -> None:
         """Receive what is there or comes within ``timeout_s``, unless another thread does; notice an end."""
@@ -313,19 +244,16 @@ class Connection:
     def close(self) -> None:
         """Close the connection; whoever waits gets ConnectionLostError."""
         self._fail(ConnectionLostError("the connection was closed", addr=self.addr))
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-        with self._turn:  # the leader wakes up by the shutdown; a closed selector would let it sleep on
+        self._socket.shut_down()
+        with self._turn:  # the leader wakes up by that; a closed selector would let it sleep on
             self._turn.wait_for(lambda: not self._leading, timeout=1.0)
-        with self._io:
-            self._selector.close()
-            self._sock.close()
+        self._socket.close()
 
     def forget(self) -> None:
         """Close this process's copies of the descriptors only: for a child that inherited them by a fork."""
         self._error = ConnectionLostError("the connection belongs to the parent process", addr=self.addr)
-        self._selector.close()
-        self._sock.close()
+        self._turn = threading.Condition()  # a thread of the parent may have held the one before
+        self._socket.forget()
 
     # --- sending ---
 
@@ -341,7 +269,7 @@ class Connection:
             fields = sign(fields, body, self._options.credentials)
         command = Command(code=request.CODE, opaque=opaque, flag=flag, fields=fields)
         head = encode_frame_head(command, len(body), serializer=self._options.serializer)
-        return (b"".join((head, body)),) if len(body) < _LARGE_BODY else (head, body)
+        return (b"".join((head, body)),) if len(body) < LARGE_BODY else (head, body)
 
     def _request(self, opaques: Collection[int], parts: Sequence[Buffer], deadline: Deadline | None) -> None:
         """Expect answers to these requests and send them."""
@@ -358,109 +286,87 @@ class Connection:
         """Queue the parts of frames and drive the socket until the queue is empty, reading all the while."""
         if self._wire_log is not None:
             self._wire_log.sent(b"".join(parts))
-        with self._io:
-            large = any(len(part) >= _LARGE_BODY for part in parts)
-            self._outgoing.extend(map(memoryview, parts if large else (b"".join(parts),)))
-            self._flush()
-        while self._outgoing:
-            self._check()
-            deadline.check("the peer takes no more requests", addr=self.addr)
-            with self._turn:
-                lead = not self._leading
-                self._leading = True
-                if not lead:  # another thread reads and may sleep at it, so this one sends
-                    self._turn.wait(min(deadline.remaining_s, 0.01))
-            if lead:
-                self._lead(deadline.remaining_s)
-            else:
-                with self._io:
-                    self._flush()
-
-    def _flush(self) -> None:
-        """Send what the socket takes without blocking; the caller holds ``_io``."""
-        outgoing = self._outgoing
-        while outgoing and self._error is None:
-            view = outgoing[0]
-            try:
-                sent = self._sock.send(view)
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return
-            except (OSError, ValueError) as cause:
-                self._fail(self._lost(cause))
-                return
-            if sent == len(view):
-                outgoing.popleft()
-            else:
-                outgoing[0] = view[sent:]
+        try:
+            self._socket.send(parts)
+            while self._socket.unsent:
+                self._check()
+                deadline.check("the peer takes no more requests", addr=self.addr)
+                with self._turn:
+                    lead = not self._leading
+                    self._leading = True
+                    if not lead:  # another thread reads and may sleep at it, so this one sends
+                        self._turn.wait(min(deadline.remaining_s, 0.01))
+                if lead:
+                    self._lead(deadline.remaining_s)
+                else:
+                    self._socket.flush()
+        except ConnectionLostError as error:
+            self._drain()  # answers to earlier requests may be here: what they tell is not lost
+            self._fail(error)
+        self._check()
 
     # --- receiving ---
 
     def _lead(self, timeout_s: float) -> None:
         """Take one turn at the socket on behalf of everybody; the caller has set ``_leading``."""
-        delivered: list[Response] = []
         try:
-            if not (self._may_have_more and self._receive(delivered)):
-                self._sleep(timeout_s)
-                self._receive(delivered)
-        except (OSError, ValueError, KeyError) as cause:  # the selector of a connection closed meanwhile
-            self._fail(self._lost(cause))
-        except RemoteProtocolError as error:
-            error.facts.setdefault("addr", self.addr)
+            if not (self._socket.may_have_more and self._receive()) and self._socket.sleep(timeout_s):
+                self._receive()
+            if not self._pending:
+                self._socket.rest()
+        except ConnectionLostError as error:
             self._fail(error)
         finally:
             with self._turn:
-                for response in delivered:
-                    opaque = response.command.opaque
-                    if opaque in self._pending:  # else: abandoned, or an answer to nothing we asked
-                        self._pending.discard(opaque)
-                        self._answers[opaque] = response
                 self._leading = False
                 self._turn.notify_all()
+        self._serve()
 
-    def _sleep(self, timeout_s: float) -> None:
-        """Wait until there is something to read, or room to write what waits for it."""
-        if self._selects_writable != bool(self._outgoing):
-            self._selects_writable = not self._selects_writable
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._selects_writable else 0)
-            self._selector.modify(self._sock, events)
-        self._selector.select(timeout_s)
-        if self._outgoing:
-            with self._io:
-                self._flush()
-
-    def _receive(self, delivered: list[Response]) -> bool:
-        """Read once and take the frames that are whole; return whether anything was read."""
+    def _receive(self) -> int:
+        """Read once; return how many bytes came."""
         try:
-            with self._buffer.room() as room, self._io:
-                received = self._sock.recv_into(room)
-                # Bytes that TLS has read ahead do not wake up a poll.
-                self._may_have_more = received == len(room) or isinstance(self._sock, ssl.SSLSocket)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            self._may_have_more = False
-            return False
-        except (OSError, ValueError) as cause:
-            self._fail(self._lost(cause))
-            return True
-        if received == 0:
-            self._fail(ConnectionLostError("the peer closed the connection", addr=self.addr))
-            return True
-        self._heard_at = self._clock.monotonic()
-        self._buffer.received(received)
-        for command, data, start, end in self._buffer.frames():
-            if self._wire_log is not None:
-                self._wire_log.received(command, end - start)
-            if command.is_response:
-                delivered.append(Response(command, self.addr, data, start, end))
-            elif self.on_request is not None:
-                self.on_request(command, memoryview(data)[start:end])
-        return True
+            received = self._socket.receive(self._deliver)
+        except (ConnectionLostError, RemoteProtocolError) as error:
+            error.facts.setdefault("addr", self.addr)
+            self._fail(error)
+            return 0
+        if received:
+            self._heard_at = self._clock.monotonic()
+        return received
+
+    def _drain(self) -> None:
+        """Receive whatever has arrived so far, whoever leads: a time-out is one only after that."""
+        drained = 0
+        while drained < _DRAINED_BYTES and (received := self._receive()):
+            drained += received
+        self._serve()
+
+    def _deliver(self, frames: list[Received]) -> None:
+        """Put answers where they are waited for, and requests aside."""
+        if self._wire_log is not None:
+            for frame in frames:
+                self._wire_log.received(frame.command, frame.end - frame.start)
+        with self._turn:
+            for frame in frames:
+                command = frame.command
+                if not command.is_response:
+                    self._requests.append(frame)
+                elif command.opaque in self._pending:  # else: abandoned, or an answer to nothing we asked
+                    self._pending.discard(command.opaque)
+                    self._answers[command.opaque] = Response(
+                        command, self.addr, frame.buffer, frame.start, frame.end
+                    )
+            self._turn.notify_all()
+
+    def _serve(self) -> None:
+        """Have the server's requests handled, by a thread that keeps nobody from reading meanwhile."""
+        while self._requests:
+            with contextlib.suppress(IndexError):  # another thread took it
+                frame = self._requests.popleft()
+                if self.on_request is not None:
+                    self.on_request(frame.command, memoryview(frame.buffer)[frame.start : frame.end])
 
     # --- failing ---
-
-    def _lost(self, cause: Exception) -> ConnectionLostError:
-        error = ConnectionLostError(f"the connection broke: {cause}", addr=self.addr)
-        error.__cause__ = cause
-        return error
 
     def _fail(self, error: ConnectionLostError | RemoteProtocolError) -> None:
         """Make the connection useless; the first error is the one that everybody gets."""
@@ -468,7 +374,7 @@ class Connection:
             if self._error is None:
                 self._error = error
             self._pending.clear()
-            self._outgoing = deque()  # another one: a thread may be sending from the old one right now
+            self._socket.give_up()
             self._turn.notify_all()
 
     def _overdue(self, deadline: Deadline) -> RequestTimeoutError:
@@ -480,7 +386,7 @@ class Connection:
             f"no answer within {deadline.timeout_ms:.0f} ms", addr=self.addr, in_flight=len(self._pending)
         )
         silent_ms = (self._clock.monotonic() - self._heard_at) * 1000
-        if silent_ms >= max(deadline.timeout_ms, _SILENCE_MS):
+        if silent_ms >= deadline.timeout_ms >= _SILENCE_MS:
             self._fail(
                 ConnectionLostError(f"the peer has been silent for {silent_ms:.0f} ms", addr=self.addr)
             )
@@ -490,24 +396,3 @@ class Connection:
         if self._error is not None:
             error = type(self._error)(self._error.message, **self._error.facts)
             raise error from self._error
-
-
-def _connect(addr: str, options: ConnectionOptions) -> socket.socket:
-    """Open the socket, with TLS if asked, and make it non-blocking."""
-    host, port = split_address(addr)
-    timeout_s = options.connect_timeout_ms / 1000
-    try:
-        sock = socket.create_connection((host, port), timeout=timeout_s)
-    except OSError as cause:
-        raise ConnectError(f"cannot connect: {cause}", addr=addr) from cause
-    try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if options.tls is not None:
-            context = options.tls.context()
-            sock = context.wrap_socket(sock, server_hostname=options.tls.server_name or host)
-    except OSError as cause:  # ssl.SSLError and a missing certificate file are OSErrors
-        sock.close()
-        raise ConnectError(f"no TLS session: {cause}", addr=addr) from cause
-    sock.setblocking(False)
-    return sock

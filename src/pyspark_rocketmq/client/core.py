@@ -11,7 +11,8 @@ from typing import Final, Self, TypeVar
 
 from pyspark_rocketmq.client import broker
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.client.connection import Connection, ConnectionOptions, TlsOptions
+from pyspark_rocketmq.client.connection import Connection
+from pyspark_rocketmq.client.endpoint import ConnectionOptions, TlsOptions
 from pyspark_rocketmq.client.group import GroupAnnouncer
 from pyspark_rocketmq.client.pipeline import Call, pipeline
 from pyspark_rocketmq.client.pool import ConnectionPool

@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Self
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
-from pyspark_rocketmq.client.connection import Connection, ConnectionOptions
+from pyspark_rocketmq.client.connection import Connection
+from pyspark_rocketmq.client.endpoint import ConnectionOptions
 
 __all__ = ["ConnectionPool"]
 

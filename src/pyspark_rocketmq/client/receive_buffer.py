@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Final
 
+from pyspark_rocketmq.client.buffer_pool import BUFFER_BYTES, BUFFERS, LEAST_ROOM, BufferPool, is_unshared
 from pyspark_rocketmq.remoting.command import Command
 from pyspark_rocketmq.remoting.frame import decode_frame, frame_length
 
@@ -14,36 +14,28 @@ __all__ = ["MAX_FRAME_BYTES", "ReceiveBuffer"]
 MAX_FRAME_BYTES: Final = 160 << 20
 """The longest answer taken: a broker caps a pull at 128 MiB and a single message at 4 MiB by default."""
 
-_FIRST_BYTES: Final = 64 << 10
-_FULL_BYTES: Final = 4 << 20
-"""The fewer buffers a batch lies in, the less it costs to decode (measured: 15 % less than with 1 MiB)."""
-_KEPT: Final = 6
-"""Fresh memory costs a page fault every 4 KiB, which is four times what receiving into it costs (measured):
-so this many full-size buffers are kept for when they are free again."""
-_LEAST_ROOM: Final = 64 << 10
-
-
-def _references(buffers: list[bytearray], index: int) -> int:
-    return sys.getrefcount(buffers[index])
-
-
-_UNSHARED: Final = _references([bytearray()], 0)
-"""What `_references` says of a buffer that only the list holds. Every view of it holds one more."""
+_FIRST_BYTES: Final = 2 * LEAST_ROOM
+"""What a connection has of its own: enough for a conversation of small answers."""
 
 
 class ReceiveBuffer:
     """The buffer that a connection receives into: bytes come in at its end, frames are taken from its start.
 
     Views of a buffer stay good for as long as they live: it is used again only when there are none.
+
+    Parameters
+    ----------
+    pool : BufferPool
+        Where large buffers come from and go to.
     """
 
-    __slots__ = ("_data", "_end", "_kept", "_start")
+    __slots__ = ("_end", "_held", "_pool", "_start")
 
-    def __init__(self) -> None:
-        self._data = bytearray(_FIRST_BYTES)
+    def __init__(self, pool: BufferPool = BUFFERS) -> None:
+        self._pool = pool
+        self._held = [bytearray(0)]  # a list of one: its references are counted as the pool counts them
         self._start = 0
         self._end = 0
-        self._kept: list[bytearray] = []
 
     def room(self) -> memoryview:
         """Return where the next bytes go; `received` tells how many came.
@@ -56,10 +48,13 @@ class ReceiveBuffer:
         have = self._end - self._start
         needed = 0
         if have:
-            needed = frame_length(self._data, self._start, self._end, limit=MAX_FRAME_BYTES) or 0
-        if len(self._data) - self._end < max(needed - have, _LEAST_ROOM):
-            self._change(needed, have)
-        return memoryview(self._data)[self._end :]
+            needed = frame_length(self._held[0], self._start, self._end, limit=MAX_FRAME_BYTES) or 0
+        least = needed - have if needed else LEAST_ROOM
+        if needed > BUFFER_BYTES:
+            least = min(least, LEAST_ROOM)
+        if len(self._held[0]) - self._end < least:
+            self._change(needed, have, least)
+        return memoryview(self._held[0])[self._end :]
 
     def received(self, size: int) -> None:
         """Count in bytes that were written to the last `room`."""
@@ -73,7 +68,7 @@ class ReceiveBuffer:
         RemoteProtocolError
             The peer sent something else.
         """
-        data, end = self._data, self._end
+        data, end = self._held[0], self._end
         view = memoryview(data)
         while True:
             length = frame_length(data, self._start, end, limit=MAX_FRAME_BYTES)
@@ -83,24 +78,30 @@ class ReceiveBuffer:
             self._start += length
             yield frame.command, data, self._start - len(frame.body), self._start
 
-    def _change(self, needed: int, have: int) -> None:
-        """Go on in another buffer, which takes along the beginning of a frame.
+    def rest(self) -> None:
+        """Keep no large buffer until bytes come again, unless a frame is there in part."""
+        if self._start == self._end and len(self._held[0]) > _FIRST_BYTES:
+            if len(self._held[0]) == BUFFER_BYTES:
+                self._pool.give(self._held.pop(), self._end, id(self))
+            self._held = [bytearray(0)]
+            self._start = self._end = 0
+
+    def _change(self, needed: int, have: int, least: int) -> None:
+        """Go on where there is room for ``least`` bytes, with the ``have`` ones of an unfinished frame.
 
         It grows with what has arrived, not with what the peer announced.
         """
-        old = self._data
-        size = min(_FULL_BYTES, 4 * len(old))
-        if needed > size:
-            size = max(size, min(needed + _LEAST_ROOM, 4 * have))
-        self._data = self._unused(size)
-        self._data[:have] = memoryview(old)[self._start : self._end]
-        self._start, self._end = 0, have
-        if len(old) == _FULL_BYTES and len(self._kept) < _KEPT:
-            self._kept.append(old)
-
-    def _unused(self, size: int) -> bytearray:
-        if size == _FULL_BYTES:
-            for index in range(len(self._kept)):
-                if _references(self._kept, index) == _UNSHARED:
-                    return self._kept.pop(index)
-        return bytearray(size)
+        if not have and self._held[0] and is_unshared(self._held):
+            self._start = self._end = 0
+            return
+        old, start, end = self._held[0], self._start, self._end
+        if needed > BUFFER_BYTES and 4 * have > BUFFER_BYTES:
+            data, self._start = bytearray(min(needed + LEAST_ROOM, 4 * have)), 0
+        else:
+            fresh = BUFFER_BYTES if old else _FIRST_BYTES
+            data, self._start = self._pool.take(id(self), have + least) or (bytearray(fresh), 0)
+        self._held = [data]
+        self._end = self._start + have
+        data[self._start : self._end] = memoryview(old)[start:end]
+        if len(old) == BUFFER_BYTES:
+            self._pool.give(old, end, id(self))

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from pyspark_rocketmq.client import receive_buffer
+from pyspark_rocketmq.client.buffer_pool import KEPT_BYTES, BufferPool
 from pyspark_rocketmq.client.receive_buffer import ReceiveBuffer
 from pyspark_rocketmq.errors import RemoteProtocolError
 from pyspark_rocketmq.remoting.command import FLAG_RESPONSE, Command
@@ -69,6 +70,69 @@ def test_buffers_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(10):
         feed(buffer, data, rng)
     assert len(made) <= first + 2  # ten times 4 MB went through
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bodies_stay_intact_while_connections_share_a_pool(seed: int) -> None:
+    rng = random.Random(seed)
+    pool = BufferPool()
+    buffers = [ReceiveBuffer(pool) for _ in range(6)]
+    held: list[tuple[int, memoryview]] = []
+    opaque = 0
+    for _ in range(200):
+        buffer = rng.choice(buffers)
+        sizes = [rng.choice([0, 4, 400, 40_000, 300_000]) for _ in range(rng.randrange(1, 12))]
+        held += feed(buffer, b"".join(frame(opaque + i, size) for i, size in enumerate(sizes)), rng)
+        opaque += len(sizes)
+        if rng.random() < 0.5:
+            buffer.rest()
+        for number, body in held:
+            assert body == number.to_bytes(4, "big") * (len(body) // 4)
+        del held[: rng.randrange(len(held) + 1)]
+        assert pool.kept_bytes <= KEPT_BYTES
+
+
+def test_connections_that_rest_keep_16_mib_together() -> None:
+    pool = BufferPool()
+    buffers = [ReceiveBuffer(pool) for _ in range(20)]
+    data = b"".join(frame(i, 256_000) for i in range(24))
+    held = [feed(buffer, data, random.Random(seed)) for seed, buffer in enumerate(buffers)]
+    for buffer in buffers:
+        buffer.rest()
+    held.clear()
+    assert pool.kept_bytes == KEPT_BYTES == 16 << 20
+    assert sum(len(buffer._held[0]) for buffer in buffers) <= 20 * 128 * 1024
+
+
+def test_a_conversation_of_small_answers_needs_no_large_buffer() -> None:
+    pool = BufferPool()
+    buffer = ReceiveBuffer(pool)
+    for number in range(2_000):
+        feed(buffer, frame(number, 4_000), random.Random(number))
+    buffer.rest()
+    assert pool.kept_bytes == 0
+
+
+def test_only_the_connection_itself_goes_on_in_a_buffer_that_is_looked_at() -> None:
+    """Answers of several connections in one buffer would keep it for the slowest of their readers."""
+    pool = BufferPool()
+    first, second = ReceiveBuffer(pool), ReceiveBuffer(pool)
+    rng = random.Random(5)
+    (large,) = feed(first, frame(1, 500_000), rng)
+    first.rest()
+    (other,) = feed(second, frame(2, 500_000), rng)
+    (again,) = feed(first, frame(3, 500_000), rng)
+    assert again[1].obj is large[1].obj
+    assert other[1].obj is not large[1].obj
+
+
+def test_a_frame_that_arrives_in_part_survives_a_rest() -> None:
+    buffer = ReceiveBuffer(BufferPool())
+    data = frame(1, 500_000)
+    assert not feed(buffer, data[:300_000], random.Random(6))
+    buffer.rest()
+    ((number, body),) = feed(buffer, data[300_000:], random.Random(7))
+    assert (number, len(body)) == (1, 500_000)
 
 
 def test_what_is_no_frame_is_an_error() -> None:

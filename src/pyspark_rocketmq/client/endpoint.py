@@ -1,0 +1,123 @@
+"""Where to connect and how: addresses, time-outs, TLS, and the socket that comes of them."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark_rocketmq.errors import ConnectError
+from pyspark_rocketmq.remoting.acl import Credentials
+from pyspark_rocketmq.remoting.command import Serializer
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
+
+__all__ = ["ConnectionOptions", "TlsOptions", "open_socket", "split_address"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsOptions:
+    """How to speak TLS; brokers are addressed by IP, so the name to verify can be given apart.
+
+    Parameters
+    ----------
+    ca_file : str, optional
+        PEM file of the authorities to trust; the system's when absent.
+    cert_file, key_file : str, optional
+        PEM files of the client's certificate and key.
+    server_name : str, optional
+        The name to ask for and to verify instead of the address.
+    verify : bool
+        False takes any certificate: for tests only.
+    """
+
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    server_name: str | None = None
+    verify: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context of these options: one for all connections, until one of the files changes.
+
+        Reading the authorities takes some 70 ms; certificates are renewed while a process runs.
+
+        Raises
+        ------
+        OSError
+            A file cannot be read, or is no certificate or key.
+        """
+        files = (self.ca_file, self.cert_file, self.key_file)
+        return _context(self, tuple(_version(name) for name in files if name))
+
+
+def _version(name: str) -> tuple[int, int, int]:
+    """Return what differs when a file was written or replaced."""
+    status = Path(name).stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=8)
+def _context(options: TlsOptions, versions: tuple[tuple[int, int, int], ...]) -> ssl.SSLContext:
+    del versions  # a file that changed is read again
+    context = ssl.create_default_context(cafile=options.ca_file)
+    context.check_hostname = options.verify
+    context.verify_mode = ssl.CERT_REQUIRED if options.verify else ssl.CERT_NONE
+    if options.cert_file:
+        context.load_cert_chain(options.cert_file, options.key_file)
+    return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """What a connection needs to know; times in milliseconds."""
+
+    connect_timeout_ms: int = 3_000
+    request_timeout_ms: int = 10_000
+    credentials: Credentials | None = None
+    tls: TlsOptions | None = None
+    serializer: Serializer = Serializer.JSON
+    namespace: Namespace = NO_NAMESPACE
+    wire_log: bool = False
+
+
+def split_address(addr: str) -> tuple[str, int]:
+    """Split ``host:port`` at the last colon (IPv6 addresses come without brackets).
+
+    Raises
+    ------
+    ConnectError
+        If there is no port.
+    """
+    host, _, port = addr.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConnectError("not an address: expected host:port", addr=addr)
+    return host.strip("[]"), int(port)
+
+
+def open_socket(addr: str, options: ConnectionOptions) -> socket.socket:
+    """Open a non-blocking socket, with TLS if asked.
+
+    Raises
+    ------
+    ConnectError
+        If there is no connection (or no TLS session) within ``connect_timeout_ms``.
+    """
+    host, port = split_address(addr)
+    timeout_s = options.connect_timeout_ms / 1000
+    try:
+        sock = socket.create_connection((host, port), timeout=timeout_s)
+    except OSError as cause:
+        raise ConnectError(f"cannot connect: {cause}", addr=addr) from cause
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if options.tls is not None:
+            context = options.tls.context()
+            sock = context.wrap_socket(sock, server_hostname=options.tls.server_name or host)
+    except OSError as cause:  # ssl.SSLError and a missing certificate file are OSErrors
+        sock.close()
+        raise ConnectError(f"no TLS session: {cause}", addr=addr) from cause
+    sock.setblocking(False)
+    return sock
