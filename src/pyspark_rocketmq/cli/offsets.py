@@ -25,6 +25,7 @@ from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.lag import group_lag
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.planning.queue_names import renamed
 from pyspark_rocketmq.planning.starts import check_listed
 from pyspark_rocketmq.spark.positions import planning_client, queues_to_read, resolve_offsets
 from pyspark_rocketmq.tools.checkpoint import finished_offsets, offsets_from_json, offsets_to_json, seek
@@ -173,8 +174,7 @@ def import_(
         assert file is not None
         wanted = offsets_from_json(_text(file))
     with connect(namesrv, option) as client:
-        _check_queues(client, wanted)
-        _commit(client, group, wanted, yes=yes, json=json)
+        _commit(client, group, _existing(client, wanted), yes=yes, json=json)
 
 
 @app.command(
@@ -213,10 +213,11 @@ def seek_(
             wanted = {queue: offset for queue, offset in committed.items() if offset is not None}
             if not wanted:
                 raise OptionError("the group has committed nothing for the query's queues", group=group)
-        _check_queues(client, wanted)
+        wanted = _existing(client, wanted)
     if yes:
         seek(checkpoint, wanted, source=source)
-    now = {queue: found.offsets.get(queue) for queue in wanted}
+    before = renamed(found.offsets, wanted, choose=max)
+    now = {queue: before.get(queue) for queue in wanted}
     if json:
         print_json({"checkpoint": checkpoint, "applied": yes, "offsets": _changes(now, wanted)})
     else:
@@ -269,12 +270,17 @@ def _print_changes(
     console().print("done" if yes else "nothing was changed: add --yes to do it")
 
 
-def _check_queues(client: Client, wanted: Mapping[MessageQueue, int]) -> None:
-    """Refuse offsets of queues that do not exist: brokers would take them."""
+def _existing(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+    """Return the offsets by the queues' own names; refuse those of queues that do not exist.
+
+    Brokers would take them.
+    """
     there = {queue for topic in {queue.topic for queue in wanted} for queue in client.read_queues(topic)}
-    strangers = sorted(set(wanted) - there)
+    named = renamed(wanted, there, choose=max)
+    strangers = sorted(set(named) - there)
     if strangers:
         raise OptionError("there is no such queue", queue=strangers[0])
+    return named
 
 
 def _text(file: str) -> str:

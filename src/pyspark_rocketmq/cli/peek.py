@@ -19,6 +19,7 @@ from pyspark_rocketmq.client.message_search import (
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Ago, AtTimestamp, Message, MessageQueue
 from pyspark_rocketmq.options.policies import TIMESTAMP
+from pyspark_rocketmq.planning.queue_names import named_as
 
 __all__ = ["EXAMPLES", "moment", "peek"]
 
@@ -93,7 +94,9 @@ def _queues(client: Client, topic: str, queue: str | None) -> tuple[MessageQueue
     queues = client.read_queues(topic)
     if queue is None:
         return queues
-    named = tuple(each for each in queues if f"{each.broker_name}:{each.queue_id}" == queue)
+    broker, _, queue_id = queue.rpartition(":")
+    asked = MessageQueue(topic, broker, int(queue_id)) if queue_id.isdecimal() else None
+    named = () if asked is None else tuple(each for each in queues if each == named_as(queues)(asked))
     if not named:
         there = ", ".join(f"{each.broker_name}:{each.queue_id}" for each in queues)
         raise OptionError(f"the topic has no such queue; it has {there}", topic=topic, queue=queue)

@@ -69,7 +69,9 @@ def show(topic: Topic, namesrv: Namesrv = None, option: Settings = None, json: A
         configs, stats = admin.topic_configs(topic), admin.topic_stats(topic)
     if json:
         queues = [{"queue": queue, "stats": seen} for queue, seen in sorted(stats.items())]
-        print_json({"topic": topic, "brokers": route.brokers, "configs": configs, "queues": queues})
+        static = [{"queue": queue, "owner": owner} for queue, owner in sorted(route.static_queues.items())]
+        found = {"topic": topic, "brokers": route.brokers, "configs": configs, "queues": queues}
+        print_json(found | ({"staticQueues": static} if static else {}))
         return
     print_table(
         ("Broker", "Address", "Read queues", "Write queues", "Permission", "Attributes"),
@@ -87,6 +89,14 @@ def show(topic: Topic, namesrv: Namesrv = None, option: Settings = None, json: A
         ],
         title=topic,
     )
+    if route.static_queues:
+        print_table(
+            ("Queue of the static topic", "Owner"),
+            [
+                (f"{queue.broker_name}:{queue.queue_id}", owner or "away")
+                for queue, owner in sorted(route.static_queues.items())
+            ],
+        )
     print_table(
         ("Queue", "Min", "Max", "Messages", "Last stored"),
         [

@@ -15,6 +15,7 @@ from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.discovery import targets
 from pyspark_rocketmq.planning.limit import Limits, admit
+from pyspark_rocketmq.planning.queue_names import renamed
 from pyspark_rocketmq.planning.rate import FinishedBatch, PidSettings, RateEstimate
 from pyspark_rocketmq.spark.positions import (
     PlanningClient,
@@ -235,6 +236,8 @@ class DirectPlan:
             _LOG.warning("nobody answers, the batch stays empty: %s", error)
             return {}
         self._waits.pop("outage", None)
+        with self._lock:  # a checkpoint may call a static topic's queues by their former owners
+            self.positions = renamed(self.positions, ends, choose=max)
         wrong = behind(self.positions, ends)
         if not wrong:
             self._waits.pop("behind", None)

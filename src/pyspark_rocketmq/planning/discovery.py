@@ -16,6 +16,7 @@ from typing import Final
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.planning.queue_names import named_as
 
 __all__ = ["Discovery", "check_checkpoint", "discover", "matching_topics", "plan_ranges", "targets"]
 
@@ -168,7 +169,8 @@ def check_checkpoint(known: Iterable[MessageQueue], options: SourceOptions) -> N
     known = list(known)
     pattern = options.topic_pattern
     if options.assign:
-        strangers = sorted({str(queue) for queue in known} - {str(queue) for queue in options.assign})
+        name = named_as(options.assign)
+        strangers = sorted({str(queue) for queue in known if name(queue) not in options.assign})
         reads = ", ".join(map(str, options.assign))
     elif pattern is not None:
         strangers = sorted({queue.topic for queue in known if not pattern.fullmatch(queue.topic)})

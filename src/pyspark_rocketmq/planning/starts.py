@@ -8,8 +8,8 @@ keep it, because a moving start must be resolved only once in a query's life.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias, assert_never
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias, TypeVar, assert_never
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import (
@@ -26,12 +26,14 @@ from pyspark_rocketmq.model import (
     StartPolicy,
 )
 from pyspark_rocketmq.options import TimestampStrategy
+from pyspark_rocketmq.planning.queue_names import renamed
 
 __all__ = ["Answers", "Lookups", "batch_ranges", "check_listed", "late_policy", "lookups", "resolve"]
 
 _SHOWN: Final = 5
 
 _QueuePolicy: TypeAlias = Position | GroupOffsets
+_Policy = TypeVar("_Policy", StartPolicy, AtOffsets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ def check_listed(policy: StartPolicy, queues: Collection[MessageQueue]) -> None:
     if not isinstance(policy, AtOffsets):
         return
     there = set(queues)
+    policy = _named_as(policy, there)
     topics = {queue.topic for queue in there}
     strangers = [topic for topic in policy.topics if topic not in topics]
     strangers += [str(queue) for queue in policy.offsets if queue not in there]
@@ -108,6 +111,8 @@ def lookups(
     OptionError
         A queue is not listed and the policy has no default.
     """
+    queues = tuple(queues)
+    policy = _named_as(policy, queues)
     mins: set[MessageQueue] = set()
     maxs: set[MessageQueue] = set()
     committed: set[MessageQueue] = set()
@@ -158,6 +163,8 @@ def resolve(
         The group has committed nothing and ``groupOffsetReset`` is ``fail``; or a start time lies after the
         last message and the strategy is ERROR.
     """
+    queues = tuple(queues)
+    policy = _named_as(policy, queues)
     offsets: dict[MessageQueue, int] = {}
     uncommitted: list[MessageQueue] = []
     beyond: list[MessageQueue] = []
@@ -249,6 +256,28 @@ def batch_ranges(
         for queue in sorted(starts)
         if starts[queue] < ends[queue]
     )
+
+
+def _named_as(policy: _Policy, queues: Iterable[MessageQueue]) -> _Policy:
+    """Return the policy with the names that the queues have: those of a static topic have several.
+
+    Raises
+    ------
+    OptionError
+        Two of its offsets are of one queue, and differ.
+    """
+    if not isinstance(policy, AtOffsets) or not policy.offsets:
+        return policy
+
+    def same(one: Position, other: Position) -> Position:
+        if one != other:
+            raise OptionError(
+                "two offsets are given for one queue of a static topic, under the names of two brokers: its "
+                f"queues are those of the topic, whatever the broker ({one}, {other})"
+            )
+        return one
+
+    return replace(policy, offsets=renamed(policy.offsets, queues, choose=same))
 
 
 def _of(policy: StartPolicy, queue: MessageQueue) -> _QueuePolicy | None:

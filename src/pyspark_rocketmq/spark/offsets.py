@@ -28,13 +28,14 @@ Secrets have no place in it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.planning.queue_names import renamed
 
 __all__ = ["VERSION", "SourceIdentity", "SourceOffset", "Witness", "offset_of_rocketmq"]
 
@@ -139,6 +140,19 @@ class SourceOffset:
         """Whether this is a position, not the wish for one."""
         return self.started_at_ms is not None
 
+    def named_as(self, seen: Iterable[MessageQueue]) -> Self:
+        """Return the same position under the names of the queues that are there.
+
+        Before a static topic's queue had a name of its own, checkpoints called it by its owner. One that was
+        read over a remap may stand there twice then: everything before the greater offset was read.
+        """
+        seen = tuple(seen)
+        return replace(
+            self,
+            offsets=renamed(self.offsets, seen, choose=max),
+            witnesses=renamed(self.witnesses, seen, choose=_later),
+        )
+
     def advanced(
         self,
         offsets: Mapping[MessageQueue, int],
@@ -220,6 +234,10 @@ def offset_of_rocketmq(text: str | None) -> SourceOffset | None:
     if not isinstance(document, dict) or "source" not in document or "version" not in document:
         return None
     return SourceOffset.from_dict(document)
+
+
+def _later(one: Witness, other: Witness) -> Witness:
+    return max(one, other, key=lambda witness: witness.offset)
 
 
 def _nested(offsets: Mapping[MessageQueue, T]) -> dict[str, dict[str, dict[str, T]]]:

@@ -16,6 +16,7 @@ from pyspark_rocketmq.model import MessageQueue, MessageSelector, StartPolicy
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.planning.discovery import discover, matching_topics
 from pyspark_rocketmq.planning.gaps import decide_hidden, decide_moved_back
+from pyspark_rocketmq.planning.queue_names import renamed
 from pyspark_rocketmq.planning.starts import Answers, late_policy, lookups, resolve
 
 __all__ = [
@@ -370,4 +371,5 @@ def check_hidden(
 
 def behind(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:
     """Return the queues that end before their position."""
+    known = renamed(known, ends, choose=max)
     return [queue for queue, end in ends.items() if end < known.get(queue, end)]

@@ -124,7 +124,8 @@ class SinkTopics:
         unknown: list[int] = []
         for row in given:
             broker = rows.broker_name[row].as_py() if rows.broker_name is not None else None
-            name = broker.decode() if broker is not None else only
+            # A static topic's queues are those of the topic: the name of a former owner is as good.
+            name = broker.decode() if broker is not None and not queues[0].logical else only
             place = places.get((name or "", rows.queue_id[row].as_py()))
             if place is None:
                 unknown.append(int(row))

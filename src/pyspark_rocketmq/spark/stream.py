@@ -131,9 +131,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         origin = last if last.resolved else self._resolved_start()
         ends = self._settled_ends(origin.offsets)
         check_filter(self._connected(), ends, self._options)
+        known, origin = origin.offsets, origin.named_as(ends)
         self._newest = origin.advanced(ends, {})
-        self._check_witnesses(last, ends)
-        begins = {} if last.resolved else dict(origin.offsets)
+        self._check_witnesses(origin, ends)
+        begins = {q: at for q, at in origin.offsets.items() if not last.resolved or q not in known}
         begins |= self._new_begins(origin, ends)
         positions = {**origin.offsets, **begins}
         reach = targets(positions, ends, frozen=self._frozen)

@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.planning.queue_names import renamed
 from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset, offset_of_rocketmq
 
 __all__ = ["CheckpointOffsets", "finished_offsets", "offsets_from_json", "offsets_to_json", "seek"]
@@ -86,7 +87,9 @@ def seek(checkpoint: Path, offsets: Mapping[MessageQueue, int], *, source: int |
             checkpoint=checkpoint,
             batch=begun,
         )
-    moved = replace(last.offset, offsets={**last.offset.offsets, **offsets})
+    names = [*last.offset.offsets, *offsets]
+    position = last.offset.named_as(names)
+    moved = replace(position, offsets={**position.offsets, **renamed(offsets, names, choose=max)})
     lines = [*last.lines]
     lines[last.line] = json.dumps(moved.to_dict())
     file = checkpoint / "offsets" / str(last.number)

@@ -193,3 +193,15 @@ def test_with_fail_on_data_loss_off_it_goes_on_at_the_end():
     assert last == {A0: (1, 1)}
     world.mq.send(A0)
     assert world.batch() == {A0: (1, 2)}
+
+
+def test_a_recovered_stream_goes_on_under_the_names_of_a_static_topic():
+    logical = MessageQueue("t", "__syslo__global__", 0)
+    world = World(A0)
+    world.mq.send(A0, A0)
+    assert world.batch() == {A0: (0, 2)}
+    world.mq.logs[logical] = world.mq.logs.pop(A0)
+    world.recover()
+    assert world.batch(1000) == {A0: (0, 2)}
+    world.mq.send(logical)
+    assert world.batch() == {logical: (2, 3)}

@@ -159,3 +159,20 @@ def test_a_batch_reads_from_start_to_end() -> None:
 def test_a_batch_that_starts_after_its_end_is_refused() -> None:
     with pytest.raises(OptionError, match="orders@broker-a:0 from 5 to 4"):
         batch_ranges({A0: 5, P0: 1}, {A0: 4, P0: 2})
+
+
+L0 = MessageQueue("orders", "__syslo__global__", 0)
+
+
+@pytest.mark.parametrize("names", [("broker-a",), ("broker-a", "broker-b"), ("__syslo__global__",)])
+def test_a_static_topics_queue_may_be_called_by_any_broker(names: tuple[str, ...]) -> None:
+    policy = AtOffsets({MessageQueue("orders", name, 0): 33 for name in names}, None)
+    check_listed(policy, (L0,))
+    assert lookups(policy, (L0,), start_time_ms=NOW).min_offsets == frozenset()
+    assert resolve(policy, (L0,), ANSWERS) == {L0: 33}
+
+
+def test_two_offsets_of_one_queue_are_refused() -> None:
+    policy = AtOffsets({A0: 33, MessageQueue("orders", "broker-b", 0): 34}, None)
+    with pytest.raises(OptionError, match=r"two offsets are given for one queue.*\(33, 34\)"):
+        check_listed(policy, (L0,))

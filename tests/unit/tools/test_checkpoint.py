@@ -89,3 +89,12 @@ def test_offsets_survive_the_way_through_json():
 def test_what_is_no_offsets_document_is_refused(text):
     with pytest.raises(OptionError, match="offsets are JSON such as"):
         offsets_from_json(text)
+
+
+def test_a_static_topics_queue_is_moved_by_each_of_its_names(tmp_path):
+    logical = MessageQueue("orders", "__syslo__global__", 0)
+    write(tmp_path, 0, ours(70))
+    seek(tmp_path, {logical: 10})
+    assert finished_offsets(tmp_path).offsets == {logical: 10}
+    seek(tmp_path, {QUEUE: 5})
+    assert finished_offsets(tmp_path).offsets == {logical: 5}
