@@ -13,6 +13,7 @@ import pytest
 from tests.support.certificates import Authority
 from tests.support.fakes import Ahead
 from tests.support.scripted_peer import Peer, ScriptedPeer, answer
+from tests.support.wait import eventually
 
 from pyspark_rocketmq.client.buffer_pool import BUFFERS, KEPT_BYTES
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
@@ -384,6 +385,37 @@ def test_pool_replaces_a_connection_that_the_server_closed() -> None:
             first.wait(first.submit(request()), deadline())
         assert bytes(pool.get(peer.addr).call(request(9)).body) == b"9"
         assert peer.connections == 2
+
+
+def test_dead_connections_to_old_addresses_are_closed() -> None:
+    """A broker that moved is not asked for by its old address again."""
+    with (
+        ScriptedPeer(echo) as moved,
+        ScriptedPeer(echo) as stays,
+        ScriptedPeer(echo) as new,
+        ConnectionPool(OPTIONS) as pool,
+    ):
+        old = pool.get(moved.addr)
+        other = pool.get(stays.addr)
+        old.call(request())
+        moved.hang_up()
+        eventually(lambda: (old.poll(), not old.alive)[1])
+        pool.get(new.addr)
+        assert old._socket._sock.fileno() == -1
+        assert set(pool._connections) == {stays.addr, new.addr}
+        assert pool.get(stays.addr) is other
+
+
+def test_a_connection_that_broke_keeps_no_buffer(connect) -> None:
+    def half(peer: Peer, frame: Frame) -> None:
+        peer.send(answer(frame, body=b"x" * 3_000_000)[:2_000_000])
+        peer.hang_up()
+
+    with ScriptedPeer(half) as peer:
+        connection = connect(peer)
+        with pytest.raises(ConnectionLostError):
+            connection.call(request())
+        assert len(connection._socket._buffer._held[0]) == 0
 
 
 def test_child_process_gets_connections_of_its_own() -> None:

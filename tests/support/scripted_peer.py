@@ -83,6 +83,11 @@ class ScriptedPeer:
         self._threads.append(thread)
         thread.start()
 
+    def hang_up(self) -> None:
+        """End all connections; new ones are still accepted."""
+        for peer in self._peers:
+            peer.hang_up()
+
     def __enter__(self) -> Self:
         self._start(self._accept)
         return self
@@ -93,7 +98,6 @@ class ScriptedPeer:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for peer in self._peers:
-            peer.hang_up()
+        self.hang_up()
         for thread in self._threads:
             thread.join(timeout=5)

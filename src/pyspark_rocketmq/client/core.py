@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random as random_module
-import threading
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -13,6 +11,7 @@ from pyspark_rocketmq.client import broker
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.client.connection import Connection
 from pyspark_rocketmq.client.endpoint import ConnectionOptions, TlsOptions
+from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.group import GroupAnnouncer
 from pyspark_rocketmq.client.pipeline import Call, pipeline
 from pyspark_rocketmq.client.pool import ConnectionPool
@@ -448,12 +447,16 @@ class _SharedClients:
     """The clients of one process, by their options."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.lock = threading.Lock()
+        self.lock = ForkSafeLock()
         self.clients: dict[ClientOptions, Client] = {}
+        tell_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Start without clients in a child process: what the parent knows may be old when the child asks."""
+        self.clients = {}
 
 
-_shared = _SharedClients()
+_shared: Final = _SharedClients()
 
 
 def shared_client(options: ClientOptions) -> Client:
@@ -461,11 +464,7 @@ def shared_client(options: ClientOptions) -> Client:
 
     After a fork the child gets clients of its own.
     """
-    global _shared  # noqa: PLW0603 - one registry a process
-    if _shared.pid != os.getpid():
-        _shared = _SharedClients()
-    shared = _shared
-    with shared.lock:
-        if options not in shared.clients:
-            shared.clients[options] = Client(options)
-        return shared.clients[options]
+    with _shared.lock:
+        if options not in _shared.clients:
+            _shared.clients[options] = Client(options)
+        return _shared.clients[options]

@@ -10,11 +10,11 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.fork import ForkSafeLock
 from pyspark_rocketmq.errors import BrokerError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.body import encode_heartbeat
@@ -31,7 +31,7 @@ class GroupAnnouncer:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._announced: set[tuple[str, str]] = set()
 
     def announce(self, group: str, queues: Iterable[MessageQueue], *, deadline: Deadline) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from types import TracebackType
 from typing import Self
@@ -10,6 +9,7 @@ from typing import Self
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.connection import Connection
 from pyspark_rocketmq.client.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.fork import tell_after_fork
 
 __all__ = ["ConnectionPool"]
 
@@ -29,13 +29,20 @@ class ConnectionPool:
     def __init__(self, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self.options = options
         self._clock = clock
-        self._start_anew()
+        self._connections: dict[str, Connection] = {}
+        self._start_empty()
+        tell_after_fork(self)
 
-    def _start_anew(self) -> None:
-        self._pid = os.getpid()
+    def _start_empty(self) -> None:
         self._lock = threading.Lock()
         self._opening: dict[str, threading.Lock] = {}
-        self._connections: dict[str, Connection] = {}
+        self._connections = {}
+
+    def after_fork(self) -> None:
+        """Start empty in a child process."""
+        for inherited in self._connections.values():
+            inherited.forget()
+        self._start_empty()
 
     def get(self, addr: str) -> Connection:
         """Return the live connection to ``addr``, opening it if there is none.
@@ -45,10 +52,6 @@ class ConnectionPool:
         ConnectError
             If it cannot be opened within ``connect_timeout_ms``.
         """
-        if self._pid != os.getpid():
-            for inherited in self._connections.values():
-                inherited.forget()
-            self._start_anew()
         with self._lock:
             opening = self._opening.setdefault(addr, threading.Lock())
         with opening:  # callers of other addresses do not wait for a dead one
@@ -58,10 +61,24 @@ class ConnectionPool:
                 if connection.alive:
                     return connection
                 connection.close()
+            self._bury()
             connection = Connection(addr, self.options, self._clock)
             with self._lock:
                 self._connections[addr] = connection
             return connection
+
+    def _bury(self) -> None:
+        """Close the connections that died: brokers move, and nobody asks for their old addresses again."""
+        with self._lock:
+            connections = list(self._connections.items())
+        for addr, connection in connections:
+            connection.poll()
+            if connection.alive:
+                continue
+            with self._lock:
+                if self._connections.get(addr) is connection:
+                    del self._connections[addr]
+            connection.close()
 
     def drop(self, addr: str) -> None:
         """Close the connection to ``addr``, if there is one."""
@@ -76,10 +93,7 @@ class ConnectionPool:
             connections = list(self._connections.values())
             self._connections.clear()
         for connection in connections:
-            if self._pid == os.getpid():
-                connection.close()
-            else:
-                connection.forget()
+            connection.close()
 
     def __enter__(self) -> Self:
         return self

@@ -9,13 +9,13 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.connection import Connection, Response
+from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.pipeline import Call, pipeline
 from pyspark_rocketmq.client.pool import ConnectionPool
 from pyspark_rocketmq.client.retry import RandomSource, RetryPolicy, retry
@@ -225,11 +225,16 @@ class RouteCache:
         self._name_servers = name_servers
         self._clock = clock
         self._ttl_s = ttl_ms / 1000
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
+        tell_after_fork(self)
         self._known: dict[str, tuple[TopicRoute, float]] = {}
         self._stale: set[str] = set()
         self._ever_known: set[str] = set()
         self._looking: dict[str, Future[TopicRoute | None]] = {}
+
+    def after_fork(self) -> None:
+        """Forget what threads of the parent process look up: in this child nobody ever answers them."""
+        self._looking = {}
 
     def get(self, topic: str, *, deadline: Deadline) -> TopicRoute:
         """Return the topic's route.

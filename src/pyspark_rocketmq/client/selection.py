@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Final
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_rocketmq.client.clock import Clock
+from pyspark_rocketmq.client.fork import ForkSafeLock
 from pyspark_rocketmq.client.retry import RandomSource
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.java_hash import java_hash
@@ -68,7 +68,7 @@ class QueueSelector:
     def __init__(self, *, clock: Clock, random: RandomSource) -> None:
         self._clock = clock
         self._random = random
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._turns: dict[str, int] = {}
         self._avoided: dict[str, float] = {}
 
