@@ -15,11 +15,11 @@ from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.group import GroupAnnouncer
 from pyspark_rocketmq.client.pipeline import Call, pipeline
 from pyspark_rocketmq.client.pool import ConnectionPool
-from pyspark_rocketmq.client.retry import RandomSource, retry
+from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RandomSource, RetryPolicy, retry
 from pyspark_rocketmq.client.route import NameServers, RouteCache
 from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
-from pyspark_rocketmq.model import BrokerData, MessageQueue, MessageSelector, TopicRoute
+from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.remoting.body import decode_cluster_info
@@ -341,32 +341,71 @@ class Client:
 
         Only what failed is asked again, after a new look at the route where the error says so.
         """
-        until = deadline or self.deadline()
         answers: dict[MessageQueue, T] = {}
+        errors: list[RocketMQError] = []
+        for queue, outcome in self.try_each(calls, deadline=deadline or self.deadline()).items():
+            if isinstance(outcome, RocketMQError):
+                errors.append(outcome)
+            else:
+                answers[queue] = outcome
+        if errors:
+            raise _gravest(errors)
+        return answers
+
+    def try_each(
+        self,
+        calls: Mapping[MessageQueue, Call[T]],
+        *,
+        deadline: Deadline,
+        policy: RetryPolicy = DEFAULT_POLICY,
+        slaves: bool = False,
+    ) -> dict[MessageQueue, T | RocketMQError]:
+        """As `ask`, but tell what each call came to: its value, or the last error that it met.
+
+        Parameters
+        ----------
+        policy : RetryPolicy
+        slaves : bool
+            Ask the queues' first slaves instead.
+        """
+        answers: dict[MessageQueue, T] = {}
+        errors: dict[MessageQueue, RocketMQError] = {}
 
         def attempt() -> None:
             todo = {queue: call for queue, call in calls.items() if queue not in answers}
-            errors: list[RocketMQError] = []
-            for queue, outcome in self._ask_once(todo, until.sooner(self.request_timeout_ms)).items():
+            errors.clear()
+            outcomes = self._ask_once(todo, deadline.sooner(self.request_timeout_ms), slaves=slaves)
+            for queue, outcome in outcomes.items():
                 if isinstance(outcome, RocketMQError):
                     outcome.facts.setdefault("broker_name", queue.broker_name)
                     outcome.facts.setdefault("topic", queue.topic)
-                    errors.append(outcome)
+                    errors[queue] = outcome
                 else:
                     answers[queue] = outcome
             if errors:
-                raise min(errors, key=lambda error: (error.retriable, not error.stale_route))
+                raise _gravest(errors.values())
 
         def look_again() -> None:
             for topic in {queue.topic for queue in calls if queue not in answers}:
                 self.invalidate(topic)
 
-        if calls:
-            retry(attempt, deadline=until, clock=self.clock, random=self.random, on_stale_route=look_again)
-        return {queue: answers[queue] for queue in calls}
+        try:
+            if calls:
+                retry(
+                    attempt,
+                    deadline=deadline,
+                    clock=self.clock,
+                    random=self.random,
+                    policy=policy,
+                    on_stale_route=look_again,
+                )
+        except RocketMQError as error:
+            for queue in calls:
+                errors.setdefault(queue, error)  # of the route, for all that were asked
+        return {queue: answers[queue] if queue in answers else errors[queue] for queue in calls}
 
     def _ask_once(
-        self, calls: Mapping[MessageQueue, Call[T]], deadline: Deadline
+        self, calls: Mapping[MessageQueue, Call[T]], deadline: Deadline, *, slaves: bool
     ) -> dict[MessageQueue, T | RocketMQError]:
         routes = self.routes.get_served({queue.topic for queue in calls}, deadline=deadline)
         placed: list[tuple[MessageQueue, Connection, Call[T]]] = []
@@ -375,7 +414,7 @@ class Client:
         for queue, call in calls.items():
             route = routes[queue.topic]
             try:
-                addr = _queue_address(route, queue)
+                addr = _queue_address(route, queue, slave=slaves)
                 if addr not in reached:
                     reached[addr] = self._try_connection(addr)
                 connection = reached[addr]
@@ -394,7 +433,9 @@ class Client:
             return error
 
 
-def _queue_address(route: TopicRoute, queue: MessageQueue, *, master_only: bool = True) -> str:
+def _queue_address(
+    route: TopicRoute, queue: MessageQueue, *, master_only: bool = True, slave: bool = False
+) -> str:
     owner = route.owner(queue)
     if owner is None:
         raise BrokerNotFoundError(
@@ -403,10 +444,10 @@ def _queue_address(route: TopicRoute, queue: MessageQueue, *, master_only: bool 
             queue=str(queue),
             broker_name=queue.broker_name,
         )
-    return _address(route, owner, master_only=master_only)
+    return _address(route, owner, master_only=master_only, slave=slave)
 
 
-def _address(route: TopicRoute, broker_name: str, *, master_only: bool = True) -> str:
+def _address(route: TopicRoute, broker_name: str, *, master_only: bool = True, slave: bool = False) -> str:
     data = route.broker(broker_name)
     if data is None:
         raise BrokerNotFoundError(
@@ -414,10 +455,21 @@ def _address(route: TopicRoute, broker_name: str, *, master_only: bool = True) -
             topic=route.topic,
             broker_name=broker_name,
         )
-    addr = data.master if master_only else next(iter(data), None)
+    if slave:
+        addr = next((data.addresses[i] for i in sorted(data.addresses) if i != MASTER_ID), None)
+    else:
+        addr = data.master if master_only else next(iter(data), None)
     if addr is None:
-        raise BrokerNotFoundError("the broker has no master now", topic=route.topic, broker_name=broker_name)
+        which = "slave" if slave else "master"
+        raise BrokerNotFoundError(
+            f"the broker has no {which} now", topic=route.topic, broker_name=broker_name
+        )
     return addr
+
+
+def _gravest(errors: Iterable[RocketMQError]) -> RocketMQError:
+    """Return the error to raise for several: one that no retry helps, else one that asks for a new route."""
+    return min(errors, key=lambda error: (error.retriable, not error.stale_route))
 
 
 def _connection_options(options: ClientOptions, namespace: Namespace) -> ConnectionOptions:

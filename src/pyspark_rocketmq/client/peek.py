@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol, TypeVar
 
 from pyspark_rocketmq.client import broker
 from pyspark_rocketmq.client.connection import Response
@@ -12,14 +12,21 @@ from pyspark_rocketmq.client.pipeline import Call
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, PullStatus
 from pyspark_rocketmq.record.times import RecordTimes, first_times
 
-if TYPE_CHECKING:
-    from pyspark_rocketmq.client.core import Client
+__all__ = ["Asks", "MessageTimes", "message_sizes", "message_times", "stored_at"]
 
-__all__ = ["MessageTimes", "message_sizes", "message_times", "stored_at"]
+T = TypeVar("T")
 
 _ALL: Final = MessageSelector()
 _SAMPLE: Final = 32
 """Messages of a sample: what a broker hands out in one pull by default."""
+
+
+class Asks(Protocol):
+    """Who makes the calls: a `Client`, for one."""
+
+    def ask(self, calls: Mapping[MessageQueue, Call[T]], /) -> dict[MessageQueue, T]:
+        """Make one call a queue and return every answer, or raise."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +38,12 @@ class MessageTimes:
 
 
 def message_times(
-    client: Client, offsets: Mapping[MessageQueue, int], *, group: str
+    client: Asks, offsets: Mapping[MessageQueue, int], *, group: str
 ) -> dict[MessageQueue, MessageTimes]:
     """Return the times of the messages at these offsets, all queues looked at side by side.
 
     Where the offset has expired, the queue's first message stands in; a queue without a message there is
-    left out. Raises as `Client.min_offsets`.
+    left out. Raises as the client does.
     """
     todo = dict(offsets)
     times: dict[MessageQueue, MessageTimes] = {}
@@ -51,10 +58,10 @@ def message_times(
     return times
 
 
-def stored_at(client: Client, offsets: Mapping[MessageQueue, int], *, group: str) -> dict[MessageQueue, int]:
+def stored_at(client: Asks, offsets: Mapping[MessageQueue, int], *, group: str) -> dict[MessageQueue, int]:
     """Return when the messages at exactly these offsets were stored, in milliseconds since the epoch.
 
-    A queue without a message there (any more) is left out. Raises as `Client.min_offsets`.
+    A queue without a message there (any more) is left out. Raises as the client does.
     """
     found = client.ask({queue: _look(queue, offset, group) for queue, offset in offsets.items()})
     return {
@@ -65,13 +72,13 @@ def stored_at(client: Client, offsets: Mapping[MessageQueue, int], *, group: str
 
 
 def message_sizes(
-    client: Client, offsets: Mapping[MessageQueue, int], *, group: str, selector: MessageSelector
+    client: Asks, offsets: Mapping[MessageQueue, int], *, group: str, selector: MessageSelector
 ) -> dict[MessageQueue, int]:
     """Return how many bytes an offset brings on average, by a sample at these offsets.
 
     Bytes as they travel: headers and properties count, bodies are as compressed as they are stored, and
     what the selector leaves out weighs nothing. A queue without an answer there is left out. Raises as
-    `Client.min_offsets`.
+    the client does.
     """
     calls = {queue: _weigh(queue, offset, group, selector) for queue, offset in offsets.items()}
     return {queue: size for queue, size in client.ask(calls).items() if size is not None}

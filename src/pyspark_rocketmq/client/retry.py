@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.errors import RocketMQError
 
-__all__ = ["RandomSource", "RetryPolicy", "retry"]
+__all__ = ["DEFAULT_POLICY", "RandomSource", "RetryPolicy", "retry"]
 
 T = TypeVar("T")
 

@@ -18,13 +18,13 @@ from pyspark_rocketmq.planning.limit import Limits, admit
 from pyspark_rocketmq.planning.queue_names import renamed
 from pyspark_rocketmq.planning.rate import FinishedBatch, PidSettings, RateEstimate
 from pyspark_rocketmq.spark.positions import (
+    Ends,
     PlanningClient,
-    available_ends,
     behind,
     check_filter,
     late_begins,
     moved_back,
-    queues_to_read,
+    running_ends,
 )
 
 __all__ = ["DirectPlan", "Pace", "pace_of"]
@@ -147,15 +147,15 @@ class DirectPlan:
         if planned is not None:
             return planned.ranges
         ends = self._ends(client, options)
-        check_filter(client, ends, options)
-        begins = moved_back(client, self.positions, ends, fail_on_data_loss=options.fail_on_data_loss)
+        check_filter(client, ends.masters, options)
+        begins = moved_back(client, self.positions, ends.masters, fail_on_data_loss=options.fail_on_data_loss)
         begins |= late_begins(
-            client, self.policy, self.positions, ends, options, started_at_ms=self.started_at_ms
+            client, self.policy, self.positions, ends.masters, options, started_at_ms=self.started_at_ms
         )
         positions = {**self.positions, **begins}
         until = admit(
             positions,
-            targets(positions, ends),
+            targets(positions, ends.readable),
             self._limits(options),
             elapsed_ms=self.pace.pid.batch_interval_ms,
         )
@@ -225,26 +225,26 @@ class DirectPlan:
             max_rate_per_queue=options.max_rate_per_queue,
         )
 
-    def _ends(self, client: PlanningClient, options: SourceOptions) -> dict[MessageQueue, int]:
-        """Return the max offsets of the queues that can be asked and are not behind; none in an outage."""
+    def _ends(self, client: PlanningClient, options: SourceOptions) -> Ends:
+        """Return the ends of the queues that can be asked and are not behind; none in an outage."""
         try:
-            ends = available_ends(client, queues_to_read(client, options))
+            ends = running_ends(client, options)
         except RocketMQError as error:
             passing = error.retriable or isinstance(error, NameServerError | TopicNotFoundError)
             if not passing or self._waited("outage"):
                 raise
             _LOG.warning("nobody answers, the batch stays empty: %s", error)
-            return {}
+            return Ends()
         self._waits.pop("outage", None)
         with self._lock:  # a checkpoint may call a static topic's queues by their former owners
-            self.positions = renamed(self.positions, ends, choose=max)
-        wrong = behind(self.positions, ends)
+            self.positions = renamed(self.positions, ends.masters, choose=max)
+        wrong = behind(self.positions, ends.masters)
         if not wrong:
             self._waits.pop("behind", None)
         elif not self._waited("behind"):
-            # A broker that restarts builds its index anew: give it time.
+            # A broker that restarts rebuilds its index: give it time.
             _LOG.warning("queues end before their position and wait: %s", ", ".join(map(str, wrong)))
-            ends = {queue: end for queue, end in ends.items() if queue not in wrong}
+            ends = ends.holding(wrong)
         return ends
 
     def _waited(self, what: str) -> bool:

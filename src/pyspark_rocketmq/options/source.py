@@ -263,6 +263,15 @@ class SourceOptions(Options):
         doc="After so long without messages, emit a row that moves the watermark on: times, all else null.",
     )
 
+    heartbeat_patience_ms: int = option(
+        "heartbeatPatience",
+        DURATION_MS,
+        default=600_000,
+        default_text="10m",
+        only=_STREAM,
+        doc="How long a broker that does not answer holds heartbeats back: what it has may be older.",
+    )
+
     # --- how parallel -----------------------------------------------------------------------
     min_partitions: int | None = option(
         "minPartitions",

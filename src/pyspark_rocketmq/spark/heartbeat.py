@@ -15,18 +15,23 @@ A heartbeat is no offset: the end of a micro-batch carries its time, so that a r
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from pyspark_rocketmq.client.clock import Clock
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.record.arrow import BatchDecoder
 from pyspark_rocketmq.spark.schema import Projection
 
-__all__ = ["HeartbeatPartition", "check_heartbeat", "heartbeat_row"]
+__all__ = ["Absences", "HeartbeatPartition", "check_heartbeat", "heartbeat_row"]
+
+_LOG: Final = logging.getLogger(__name__)
 
 _TIMES: Final = frozenset({"bornTimestamp", "storeTimestamp"})
 _NOWHERE: Final = MessageQueue("", "", 0)
@@ -48,6 +53,41 @@ class HeartbeatPartition(InputPartition):
 
     def __hash__(self) -> int:
         return hash(self.value)
+
+
+class Absences:
+    """How long brokers have been missed, for this run of the query.
+
+    Messages of a broker that is away are older than the heartbeat: they would be late once it is back. So it
+    is waited for, but not forever: a broker that was retired would keep every window open.
+
+    Parameters
+    ----------
+    patience_ms : int
+        ``heartbeatPatience``.
+    clock : Clock
+    """
+
+    def __init__(self, patience_ms: int, clock: Clock) -> None:
+        self._patience_ms = patience_ms
+        self._clock = clock
+        self._since: dict[str, float] = {}
+        self._given_up: frozenset[str] = frozenset()
+
+    def waited_for(self, missed: Collection[str]) -> frozenset[str]:
+        """Return those of the missed brokers that still hold heartbeats back."""
+        now = self._clock.monotonic()
+        self._since = {name: self._since.get(name, now) for name in missed}
+        waited = frozenset(n for n, since in self._since.items() if (now - since) * 1000 < self._patience_ms)
+        for name in sorted(self._since.keys() - waited - self._given_up):
+            _LOG.warning(
+                "broker %s has not answered for %d s: heartbeats no longer wait for it, and its messages may "
+                "come late",
+                name,
+                now - self._since[name],
+            )
+        self._given_up = frozenset(self._since) - waited
+        return waited
 
 
 def check_heartbeat(projection: Projection) -> None:

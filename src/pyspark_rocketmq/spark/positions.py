@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
-from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.client.core import Client
-from pyspark_rocketmq.client.peek import MessageTimes, message_sizes, message_times, stored_at
 from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
-from pyspark_rocketmq.model import MessageQueue, MessageSelector, StartPolicy
-from pyspark_rocketmq.options import ClientOptions, SourceOptions
+from pyspark_rocketmq.model import MessageQueue, StartPolicy
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.options.choices import EventTime
 from pyspark_rocketmq.planning.discovery import discover, matching_topics
 from pyspark_rocketmq.planning.gaps import decide_hidden, decide_moved_back
 from pyspark_rocketmq.planning.queue_names import renamed
 from pyspark_rocketmq.planning.starts import Answers, late_policy, lookups, resolve
+from pyspark_rocketmq.spark.planning_client import OPERATION_TIMEOUT_MS, Ends, PlanningClient, planning_client
 
 __all__ = [
+    "Ends",
     "PlanningClient",
     "available_ends",
     "behind",
@@ -32,108 +31,12 @@ __all__ = [
     "planning_client",
     "queues_to_read",
     "resolve_offsets",
+    "running_ends",
 ]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_OPERATION_TIMEOUT_MS: Final = 10_000
 _PAUSE_S: Final = 0.5
-
-
-class PlanningClient(Protocol):
-    """What planning needs to know of a RocketMQ; `planning_client` opens the real one."""
-
-    def topics(self) -> tuple[str, ...]:
-        """Return every topic there is, the system's too."""
-        ...
-
-    def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the topic's queues."""
-        ...
-
-    def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Return the first stored offsets."""
-        ...
-
-    def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Return the offsets to be written next."""
-        ...
-
-    def offsets_at(self, timestamps: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Return the first offsets stored at or after a moment."""
-        ...
-
-    def committed_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """Return a group's next offsets, None where it has committed nothing."""
-        ...
-
-    def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Store a group's next offsets."""
-        ...
-
-    def message_times(
-        self, offsets: Mapping[MessageQueue, int], group: str
-    ) -> dict[MessageQueue, MessageTimes]:
-        """Return the times of the messages at these offsets."""
-        ...
-
-    def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
-        """Return when the messages at exactly these offsets were stored (ms), where there are any."""
-        ...
-
-    def message_sizes(
-        self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
-    ) -> dict[MessageQueue, int]:
-        """Return the bytes that an offset brings, by a sample at these offsets."""
-        ...
-
-    def check_selector_at(
-        self, queues: Iterable[MessageQueue], selector: MessageSelector, *, group: str
-    ) -> None:
-        """Have the queues' brokers parse an SQL selector, each once."""
-        ...
-
-    def close(self) -> None:
-        """Close every connection."""
-        ...
-
-
-class _Client(Client):
-    """A client that remembers the topic list as long as routes, for patterns."""
-
-    def __init__(self, options: ClientOptions) -> None:
-        # Gives up early: a stream has a patience of its own, and whoever starts a batch waits for it.
-        super().__init__(options, operation_timeout_ms=_OPERATION_TIMEOUT_MS)
-        self._topics: tuple[str, ...] = ()
-        self._topics_expire = -math.inf
-
-    def topics(self) -> tuple[str, ...]:
-        """Return every topic there is, the system's too."""
-        if self.clock.monotonic() >= self._topics_expire:
-            self._topics = Admin(self).topics(include_system=True)
-            self._topics_expire = self.clock.monotonic() + self.options.route_refresh_ms / 1000
-        return self._topics
-
-    def message_times(
-        self, offsets: Mapping[MessageQueue, int], group: str
-    ) -> dict[MessageQueue, MessageTimes]:
-        """Return the times of the messages at these offsets."""
-        return message_times(self, offsets, group=group)
-
-    def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
-        """Return when the messages at exactly these offsets were stored (ms), where there are any."""
-        return stored_at(self, offsets, group=group)
-
-    def message_sizes(
-        self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
-    ) -> dict[MessageQueue, int]:
-        """Return the bytes that an offset brings, by a sample at these offsets."""
-        return message_sizes(self, offsets, group=group, selector=selector)
-
-
-def planning_client(options: ClientOptions) -> PlanningClient:
-    """Open the client that plans."""
-    return _Client(options)
 
 
 def queues_to_read(client: PlanningClient, options: SourceOptions) -> tuple[MessageQueue, ...]:
@@ -214,33 +117,57 @@ def resolve_offsets(
 
 
 def available_ends(client: PlanningClient, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-    """Return the max offset of every queue whose broker answers.
+    """Return the max offset of every queue whose broker answers: what a query starts from.
 
     A broker that is away (out of the route, or in it but dead) costs its queues this round, no more: they
-    keep their offsets and go on when it is back.
+    keep their offsets and continue when it is back. All brokers together have 10 s.
 
     Raises
     ------
     RocketMQError
-        Nobody answers.
+        Nobody answers, or a broker refuses to.
     """
-    asked = tuple(queues)
-    while True:
-        try:
-            return client.max_offsets(asked)
-        except RocketMQError as error:
-            away = error.facts.get("broker_name")
-            others = tuple(queue for queue in asked if queue.broker_name != away)
-            if not error.retriable or not others or len(others) == len(asked):
-                raise
-            _LOG.warning("broker %s does not answer; its queues wait: %s", away, error)
-            asked = others
+    ends = client.ends(queues, patience_ms=OPERATION_TIMEOUT_MS)
+    _check_answered(ends)
+    return dict(ends.masters)
+
+
+def running_ends(client: PlanningClient, options: SourceOptions, *, patience_ms: float | None = None) -> Ends:
+    """Return where the queues of a running stream end, without waiting for brokers that are away.
+
+    Slaves stand in for masters, unless queues are aligned by event time: what a slave lacks is a backlog too.
+
+    Parameters
+    ----------
+    patience_ms : float, optional
+        How long a broker is waited for that has answered the last time.
+
+    Raises
+    ------
+    RocketMQError
+        Nobody answers, or a broker refuses to.
+    """
+    slaves = options.event_time_alignment is EventTime.OFF
+    ends = client.ends(_queues_with_a_route(client, options), patience_ms=patience_ms, slaves=slaves)
+    _check_answered(ends)
+    return ends
+
+
+def _check_answered(ends: Ends) -> None:
+    for error in ends.failed.values():
+        if not error.retriable or not ends.readable:
+            raise error
 
 
 def patient_ends(
-    client: PlanningClient, options: SourceOptions, *, clock: Clock, deadline: Deadline
-) -> dict[MessageQueue, int]:
-    """Return what `available_ends` does, and go on asking while nobody answers.
+    client: PlanningClient,
+    options: SourceOptions,
+    *,
+    clock: Clock,
+    deadline: Deadline,
+    patience_ms: float | None = None,
+) -> Ends:
+    """Return what `running_ends` does, and go on asking while nobody answers.
 
     A topic without a route waits too: a name server forgets the topics of a broker that restarts. So do name
     servers that are down: those of a whole cluster that restarts.
@@ -252,7 +179,7 @@ def patient_ends(
     """
     while True:
         try:
-            return available_ends(client, _queues_with_a_route(client, options))
+            return running_ends(client, options, patience_ms=patience_ms)
         except RocketMQError as error:
             may_come_back = error.retriable or isinstance(error, (NameServerError, TopicNotFoundError))
             if deadline.expired or not may_come_back:

@@ -18,10 +18,12 @@ from pyspark_rocketmq.planning.discovery import check_checkpoint, plan_ranges, t
 from pyspark_rocketmq.planning.starts import check_listed
 from pyspark_rocketmq.spark.admission import Admission, default_limit
 from pyspark_rocketmq.spark.group_commits import GroupCommits
-from pyspark_rocketmq.spark.heartbeat import HeartbeatPartition, check_heartbeat, heartbeat_row
+from pyspark_rocketmq.spark.heartbeat import Absences, HeartbeatPartition, check_heartbeat, heartbeat_row
 from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
 from pyspark_rocketmq.spark.partition import RangesPartition, plan_partitions, read_partition
+from pyspark_rocketmq.spark.planning_client import OPERATION_TIMEOUT_MS
 from pyspark_rocketmq.spark.positions import (
+    Ends,
     PlanningClient,
     available_ends,
     behind,
@@ -36,7 +38,7 @@ from pyspark_rocketmq.spark.positions import (
     resolve_offsets,
 )
 from pyspark_rocketmq.spark.schema import to_projection
-from pyspark_rocketmq.spark.witness import check_witnesses, new_witnesses
+from pyspark_rocketmq.spark.witness import Place, check_witnesses, new_witnesses, place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +51,7 @@ _OUTAGE_PATIENCE_MS: Final = 60_000
 """How long a running query waits while no broker answers: an exception would end it."""
 
 _MOVED_BACK_PATIENCE_MS: Final = 10_000
-"""How long a queue may end before its position: a broker that restarts builds its index anew."""
+"""How long a queue may end before its position: a broker that restarts rebuilds its index."""
 
 _PAUSE_S: Final = 0.5
 
@@ -96,7 +98,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen: Mapping[MessageQueue, int] | None = None
         self._newest: SourceOffset | None = None
         self._hidden: frozenset[MessageQueue] = frozenset()
-        self._witnessed = False
+        self._witnessed: frozenset[Place] = frozenset()
+        self._behind_until: Deadline | None = None
+        self._absences = Absences(options.heartbeat_patience_ms, clock)
 
     # --- what Spark calls, in its order -------------------------------------------------------
 
@@ -130,18 +134,19 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moment = self._clock.now_ms()
         origin = last if last.resolved else self._resolved_start()
         ends = self._settled_ends(origin.offsets)
-        check_filter(self._connected(), ends, self._options)
-        known, origin = origin.offsets, origin.named_as(ends)
-        self._newest = origin.advanced(ends, {})
-        self._check_witnesses(origin, ends)
+        check_filter(self._connected(), ends.masters, self._options)
+        known, origin = origin.offsets, origin.named_as(ends.seen)
+        self._newest = origin.advanced(ends.readable, {})
         begins = {q: at for q, at in origin.offsets.items() if not last.resolved or q not in known}
         begins |= self._new_begins(origin, ends)
         positions = {**origin.offsets, **begins}
-        reach = targets(positions, ends, frozen=self._frozen)
+        reach = targets(positions, ends.readable, frozen=self._frozen)
+        self._check_witnesses(origin, positions, reach, ends)
         until = self._admission.cut(
             self._connected(), positions, reach, limit, closed=self._frozen is not None
         )
-        beat = self._next_heartbeat(origin, moment, idle=reach == positions and _all_answer(positions, ends))
+        idle = reach == positions and self._nobody_is_missed(positions, ends)
+        beat = self._next_heartbeat(origin, moment, idle=idle)
         if (
             last.resolved
             and beat == last.heartbeat_at_ms
@@ -149,8 +154,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ):
             self._end_of_run()
             return start
+        read = {queue: until[queue] for queue in until.keys() & ends.masters.keys()}
         witnesses = new_witnesses(
-            self._connected(), origin.witnesses, positions, until, group=self._options.group
+            self._connected(), origin.witnesses, positions, read, group=self._options.group
         )
         return origin.advanced(until, begins, heartbeat_at_ms=beat, witnesses=witnesses).to_dict()
 
@@ -216,6 +222,12 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         beat = next_heartbeat(previous, now_ms=moment, interval_ms=interval_ms, idle=idle)
         return beat if beat > previous else origin.heartbeat_at_ms
 
+    def _nobody_is_missed(self, known: Iterable[MessageQueue], ends: Ends) -> bool:
+        """Whether time may go on: a broker that is away may have older messages, for a while."""
+        missed = {queue.broker_name for queue in known} - {queue.broker_name for queue in ends.masters}
+        missed |= {queue.broker_name for queue in ends.failed}
+        return not ends.held and not self._absences.waited_for(missed)
+
     def _connected(self) -> PlanningClient:
         if self._client is None:
             self._client = self._connect(self._options.client)
@@ -240,34 +252,54 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._origin = SourceOffset(source=self._identity, offsets=offsets, started_at_ms=moment)
         return self._origin
 
-    def _settled_ends(self, known: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Return the max offsets; a queue that ends before its position gets some time to recover."""
-        deadline = Deadline(self._clock, _MOVED_BACK_PATIENCE_MS)
+    def _settled_ends(self, known: Mapping[MessageQueue, int]) -> Ends:
+        """Return the ends; queues that end before their position get some time, and hold nobody back."""
         while True:
             ends = patient_ends(
                 self._connected(),
                 self._options,
                 clock=self._clock,
                 deadline=Deadline(self._clock, _OUTAGE_PATIENCE_MS),
+                # A run that ends when nothing is left to read must not take a slow broker for an absent one.
+                patience_ms=None if self._frozen is None else OPERATION_TIMEOUT_MS,
             )
-            if deadline.expired or not behind(known, ends):
+            wrong = behind(known, ends.masters)
+            if not wrong:
+                self._behind_until = None
                 return ends
+            if self._behind_until is None:
+                self._behind_until = Deadline(self._clock, _MOVED_BACK_PATIENCE_MS)
+            if self._behind_until.expired:
+                return ends
+            if self._frozen is None and len(wrong) < len(ends.readable):
+                return ends.holding(wrong)
             self._clock.sleep(_PAUSE_S)
 
-    def _check_witnesses(self, checkpoint: SourceOffset, ends: Mapping[MessageQueue, int]) -> None:
-        """Look once in this reader's life, when it goes on from a checkpoint, whether that still fits."""
-        if not self._witnessed:
-            self._witnessed = check_witnesses(
-                self._connected(),
-                checkpoint,
-                ends,
-                group=self._options.group,
-                fail_on_data_loss=self._options.fail_on_data_loss,
-            )
+    def _check_witnesses(
+        self,
+        origin: SourceOffset,
+        positions: Mapping[MessageQueue, int],
+        reach: Mapping[MessageQueue, int],
+        ends: Ends,
+    ) -> None:
+        """Look whether what was read is still there: at a run's start, and before more is read."""
+        ahead = {place(queue) for queue in reach if reach[queue] > positions[queue]}
+        due = {
+            queue: witness
+            for queue, witness in origin.witnesses.items()
+            if place(queue) in ahead or place(queue) not in self._witnessed
+        }
+        self._witnessed |= check_witnesses(
+            self._connected(),
+            due,
+            ends.masters,
+            group=self._options.group,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
 
-    def _new_begins(self, origin: SourceOffset, ends: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+    def _new_begins(self, origin: SourceOffset, ends: Ends) -> dict[MessageQueue, int]:
         """Return where the queues begin that are new, or end before their position."""
-        lost_sight = hidden(origin.offsets, ends)
+        lost_sight = hidden(origin.offsets, ends.seen) - ends.failed.keys()
         if lost_sight != self._hidden:
             check_hidden(
                 self._connected(),
@@ -277,7 +309,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             self._hidden = lost_sight
         moved = moved_back(
-            self._connected(), origin.offsets, ends, fail_on_data_loss=self._options.fail_on_data_loss
+            self._connected(), origin.offsets, ends.masters, fail_on_data_loss=self._options.fail_on_data_loss
         )
         if origin.started_at_ms is None:
             return moved
@@ -285,7 +317,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._connected(),
             self._policy,
             origin.offsets,
-            self._visible(ends),
+            self._visible(ends.masters),
             self._options,
             started_at_ms=origin.started_at_ms,
         )
@@ -293,8 +325,3 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _visible(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
         """Leave out the queues that appeared during an AvailableNow run: they wait for the next one."""
         return tuple(queue for queue in queues if self._frozen is None or queue in self._frozen)
-
-
-def _all_answer(known: Iterable[MessageQueue], ends: Iterable[MessageQueue]) -> bool:
-    """Whether every broker of the known queues has answered: one that is away may have older messages."""
-    return {queue.broker_name for queue in known} <= {queue.broker_name for queue in ends}

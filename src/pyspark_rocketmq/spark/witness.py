@@ -2,67 +2,77 @@
 
 A topic that was deleted and created anew counts from 0 again, a broker that lost its disk too. Once there
 are as many messages as before, offsets alone cannot tell. So the end of each micro-batch names a *witness* a
-topic and broker: the last message of one of its queues, and when it was stored. A run of the query that goes
-on from there looks whether that very message still is where it was. Store times are only compared with
-themselves, so no clock matters; a message that has expired since says nothing.
+topic and broker: the last message of one of its queues, and when it was stored. A run of the query that
+continues from there looks whether that very message is still where it was, and so does every micro-batch
+before more of that topic and broker is read. Store times are only compared with themselves, so no clock
+matters; a message that has expired since says nothing.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.gaps import decide_replaced
-from pyspark_rocketmq.spark.offsets import SourceOffset, Witness
+from pyspark_rocketmq.spark.offsets import Witness
 from pyspark_rocketmq.spark.positions import PlanningClient
 
-__all__ = ["check_witnesses", "new_witnesses"]
+__all__ = ["Place", "check_witnesses", "new_witnesses", "place"]
+
+Place: TypeAlias = tuple[str, str]
+"""A topic at a broker: created and deleted as one."""
 
 _LOG: Final = logging.getLogger(__name__)
 
 
+def place(queue: MessageQueue) -> Place:
+    """Return the topic and broker that a queue's witness stands for."""
+    return (queue.topic, queue.broker_name)
+
+
 def check_witnesses(
     client: PlanningClient,
-    checkpoint: SourceOffset,
+    witnesses: Mapping[MessageQueue, Witness],
     ends: Mapping[MessageQueue, int],
     *,
     group: str,
     fail_on_data_loss: bool,
-) -> bool:
-    """Look whether the messages that the checkpoint names are still there.
+) -> frozenset[Place]:
+    """Look whether messages that were read are still there.
 
     Parameters
     ----------
     client : PlanningClient
-    checkpoint : SourceOffset
-        Where a run of the query goes on.
+    witnesses : Mapping
     ends : Mapping
-        The max offsets of the queues whose brokers answer.
+        The max offsets of the queues whose masters answer.
     group : str
         The group that messages are looked at with.
     fail_on_data_loss : bool
 
     Returns
     -------
-    bool
-        Whether all of them were looked at, or are gone: call it again if not.
+    frozenset of Place
+        Those that were looked at. The others have no answer now: call it again for them.
 
     Raises
     ------
     DataLossError
         OFFSET_WENT_BACK: another one is in the place of one, and ``fail_on_data_loss`` is set.
     """
-    places = {
+    offsets = {
         queue: witness.offset
-        for queue, witness in checkpoint.witnesses.items()
+        for queue, witness in witnesses.items()
         if queue in ends and witness.offset < ends[queue]  # else the queue is shorter: `moved_back` tells
     }
-    found = _stored_at(client, places, group)
-    for queue, found_ms in (found or {}).items():
-        witness = checkpoint.witnesses[queue]
+    found = _stored_at(client, offsets, group)
+    if found is None:
+        return frozenset()
+    for queue, found_ms in found.items():
+        witness = witnesses[queue]
         if found_ms != witness.stored_at_ms:
             decide_replaced(
                 queue,
@@ -72,7 +82,7 @@ def check_witnesses(
                 fail_on_data_loss=fail_on_data_loss,
             )
             _LOG.warning("another message is at offset %d of %s than was read", witness.offset, queue)
-    return found is not None and checkpoint.witnesses.keys() <= ends.keys()
+    return frozenset(map(place, offsets))
 
 
 def new_witnesses(
@@ -95,16 +105,16 @@ def new_witnesses(
     group : str
         The group that messages are looked at with.
     """
-    longest: dict[tuple[str, str], MessageQueue] = {}
+    longest: dict[Place, MessageQueue] = {}
     for queue in sorted(until):
         taken = until[queue] - positions[queue]
-        place = (queue.topic, queue.broker_name)
-        if taken > 0 and (place not in longest or taken > until[longest[place]] - positions[longest[place]]):
-            longest[place] = queue
+        best = longest.get(place(queue))
+        if taken > 0 and (best is None or taken > until[best] - positions[best]):
+            longest[place(queue)] = queue
     last = {queue: until[queue] - 1 for queue in longest.values()}
     found = _stored_at(client, last, group) or {}
-    renewed = {(queue.topic, queue.broker_name) for queue in found}
-    kept = {queue: each for queue, each in former.items() if (queue.topic, queue.broker_name) not in renewed}
+    renewed = set(map(place, found))
+    kept = {queue: each for queue, each in former.items() if place(queue) not in renewed}
     return kept | {queue: Witness(last[queue], stored_at_ms) for queue, stored_at_ms in found.items()}
 
 

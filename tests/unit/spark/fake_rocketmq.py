@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pyspark_rocketmq.client.peek import MessageTimes
 from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
+from pyspark_rocketmq.spark.planning_client import Ends
 
 
 class FakeClock:
@@ -40,6 +41,8 @@ class FakeRocketMQ:
         self.checked: set[str] = set()
         self.dead: set[str] = set()
         self.hidden: set[str] = set()
+        self.slaves: dict[MessageQueue, int] = {}
+        self.patience_ms: float | None = None
         self.unreadable: set[MessageQueue] = set()
         self.calls: list[str] = []
         self._sent = 0
@@ -73,6 +76,19 @@ class FakeRocketMQ:
 
     def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         return self._ask("max_offsets", queues, lambda queue: len(self.logs[queue]))
+
+    def ends(
+        self, queues: Iterable[MessageQueue], *, patience_ms: float | None = None, slaves: bool = False
+    ) -> Ends:
+        self.patience_ms = patience_ms
+        queues = tuple(queues)
+        gone = self.dead | self.hidden
+        failed = {q: self._down(q) for q in queues if q.broker_name in gone}
+        return Ends(
+            masters=self.max_offsets([q for q in queues if q.broker_name not in gone]),
+            slaves={q: self.slaves[q] for q in queues if q in self.slaves and q in failed} if slaves else {},
+            failed=failed,
+        )
 
     def offsets_at(self, timestamps: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         def first_at(queue: MessageQueue) -> int:
@@ -132,5 +148,8 @@ class FakeRocketMQ:
         queues = tuple(queues)
         for queue in queues:
             if queue.broker_name in self.dead | self.hidden:
-                raise BrokerNotFoundError("it is down", broker_name=queue.broker_name)
+                raise self._down(queue)
         return {queue: answer(queue) for queue in queues}
+
+    def _down(self, queue: MessageQueue) -> BrokerNotFoundError:
+        return BrokerNotFoundError("it is down", broker_name=queue.broker_name)

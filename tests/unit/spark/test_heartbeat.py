@@ -102,6 +102,21 @@ def test_time_does_not_run_ahead_of_a_broker_that_is_away(mq: FakeRocketMQ):
     assert len(stream.idle(1)) == 1
 
 
+def test_a_broker_that_never_comes_back_stops_heartbeats_for_a_while_only(
+    mq: FakeRocketMQ, caplog: pytest.LogCaptureFixture
+):
+    stream = Stream(mq, heartbeatPatience="5m")
+    stream.trigger()
+    mq.hidden.add("broker-b")
+    assert stream.idle(299) == []
+    assert len(stream.idle(30)) == 3
+    assert caplog.text.count("broker broker-b has not answered for 300 s") == 1
+    mq.hidden.clear()
+    stream.idle(1)
+    mq.hidden.add("broker-b")
+    assert stream.idle(299) == [], "it is waited for again"
+
+
 def test_a_clock_that_is_set_back_makes_no_heartbeat_go_back(mq: FakeRocketMQ):
     stream = Stream(mq)
     stream.trigger()

@@ -567,3 +567,49 @@ def test_a_filter_that_does_not_parse_ends_a_query_before_its_first_batch():
     with pytest.raises(OptionError, match="does not parse"):
         Query(world(), kept, {"sqlFilter": "amount >", "startingOffsets": "earliest"}, lambda _: None).run(1)
     assert not kept.ends
+
+
+def test_a_queue_that_ends_before_its_position_does_not_hold_the_others_back():
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, STARTS["earliest"], lambda _: None)
+    run.run(1)
+    whole, mq.logs[A0] = mq.logs[A0], mq.logs[A0][:2]
+    mq.send(B0)
+    begin = mq.clock.monotonic()
+    run.run(1)
+    assert mq.clock.monotonic() == begin, "nobody slept"
+    assert written(kept)[B0] == mq.bodies(B0, 0, 4)
+    mq.logs[A0] = whole  # its broker has rebuilt its index
+    mq.send(A0)
+    run.run(1)
+    check_nothing_lost_nothing_twice(mq, kept)
+
+
+def test_a_queue_that_stays_before_its_position_ends_the_query_though_others_have_messages():
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, STARTS["earliest"], lambda _: None)
+    run.run(1)
+    mq.logs[A0] = mq.logs[A0][:2]
+    mq.send(B0)
+    run.run(1)
+    mq.clock.seconds += 11
+    mq.send(B0)
+    with pytest.raises(DataLossError, match=r"now holds \[0, 2\), but everything up to 4 was read"):
+        run.run(1)
+
+
+def test_what_a_slave_has_is_read_and_what_it_lacks_is_no_loss():
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, STARTS["earliest"], lambda _: None)
+    run.run(1)
+    mq.send(B0, B0)
+    mq.dead.add("broker-b")
+    mq.slaves = {B0: 4}
+    run.run(1)
+    assert written(kept)[B0] == mq.bodies(B0, 0, 4)
+    mq.slaves = {B0: 1}
+    mq.clock.seconds += 100
+    run.run(2)
+    mq.dead.clear()
+    run.run(1)
+    check_nothing_lost_nothing_twice(mq, kept)

@@ -89,6 +89,51 @@ def test_one_run_looks_once(mq: FakeRocketMQ):
     assert mq.calls.count("stored_at") == 1
 
 
+def recreated(mq: FakeRocketMQ, messages: int) -> None:
+    for log in mq.logs.values():
+        log.clear()
+    mq.clock.seconds += 1
+    mq.send(*[A0, A1, B0] * messages)
+
+
+def test_a_topic_recreated_and_regrown_while_the_query_runs_is_told(mq: FakeRocketMQ):
+    stream = reader(mq)
+    limit = stream.getDefaultReadLimit()
+    end = stream.latestOffset(stream.initialOffset(), limit)
+    mq.send()
+    end = stream.latestOffset(end, limit)
+    recreated(mq, 8)
+    with pytest.raises(DataLossError, match="the topic was created anew") as caught:
+        stream.latestOffset(end, limit)
+    assert caught.value.condition == "OFFSET_WENT_BACK"
+
+
+def test_a_running_query_goes_on_where_it_was_when_told_so(
+    mq: FakeRocketMQ, caplog: pytest.LogCaptureFixture
+):
+    stream = reader(mq, failOnDataLoss="false")
+    limit = stream.getDefaultReadLimit()
+    end = stream.latestOffset(stream.initialOffset(), limit)
+    recreated(mq, 8)
+    end = stream.latestOffset(end, limit)
+    assert "another message is at offset 1 of orders" in caplog.text
+    assert SourceOffset.from_dict(end).offsets == {A0: 8, A1: 8, B0: 8}
+    caplog.clear()
+    mq.send()
+    stream.latestOffset(end, limit)
+    assert caplog.text == "", "the new messages are the witnesses now"
+
+
+def test_a_witness_that_was_seen_is_not_asked_for_again_while_another_broker_is_away(mq: FakeRocketMQ):
+    end = go_on(mq)
+    mq.hidden.add("broker-b")
+    stream = reader(mq)
+    mq.calls.clear()
+    for _ in range(3):
+        assert stream.latestOffset(end, stream.getDefaultReadLimit()) == end
+    assert mq.calls.count("stored_at") == 1
+
+
 def test_a_broker_that_was_away_is_looked_at_later(mq: FakeRocketMQ):
     end = go_on(mq)
     mq.hidden.add("broker-b")

@@ -1,0 +1,258 @@
+"""Asking many brokers in one pass that does not wait for those that are away.
+
+`Client.ask` tries until every broker has answered. Planning cannot: one dead broker would hold back the
+queues of all others. Here every broker is asked on a thread of its own. Once one has answered, the others
+have ``GRACE_MS`` left. A broker that failed is remembered, and asked again after a pause that doubles.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.client.pipeline import Call
+from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RetryPolicy
+from pyspark_rocketmq.errors import BrokerNotFoundError, RequestTimeoutError, RocketMQError
+from pyspark_rocketmq.model import MessageQueue
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.core import Client
+
+__all__ = ["GRACE_MS", "BrokerHealth", "ReachableBrokers"]
+
+T = TypeVar("T")
+
+GRACE_MS: Final = 400
+"""How long the others are waited for once one broker has answered."""
+
+_LONGEST_GRACE_MS: Final = 5_000
+"""The same for a broker whose last answer came late: it is slow, not away."""
+
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 10.0
+
+_ONCE_MORE: Final = RetryPolicy(base_ms=20, attempts=2)
+"""A broker that restarted costs one failure: its old connection, or its old address."""
+
+
+@dataclass(slots=True)
+class _Record:
+    failures: int = 0
+    asked_again_at: float = 0.0
+    cause: RocketMQError | None = None
+    busy: bool = False
+    needs_ms: float = GRACE_MS
+
+
+class BrokerHealth:
+    """Which brokers are away, and when each is asked again; safe to share between threads.
+
+    Parameters
+    ----------
+    clock : Clock
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._records: dict[str, _Record] = {}
+
+    def due(self, broker_names: frozenset[str]) -> frozenset[str]:
+        """Return the brokers to ask now, and take note that they are being asked.
+
+        While all of them are away there is nobody to hold back, so each that is not being asked is due.
+        """
+        now = self._clock.monotonic()
+        with self._lock:
+            records = {name: self._records.setdefault(name, _Record()) for name in broker_names}
+            idle = {name for name, record in records.items() if not record.busy}
+            due = {name for name in idle if now >= records[name].asked_again_at}
+            if not any(records[name].failures == 0 for name in due):
+                due = idle
+            for name in due:
+                records[name].busy = True
+        return frozenset(due)
+
+    def grace_ms(self, broker_name: str) -> float:
+        """Return how long a broker is waited for after the first answer: longer if it is known to be slow."""
+        with self._lock:
+            return self._records[broker_name].needs_ms
+
+    def answered(self, broker_name: str, after_ms: float) -> None:
+        """Take note of a broker's answer."""
+        with self._lock:
+            self._records[broker_name] = _Record(needs_ms=min(max(GRACE_MS, 2 * after_ms), _LONGEST_GRACE_MS))
+
+    def failed(self, broker_name: str, cause: RocketMQError) -> None:
+        """Take note that a broker did not answer, or said that it cannot."""
+        with self._lock:
+            record = self._records[broker_name]
+            pause_s = min(_FIRST_PAUSE_S * 2.0 ** min(record.failures, 10), _LONGEST_PAUSE_S)
+            self._records[broker_name] = _Record(
+                record.failures + 1, self._clock.monotonic() + pause_s, cause
+            )
+
+    def is_away(self, broker_name: str) -> bool:
+        """Whether the broker failed when it was asked last."""
+        with self._lock:
+            return self._records[broker_name].failures > 0
+
+    def why_away(self, broker_name: str) -> RocketMQError:
+        """Return the error that stands for a broker that was not asked."""
+        with self._lock:
+            cause = self._records[broker_name].cause
+        error = BrokerNotFoundError(
+            f"the broker does not answer; it is asked again later ({cause.message})"
+            if cause is not None
+            else "the broker has not answered an earlier request yet",
+            **{**(cause.facts if cause is not None else {}), "broker_name": broker_name},
+        )
+        error.__cause__ = cause
+        return error
+
+
+class ReachableBrokers:
+    """Asks the brokers that can be reached.
+
+    Its threads end with their requests: at the latest after the client's request timeout, and soon once the
+    client's connections are closed.
+
+    Parameters
+    ----------
+    client : Client
+    slaves : bool
+        Ask each broker's first slave that answers, never its master.
+    """
+
+    def __init__(self, client: Client, *, slaves: bool = False) -> None:
+        self._client = client
+        self._slaves = slaves
+        self._health = BrokerHealth(client.clock)
+        self._closed = False
+
+    def close(self) -> None:
+        """Let nothing stay open that requests under way may still open; call it before the client closes."""
+        self._closed = True
+
+    def ask(
+        self, calls: Mapping[MessageQueue, Call[T]], *, patience_ms: float | None = None
+    ) -> dict[MessageQueue, T | RocketMQError]:
+        """Make one call a queue; return its value, or why there is none.
+
+        Parameters
+        ----------
+        patience_ms : float, optional
+            Retry, and wait, for so long for each broker that is not known to be away, whoever else has
+            answered.
+        """
+        by_broker: dict[str, dict[MessageQueue, Call[T]]] = {}
+        for queue, broker_name in self._brokers_of(calls).items():
+            by_broker.setdefault(broker_name, {})[queue] = calls[queue]
+        due = self._health.due(frozenset(by_broker))
+        found: dict[MessageQueue, T | RocketMQError] = {}
+        for name, own in by_broker.items():
+            if name not in due:
+                found |= dict.fromkeys(own, self._health.why_away(name))
+        asked = [
+            _Question(name, by_broker[name], None if self._health.is_away(name) else patience_ms)
+            for name in sorted(due)
+        ]
+        answers = self._answer(asked[0]) if len(asked) == 1 else self._answers(asked)
+        found.update(answers)
+        return {queue: found[queue] for queue in calls}
+
+    def _brokers_of(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str]:
+        """Return who has each queue: a static topic's queues name no broker of their own."""
+        asked = tuple(queues)
+        topics = {queue.topic for queue in asked}
+        routes = self._client.routes.find_many(topics, deadline=self._client.deadline())
+        owners = {q: route.owner(q) if (route := routes[q.topic]) is not None else None for q in asked}
+        return {queue: owner or queue.broker_name for queue, owner in owners.items()}
+
+    def _answer(self, question: _Question[T]) -> dict[MessageQueue, T | RocketMQError]:
+        """Ask one broker, and take note of how it went."""
+        client = self._client
+        begin = client.clock.monotonic()
+        failure: RocketMQError | None = RequestTimeoutError("no answer", broker_name=question.broker_name)
+        try:
+            outcomes = client.try_each(
+                question.calls,
+                deadline=self._deadline(question.patience_ms),
+                policy=_ONCE_MORE if question.patience_ms is None else DEFAULT_POLICY,
+                slaves=self._slaves,
+            )
+            failure = _common_failure(outcomes)
+        finally:
+            if failure is None:
+                self._health.answered(question.broker_name, (client.clock.monotonic() - begin) * 1000)
+            else:
+                self._health.failed(question.broker_name, failure)
+        return outcomes
+
+    def _answers(self, questions: Sequence[_Question[T]]) -> dict[MessageQueue, T | RocketMQError]:
+        """Ask brokers side by side; who is late fails, and its thread takes note of what it says."""
+        done: SimpleQueue[tuple[_Question[T], dict[MessageQueue, T | RocketMQError] | Exception]]
+        done = SimpleQueue()
+
+        def work(question: _Question[T]) -> None:
+            try:
+                done.put((question, self._answer(question)))
+            except Exception as failure:  # noqa: BLE001 - the thread's outermost frame: raised by who waits
+                done.put((question, failure))
+            finally:
+                if self._closed:  # it may have connected again meanwhile
+                    self._client.pool.close()
+
+        for question in questions:
+            name = f"ask-{question.broker_name}"
+            threading.Thread(target=work, args=(question,), name=name, daemon=True).start()
+        waiting = {question.broker_name: self._deadline(question.patience_ms) for question in questions}
+        found: dict[MessageQueue, T | RocketMQError] = {}
+        somebody_answered = False
+        while waiting:
+            try:
+                question, outcomes = done.get(timeout=max(until.remaining_s for until in waiting.values()))
+            except Empty:
+                break
+            if isinstance(outcomes, Exception):
+                raise outcomes
+            del waiting[question.broker_name]
+            found |= outcomes
+            if not somebody_answered and _common_failure(outcomes) is None:
+                somebody_answered = True
+                waiting |= self._graces(other for other in questions if other.broker_name in waiting)
+        for question in questions:
+            if question.broker_name in waiting:
+                late = RequestTimeoutError("no answer in time", broker_name=question.broker_name)
+                found |= dict.fromkeys(question.calls, late)
+        return found
+
+    def _graces(self, questions: Iterable[_Question[T]]) -> dict[str, Deadline]:
+        """Return how long those are waited for that nobody is patient with."""
+        return {
+            each.broker_name: self._deadline(self._health.grace_ms(each.broker_name))
+            for each in questions
+            if each.patience_ms is None
+        }
+
+    def _deadline(self, timeout_ms: float | None) -> Deadline:
+        return self._client.deadline(self._client.request_timeout_ms if timeout_ms is None else timeout_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question(Generic[T]):
+    """What one broker is asked."""
+
+    broker_name: str
+    calls: Mapping[MessageQueue, Call[T]]
+    patience_ms: float | None
+
+
+def _common_failure(outcomes: Mapping[MessageQueue, object]) -> RocketMQError | None:
+    """Return an error if there are only errors: a broker that answers for one queue is not away."""
+    errors = [outcome for outcome in outcomes.values() if isinstance(outcome, RocketMQError)]
+    return errors[0] if len(errors) == len(outcomes) else None

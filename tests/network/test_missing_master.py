@@ -1,0 +1,209 @@
+"""A master that is away costs the queues of the other brokers next to nothing, on the mock cluster."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import OutgoingMessage
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.dstream.plan import DirectPlan, Pace
+from pyspark_rocketmq.model import Earliest, MessageQueue
+from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.planning.rate import PidSettings
+from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.spark.offsets import SourceOffset
+from pyspark_rocketmq.spark.planning_client import planning_client
+from pyspark_rocketmq.spark.positions import available_ends
+from pyspark_rocketmq.spark.schema import read_schema
+from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+from pyspark_rocketmq.testing import MockCluster
+from pyspark_rocketmq.testing.faults import Delay, Silence
+
+pytestmark = pytest.mark.timeout(120)
+
+A0, B0 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b", 0)
+
+MOST_S = 0.5
+"""The promise: what a micro-batch of the healthy queues takes more while a master is away."""
+
+SLACK_S = 0.3
+"""What the machine may take for everything else, on a bad day."""
+
+
+class Stream:
+    """The calls that Spark makes for each trigger, and how long they took."""
+
+    def __init__(self, mq: MockCluster, **options: str) -> None:
+        given = {"nameServer": mq.name_server, "topic": "orders", "startingOffsets": "earliest"}
+        given |= {"routeRefreshMs": "1000"} | options
+        parsed = parse_options(SourceOptions, given, where="readStream", environ={})
+        self.reader = RocketMQStreamReader(parsed, read_schema(None))
+        self.end: dict[str, Any] = self.reader.initialOffset()
+        self.took_s = 0.0
+
+    def trigger(self) -> dict[MessageQueue, int]:
+        begin = time.monotonic()
+        end = self.reader.latestOffset(self.end, self.reader.getDefaultReadLimit())
+        self.took_s = time.monotonic() - begin
+        self.end = json.loads(json.dumps(end))
+        return dict(SourceOffset.from_dict(self.end).offsets)
+
+
+@pytest.fixture
+def mq() -> Iterator[MockCluster]:
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as cluster:
+        send(cluster, A0, B0)
+        yield cluster
+
+
+def send(mq: MockCluster, *queues: MessageQueue) -> None:
+    for queue in queues:
+        mq.send(OutgoingMessage("orders", b"x"), queue=queue)
+
+
+def die(mq: MockCluster) -> None:
+    mq.stop_broker("broker-b", unregister=False)
+
+
+def leave(mq: MockCluster) -> None:
+    mq.stop_broker("broker-b")
+
+
+def hang(mq: MockCluster) -> None:
+    mq.inject(Silence(), broker="broker-b", times=None)
+
+
+def come_back(mq: MockCluster, how: Callable[[MockCluster], None]) -> None:
+    mq.heal() if how is hang else mq.start_broker("broker-b")
+
+
+OUTAGES = pytest.mark.parametrize("how", [die, leave, hang])
+
+
+@OUTAGES
+def test_a_trigger_does_not_wait_for_a_broker_that_is_away(
+    mq: MockCluster, how: Callable[[MockCluster], None]
+) -> None:
+    stream = Stream(mq, requestTimeoutMs="3000")
+    assert stream.trigger() == {A0: 1, B0: 1}
+    how(mq)
+    for n in range(2, 6):
+        send(mq, A0)
+        assert stream.trigger() == {A0: n, B0: 1}
+        assert stream.took_s < MOST_S + SLACK_S
+    come_back(mq, how)
+    send(mq, B0)
+    eventually(lambda: stream.trigger() == {A0: 5, B0: 2}, 20.0, what="the broker is read again")
+    stream.reader.stop()
+
+
+@OUTAGES
+def test_a_batch_of_a_direct_stream_does_not_wait_either(
+    mq: MockCluster, how: Callable[[MockCluster], None]
+) -> None:
+    given = {"nameServer": mq.name_server, "topic": "orders", "requestTimeoutMs": "3000"}
+    options = parse_options(SourceOptions, given, environ={})
+    pace = Pace(pid=PidSettings(batch_interval_ms=1000))
+    plan = DirectPlan(Earliest(), {A0: 0, B0: 0}, SYSTEM_CLOCK.now_ms(), pace)
+    client = planning_client(options.client)
+
+    def batch(number: int) -> dict[MessageQueue, int]:
+        ranges = plan.ranges(number, client, options, remember_ms=0)
+        return {each.queue: each.until_offset for each in ranges}
+
+    try:
+        assert batch(1) == {A0: 1, B0: 1}
+        how(mq)
+        for n in range(2, 6):
+            send(mq, A0)
+            begin = time.monotonic()
+            assert batch(n) == {A0: n, B0: 1}
+            assert time.monotonic() - begin < MOST_S + SLACK_S
+    finally:
+        client.close()
+
+
+def test_a_slow_broker_is_not_starved(mq: MockCluster) -> None:
+    """It answers later than the others are willing to wait, each time."""
+    stream = Stream(mq)
+    stream.trigger()
+    mq.inject(Delay(1.0), on=RequestCode.GET_MAX_OFFSET, broker="broker-b", times=None)
+    send(mq, B0)
+    eventually(lambda: stream.trigger()[B0] == 2, 20.0, what="the slow broker is read")
+    stream.reader.stop()
+
+
+def test_brokers_that_are_away_share_one_patience_at_the_start() -> None:
+    names = tuple(f"broker-{name}" for name in "abcd")
+    with MockCluster({"orders": 1}, brokers=names) as mq:
+        send(mq, A0)
+        for name in names[1:]:
+            mq.stop_broker(name, unregister=False)
+        options = parse_options(SourceOptions, {"nameServer": mq.name_server, "topic": "orders"}, environ={})
+        client = planning_client(options.client)
+        begin = time.monotonic()
+        try:
+            assert available_ends(client, client.read_queues("orders")) == {A0: 1}
+        finally:
+            client.close()
+        assert time.monotonic() - begin < 15, "not 10 s for each of three"
+
+
+def test_a_run_that_ends_when_all_is_read_waits_for_a_slow_broker(mq: MockCluster) -> None:
+    stream = Stream(mq)
+    stream.reader.prepareForTriggerAvailableNow()
+    mq.inject(Delay(1.5), on=RequestCode.GET_MAX_OFFSET, broker="broker-b", times=None)
+    assert stream.trigger() == {A0: 1, B0: 1}
+    stream.reader.stop()
+
+
+def test_a_readable_slave_is_read_while_its_master_is_away() -> None:
+    brokers = ("broker-a", "broker-b")
+    with MockCluster({"orders": 1}, brokers=brokers, slaves=1, slave_readable=True) as mq:
+        send(mq, A0, B0, B0)
+        stream = Stream(mq)
+        assert stream.trigger() == {A0: 1, B0: 2}
+        send(mq, B0, B0, B0)
+        mq.lag("broker-b", 1)
+        mq.stop_broker("broker-b")
+        eventually(lambda: stream.trigger() == {A0: 1, B0: 4}, 10.0, what="what the slave has is read")
+        assert stream.took_s < MOST_S + SLACK_S
+        mq.lag("broker-b", 4)  # fewer than were read: that is no loss
+        send(mq, A0)
+        assert stream.trigger() == {A0: 2, B0: 4}
+        mq.start_broker("broker-b")
+        eventually(lambda: stream.trigger() == {A0: 2, B0: 5}, 20.0, what="the master is read again")
+        stream.reader.stop()
+
+
+def test_a_slave_that_may_not_be_read_is_not_planned_with() -> None:
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b"), slaves=1) as mq:
+        send(mq, A0, B0)
+        stream = Stream(mq)
+        assert stream.trigger() == {A0: 1, B0: 1}
+        mq.stop_broker("broker-b")
+        send(mq, A0, B0)
+        for _ in range(3):
+            assert stream.trigger() == {A0: 2, B0: 1}
+        stream.reader.stop()
+
+
+def test_no_thread_outlives_the_planning(mq: MockCluster) -> None:
+    stream = Stream(mq, requestTimeoutMs="1000")
+    stream.trigger()
+    hang(mq)
+    send(mq, A0)
+    stream.trigger()
+    stream.reader.stop()
+    eventually(
+        lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("ask-")],
+        10.0,
+        what="the threads ended",
+    )
