@@ -12,8 +12,8 @@ import struct
 
 from benchmarks.workers.rounds import Done, serve
 from pyspark_rocketmq.client.core import Client
-from pyspark_rocketmq.client.queue_reader import read_chunks
-from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.client.range_reader import Pulled, read_chunks
+from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.remoting.command import Command, Serializer
 from pyspark_rocketmq.remoting.frame import encode_frame
@@ -37,10 +37,11 @@ def main() -> None:
         pulls = [
             (queue, chunk.from_offset, chunk.until_offset)
             for queue, low in lows.items()
-            for _, chunks in read_chunks(
+            for event in read_chunks(
                 client, [OffsetRange(queue, low, highs[queue])], ReadOptions(consumer_group=GROUP)
             )
-            for chunk in chunks
+            if isinstance(event, Pulled)
+            for chunk in event.chunks
         ]
         addr = client.broker_address(pulls[0][0].broker_name, topic=args.topic)
     serializer = Serializer[args.serializer]

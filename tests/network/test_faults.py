@@ -28,7 +28,7 @@ from pyspark_rocketmq.client import (
     encode_one,
     read_batches,
 )
-from pyspark_rocketmq.client.queue_reader import read_chunks
+from pyspark_rocketmq.client.range_reader import read_chunks
 from pyspark_rocketmq.errors import (
     AuthenticationError,
     BrokerError,
@@ -363,7 +363,9 @@ def test_a_queue_whose_broker_was_away_is_read_as_fast_as_before() -> None:
         options = ReadOptions(consumer_group="g", stall_timeout_ms=10_000)
         with meanwhile((0.5, lambda: mq.start_broker(ranges[0].broker_name))):
             loads = [
-                pull.load for pull, _ in read_chunks(client, ranges, options) if pull.offsets == ranges[0]
+                event.pull.in_flight
+                for event in read_chunks(client, ranges, options)
+                if event.pull.offsets == ranges[0]
             ]
     assert max(loads) > 16
 
@@ -527,7 +529,8 @@ def test_a_queue_is_taken_away() -> None:
 
 
 def test_gaps_are_no_loss() -> None:
-    with MockCluster({"orders": 1}) as mq, Client(mq.name_server) as client:
+    with MockCluster() as mq, Client(mq.name_server) as client:
+        mq.create_topic("orders", 1, attributes={"cleanup.policy": "COMPACTION"})
         queue, there = mq.queue("orders"), []
         for block in range(8):
             there += [mq.send(OutgoingMessage("orders", b"1"), queue) for _ in range(25)]
@@ -543,6 +546,51 @@ def test_gaps_are_no_loss() -> None:
         assert [offset for batch in batches for offset in batch.column(0).to_pylist()] == there
         assert (reports[0].rows, reports[0].lost) == (200, ())
         assert reports[0].gaps == mq.max_offset(queue) - 200
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 10), (13, 14), (30, 70), (100, MESSAGES), (0, MESSAGES)])
+def test_messages_whose_files_are_gone_are_lost(first: int, last: int) -> None:
+    """The queue's index still has them: they are a hole in an answer, or a jump, and no gaps."""
+    with reader() as it:
+        queue = it.ranges[0].queue
+        it.mq.remove(queue, first, last)
+        with pytest.raises(DataLossError, match="deleted the files") as caught:
+            it.read()
+        assert caught.value.condition == "OFFSETS_EXPIRED"
+        assert caught.value.facts["from_offset"] == first
+        assert (
+            it.read(fail_on_data_loss=False) == everything(it.ranges)[:first] + everything(it.ranges)[last:]
+        )
+        report = it.reports[-2]
+        assert (report.rows, report.gaps) == (MESSAGES - (last - first), 0)
+        assert sum(len(lost.offsets) for lost in report.lost) == last - first
+
+
+def test_a_filter_hides_only_what_it_leaves_out() -> None:
+    """Whether a scan found nothing, or nothing is left to be found, is told apart."""
+    with reader() as it:
+        it.mq.remove(it.ranges[0].queue, 0, MESSAGES)
+        with pytest.raises(DataLossError, match="deleted the files"):
+            it.read(selector=MessageSelector.by_tag("even"))
+        rows = it.read(selector=MessageSelector.by_tag("even"), fail_on_data_loss=False)
+        assert rows == [(1, number) for number in range(0, MESSAGES, 2)]
+        assert [(report.rows, report.filtered) for report in it.reports] == [(0, 0), (300, 300)]
+        assert it.read(selector=MessageSelector.by_tag("neither"), fail_on_data_loss=False) == []
+
+
+@pytest.mark.parametrize(("first", "last"), [(100, 110), (0, MESSAGES)])
+def test_a_slave_whose_files_are_gone_is_never_believed(first: int, last: int) -> None:
+    """It deletes files by itself: what it has not, its master may have, and is waited for."""
+    with reader(slaves=1, slave_readable=True) as it:
+        queue = it.ranges[0].queue
+        it.mq.stop_broker("broker-a")
+        it.mq.remove(queue, first, last)
+        with pytest.raises(RocketMQError) as caught:
+            it.read(stall_timeout_ms=500, fail_on_data_loss=False)
+        assert caught.value.retriable
+        with meanwhile((0.5, lambda: it.mq.start_broker("broker-a"))):
+            rows = it.read(fail_on_data_loss=False)
+        assert rows == everything(it.ranges)[:first] + everything(it.ranges)[last:]  # now the master says so
 
 
 def test_an_operator_resets_the_group() -> None:

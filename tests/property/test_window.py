@@ -30,7 +30,7 @@ def drain(window: PullWindow[range], answer, order, depth: int, faults=lambda: F
             in_flight.clear()
             continue
         next_offset, messages = answer(ask)
-        window.answered(ask.offset, next_offset, len(messages), messages)
+        window.answered(ask.offset, next_offset, messages=len(messages), payload=messages)
         for taken in window.take():
             seen.extend(o for o in taken.payload if taken.from_offset <= o < taken.until_offset)
     raise AssertionError("the window makes no progress")

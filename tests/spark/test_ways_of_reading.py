@@ -19,7 +19,7 @@ from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, DecodeOptions, PullConsumer, read_batches, read_messages
-from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.dstream import RocketMQRDD, RocketMQUtils
 from pyspark_rocketmq.model import MessageSelector, OffsetRange

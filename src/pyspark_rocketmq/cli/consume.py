@@ -16,7 +16,7 @@ from pyspark_rocketmq.cli.printing import AsJson, examples, timestamp
 from pyspark_rocketmq.client.broker import TOOLS_GROUP
 from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.queue_reader import read_messages
-from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, OffsetRange
 from pyspark_rocketmq.planning.starts import check_listed

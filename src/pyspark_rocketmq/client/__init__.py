@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.client.push_consumer import PushConsumer
     from pyspark_rocketmq.client.push_options import ConsumeFromWhere, ConsumeResult, PushOptions
     from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches, read_messages
-    from pyspark_rocketmq.client.range_pull import ReadOptions
+    from pyspark_rocketmq.client.read_options import ReadOptions
     from pyspark_rocketmq.client.send_pipeline import SendOutcome, SendPipeline
     from pyspark_rocketmq.inventory import ClusterInfo, GroupConfig, TopicConfig
     from pyspark_rocketmq.model import (
@@ -91,7 +91,7 @@ _HOMES: Final = {
     "pyspark_rocketmq.client.push_consumer": ("PushConsumer",),
     "pyspark_rocketmq.client.push_options": ("ConsumeFromWhere", "ConsumeResult", "PushOptions"),
     "pyspark_rocketmq.client.queue_reader": ("DecodeOptions", "read_batches", "read_messages"),
-    "pyspark_rocketmq.client.range_pull": ("ReadOptions",),
+    "pyspark_rocketmq.client.read_options": ("ReadOptions",),
     "pyspark_rocketmq.client.send_pipeline": ("SendOutcome", "SendPipeline"),
     "pyspark_rocketmq.inventory": ("ClusterInfo", "GroupConfig", "TopicConfig"),
     "pyspark_rocketmq.model": (

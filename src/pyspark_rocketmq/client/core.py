@@ -21,6 +21,7 @@ from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.options import ClientOptions, parse_options
+from pyspark_rocketmq.planning.pull_hints import PullHints
 from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.remoting.body import decode_cluster_info
 from pyspark_rocketmq.remoting.header import GetBrokerClusterInfoRequest
@@ -81,8 +82,8 @@ class Client:
             timeout_ms=options.connect_timeout_ms,
         )
         self.routes = RouteCache(self.name_servers, clock=clock, ttl_ms=options.route_refresh_ms)
-        self.pull_strides: dict[str, int] = {}
-        """What readers learned of each broker's limit on one pull; a hint only."""
+        self.pull_hints = PullHints()
+        """What readers learned of the brokers' answers to pulls."""
         self._groups = GroupAnnouncer(self)
         self.pull_selectors: dict[tuple[str, str, MessageSelector], MessageSelector] = {}
         """What pulls of a topic at an address may ask to be filtered, see ``pull_filter``."""

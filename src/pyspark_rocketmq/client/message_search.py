@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark_rocketmq.client.broker import TOOLS_GROUP
 from pyspark_rocketmq.client.queue_reader import read_messages
-from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import BrokerError, CorruptMessageError, OptionError, RemoteProtocolError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange

@@ -19,8 +19,8 @@ from pyspark_rocketmq.client import broker
 from pyspark_rocketmq.client.broker import PullAnswer
 from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.push_options import PushOptions
-from pyspark_rocketmq.client.queue_reader import read_chunks
-from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.client.range_reader import Pulled, read_chunks
+from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, OffsetRange, PullStatus
 from pyspark_rocketmq.planning.in_flight import InFlight
@@ -277,8 +277,8 @@ class QueueWorker:
             stall_timeout_ms=_STALL_MS,
         )
         wanted = OffsetRange(self.queue, self._next, min(end, self._next + _MOST_AT_ONCE))
-        for _, chunks in read_chunks(self._client, [wanted], options):
-            for chunk in chunks:
+        for event in read_chunks(self._client, [wanted], options):
+            for chunk in event.chunks if isinstance(event, Pulled) else ():
                 self._wait_for_room()
                 records = bytes(memoryview(chunk.buffer)[chunk.start : chunk.end])
                 begin, until = chunk.from_offset, chunk.until_offset

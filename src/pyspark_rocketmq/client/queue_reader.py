@@ -1,8 +1,7 @@
 """From offset ranges to messages: the one reader that every API of the package stands on.
 
-Ranges are emitted one after the other, each in offset order and exactly once; pulls are pipelined over
-all of them, so that many small ranges cost little more than one. Memory is bounded by
-``max_bytes_in_flight`` at both ends and by one batch.
+Ranges are emitted one after the other, each in offset order and exactly once (`range_reader`). Memory is
+bounded by ``max_bytes_in_flight`` at both ends and by one batch.
 
 Delivery promise: every offset of a range is returned, filtered, or reported as lost, or an error is raised.
 Reading has no side effects at the broker; the same ranges give the same rows again while the broker has them.
@@ -10,25 +9,24 @@ Reading has no side effects at the broker; the same ranges give the same rows ag
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_rocketmq.client.range_pull import RangePull, ReadOptions
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.client.range_pull import RangePull
+from pyspark_rocketmq.client.range_reader import Pulled, RangeEnd, read_chunks
+from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, RangeReport
-from pyspark_rocketmq.planning.depth import PullDepth
 from pyspark_rocketmq.record.arrow import BatchDecoder, Chunk, Column
 from pyspark_rocketmq.record.objects import MessageDecoder
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.core import Client
 
-__all__ = ["DecodeOptions", "decode_batches", "read_batches", "read_chunks", "read_messages"]
+__all__ = ["DecodeOptions", "decode_batches", "read_batches", "read_messages"]
 
 ReportHandler = Callable[[RangeReport], None]
 
@@ -58,84 +56,6 @@ class DecodeOptions:
     max_batch_bytes: int = 4 << 20
 
 
-def read_chunks(
-    client: Client, ranges: Sequence[OffsetRange], options: ReadOptions
-) -> Iterator[tuple[RangePull, list[Chunk]]]:
-    """Pull ranges and yield their raw records, undecoded, as they come in order.
-
-    Each range ends with one empty list, when everything of it has been yielded.
-
-    Raises
-    ------
-    DataLossError
-        Messages are gone and ``options.fail_on_data_loss`` is set.
-    RocketMQError
-        A range made no progress for ``options.stall_timeout_ms``, or failed for good.
-    """
-    waiting = deque(ranges)
-    active: deque[RangePull] = deque()
-    depth = PullDepth(options.pulls_in_flight)
-    try:
-        while waiting or active:
-            _fill(client, active, waiting, options, depth)
-            head = active[0]
-            try:
-                if head.blocked:
-                    head.fill(1)
-                    head.blocked = False
-                chunks = [] if head.done else head.receive()
-            except RocketMQError as error:
-                head.recover(error)
-                continue
-            if chunks:
-                _fill(client, active, waiting, options, depth)  # the broker works while the caller does
-                yield head, chunks
-            if head.done:
-                head.close()
-                active.popleft()
-                yield head, []
-    finally:
-        for pull in active:
-            pull.close()
-
-
-def _fill(
-    client: Client,
-    active: deque[RangePull],
-    waiting: deque[OffsetRange],
-    options: ReadOptions,
-    depth: PullDepth,
-) -> None:
-    """Keep the allowed number of pulls in flight, the first range first.
-
-    Those between the first and the last one have asked for all that they may: a later one was begun only
-    when there was room left, and they get no answers before it is their turn.
-    """
-    budget = depth.limit - sum(pull.load for pull in active)
-    if active:
-        # The one that everything waits for has a share of its own: the others may have taken it all while
-        # its broker was away.
-        head = active[0]
-        budget -= _try_to_fill(head, max(depth.limit - head.load, 0 if head.waits else 1))
-    if len(active) > 1:
-        budget -= _try_to_fill(active[-1], budget)
-    while waiting and (budget > 0 or not active):
-        pull = RangePull(client, waiting.popleft(), options, depth)
-        active.append(pull)
-        budget -= _try_to_fill(pull, budget)
-
-
-def _try_to_fill(pull: RangePull, budget: int) -> int:
-    """Send pulls of a range; if that fails, it waits for the range's turn to be retried or raised."""
-    if pull.blocked or budget <= 0:
-        return 0
-    try:
-        return pull.fill(budget)
-    except RocketMQError:
-        pull.blocked = True
-        return 0
-
-
 def read_batches(
     client: Client,
     ranges: Sequence[OffsetRange],
@@ -163,25 +83,21 @@ def read_batches(
         As `read_chunks`.
     """
     tags = options.selector.tags
-    pending: list[Chunk] = []
-    rows = planned = size = 0
+    rows = 0
     decoder: BatchDecoder | None = None
-    for pull, chunks in read_chunks(client, ranges, options):
-        decoder = decoder or _decoder(pull.offsets.queue, decode, tags)
-        pending += chunks
-        planned += sum(chunk.until_offset - chunk.from_offset for chunk in chunks)
-        size += sum(chunk.end - chunk.start for chunk in chunks)
-        if pending and (not chunks or planned >= decode.max_batch_rows or size >= decode.max_batch_bytes):
-            for batch in decoder.batches(pending):
-                kept = batch if tags is None else _matching(batch, tags)
-                rows += kept.num_rows
-                if kept.num_rows:
-                    yield kept
-            pending = []
-            planned = size = 0
-        if not chunks:
+    for run in _runs(client, ranges, options, decode.max_batch_rows, decode.max_batch_bytes):
+        decoder = decoder or _decoder(run.pull.offsets.queue, decode, tags)
+        decoded = 0
+        for batch in decoder.batches(run.chunks):
+            decoded += batch.num_rows
+            kept = batch if tags is None else _matching(batch, tags)
+            rows += kept.num_rows
+            if kept.num_rows:
+                yield kept
+        run.pull.account_for(run.chunks, decoded)
+        if run.ends:
             if on_report is not None:
-                on_report(_report(pull, rows, filtered=not options.selector.takes_all))
+                on_report(_report(run.pull, rows, filtered=not options.selector.takes_all))
             rows = 0
             decoder = None
 
@@ -197,17 +113,50 @@ def read_messages(
         As `read_batches`; what was read before and not yet returned is not.
     """
     tags = options.selector.tags
-    pending: list[Chunk] = []
-    planned = size = 0
-    for pull, chunks in read_chunks(client, ranges, options):
-        pending += chunks
-        planned += sum(chunk.until_offset - chunk.from_offset for chunk in chunks)
-        size += sum(chunk.end - chunk.start for chunk in chunks)
-        if pending and (not chunks or planned >= _OBJECTS_AT_ONCE or size >= _BYTES_AT_ONCE):
-            decoder = MessageDecoder(pull.offsets.queue, check_crc=check_crc)
-            found, pending = decoder.messages(pending), []
-            planned = size = 0
-            yield from found if tags is None else (message for message in found if message.tags in tags)
+    for run in _runs(client, ranges, options, _OBJECTS_AT_ONCE, _BYTES_AT_ONCE):
+        decoder = MessageDecoder(run.pull.offsets.queue, check_crc=check_crc)
+        decoded = 0
+        for message in decoder.messages(run.chunks):
+            decoded += 1
+            if tags is None or message.tags in tags:
+                yield message
+        run.pull.account_for(run.chunks, decoded)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Chunks of one range that are decoded together."""
+
+    pull: RangePull
+    chunks: list[Chunk] = field(default_factory=list)
+    offsets: int = 0
+    size: int = 0
+    ends: bool = False
+    """Whether the range ends with them."""
+
+    def add(self, chunks: Sequence[Chunk]) -> None:
+        self.chunks += chunks
+        self.offsets += sum(chunk.until_offset - chunk.from_offset for chunk in chunks)
+        self.size += sum(chunk.end - chunk.start for chunk in chunks)
+
+
+def _runs(
+    client: Client, ranges: Sequence[OffsetRange], options: ReadOptions, most_offsets: int, most_bytes: int
+) -> Iterator[_Run]:
+    """Pull ranges; the chunks of each run have at least so many offsets or bytes, or end their range."""
+    run: _Run | None = None
+    for event in read_chunks(client, ranges, options):
+        run = run or _Run(event.pull)
+        match event:
+            case Pulled(_, chunks):
+                run.add(chunks)
+            case RangeEnd():
+                run.ends = True
+            case _:
+                assert_never(event)
+        if run.ends or run.offsets >= most_offsets or run.size >= most_bytes:
+            yield run
+            run = None
 
 
 def decode_batches(
@@ -250,13 +199,9 @@ def _matching(batch: pa.RecordBatch, tags: frozenset[str]) -> pa.RecordBatch:
 
 
 def _report(pull: RangePull, rows: int, *, filtered: bool) -> RangeReport:
-    missing = len(pull.offsets) - rows - sum(len(lost.offsets) for lost in pull.lost)
-    if missing < 0:
-        raise AssertionError(f"{pull.offsets} gave {rows} rows and lost {pull.lost}: more than it holds")
-    return RangeReport(
-        offsets=pull.offsets,
-        rows=rows,
-        filtered=missing if filtered else 0,
-        gaps=0 if filtered else missing,
-        lost=tuple(pull.lost),
-    )
+    rest = len(pull.offsets) - rows - pull.gaps - sum(len(lost.offsets) for lost in pull.lost)
+    if rest < 0 or (rest and not filtered):
+        raise AssertionError(
+            f"{pull.offsets}: {rows} rows, {pull.gaps} gaps and {pull.lost} do not make it up"
+        )
+    return RangeReport(offsets=pull.offsets, rows=rows, filtered=rest, gaps=pull.gaps, lost=tuple(pull.lost))

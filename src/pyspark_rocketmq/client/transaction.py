@@ -26,7 +26,7 @@ from pyspark_rocketmq.client.broker import TOOLS_GROUP
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.connection import Connection, Response
 from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches
-from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,

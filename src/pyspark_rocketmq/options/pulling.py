@@ -59,7 +59,7 @@ def pulls_in_flight_option() -> Any:
         whole_number(1, example=32, maximum=256),
         default=None,
         default_text="32, up to 256 where the way is long",
-        doc="How many pulls of a task are under way at once; never more than 32 MiB of answers.",
+        doc="How many pulls of a task are under way at once, as far as 32 MiB of answers allow.",
     )
 
 

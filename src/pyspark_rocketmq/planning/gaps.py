@@ -3,7 +3,8 @@
 Three named conditions, and what ``failOnDataLoss=false`` makes of them:
 
 OFFSETS_EXPIRED
-    The queue's min offset has passed the range: the deleted part is skipped and counted.
+    The queue's min offset has passed the range, or the broker has deleted the files of messages within it:
+    the deleted part is skipped and counted. Compacted and static topics have holes that are no loss.
 OFFSET_WENT_BACK
     The queue ends before the range, or another message stands where one was read: its log was truncated (an
     unclean crash, a failover to a replica that lagged) or the topic was created anew. The range is skipped
@@ -45,6 +46,8 @@ class PullVerdict(enum.Enum):
     """The offset lies before the queue's min offset."""
     BEYOND_MAX = "BEYOND_MAX"
     """The offset lies at or behind the queue's max offset."""
+    REMOVED = "REMOVED"
+    """The queue has the offset, but its message is gone: the file that held it was deleted."""
     QUEUE_GONE = "QUEUE_GONE"
     """The topic or queue does not exist any more."""
 
@@ -68,7 +71,8 @@ def decide_loss(
         What is still to be read.
     verdict : PullVerdict
     bound : int
-        The queue's min offset for ``BELOW_MIN``, its max offset for ``BEYOND_MAX``.
+        The queue's min offset for ``BELOW_MIN``, its max offset for ``BEYOND_MAX``, the next offset that has
+        a message for ``REMOVED``.
     fail_on_data_loss : bool
 
     Raises
@@ -82,6 +86,10 @@ def decide_loss(
                 "OFFSETS_EXPIRED",
                 f"the queue now begins at {bound}: older messages were deleted",
             )
+            resume = min(max(bound, wanted.from_offset), wanted.until_offset)
+        case PullVerdict.REMOVED:
+            condition = "OFFSETS_EXPIRED"
+            cause = "the broker has deleted the files that held them"
             resume = min(max(bound, wanted.from_offset), wanted.until_offset)
         case PullVerdict.BEYOND_MAX:
             condition = "OFFSET_WENT_BACK"

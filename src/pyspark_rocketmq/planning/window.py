@@ -5,6 +5,10 @@ next pull should begin. Waiting for that costs a round trip a pull, so the windo
 go out at ``from``, ``from + stride``, ``from + 2 * stride``, … while ``stride`` follows what the answers
 show. A prediction may be wrong both ways, and answers may come in any order; the window lets pass
 exactly the range, once, in order, whatever comes.
+
+Every offset between what was taken and the last prediction is in one of four places: in an answer that
+waits for its turn, owed by a pull in flight, in a hole (to be asked for next, the first one first), or
+postponed (its pull was refused; it is asked for again when everything before it has been taken).
 """
 
 from __future__ import annotations
@@ -45,6 +49,15 @@ class Taken(Generic[P]):
     until_offset: int
 
 
+@dataclass(slots=True)
+class _InFlight:
+    """A pull: how much it asks for, and the offsets that only its answer can bring."""
+
+    size: int
+    owed_from: int
+    owed_until: int
+
+
 class PullWindow(Generic[P]):
     """The pulls of one range.
 
@@ -56,25 +69,29 @@ class PullWindow(Generic[P]):
     filtered : bool
         Whether the broker leaves messages out: an answer then covers more offsets than it has messages.
     stride : int, optional
-        What a former window of the same broker has learned.
+        What a former window of the same topic, broker and filter has learned.
     """
 
-    __slots__ = ("_answers", "_asks", "_filtered", "_holes", "_in_flight", "_next", "_order", "_probe_at",
-                 "_probe_every", "batch_size", "expected", "stride", "until")  # fmt: skip
+    __slots__ = ("_answers", "_asks", "_filtered", "_holes", "_in_flight", "_next", "_order", "_postponed",
+                 "_probe_at", "_probe_every", "batch_size", "expected", "held_bytes", "stride",
+                 "until")  # fmt: skip
 
     def __init__(
         self, offsets: OffsetRange, *, batch_size: int, filtered: bool = False, stride: int | None = None
     ) -> None:
         self.expected = offsets.from_offset
         """The offset that comes next: everything before it has been taken."""
+        self.held_bytes = 0
+        """How much lies in answers that wait for an earlier one."""
         self.until = offsets.until_offset
         self.batch_size = batch_size
         self.stride = min(batch_size, stride or (_DEFAULT_SCAN if filtered else _DEFAULT_STRIDE))
         self._filtered = filtered
         self._next = self.expected
-        self._in_flight: dict[int, int] = {}
-        self._answers: list[tuple[int, int, int, P]] = []
-        self._holes: list[int] = []
+        self._in_flight: dict[int, _InFlight] = {}
+        self._answers: list[tuple[int, int, int, P, int]] = []
+        self._holes: list[tuple[int, int]] = []
+        self._postponed: list[tuple[int, int]] = []
         self._order = 0
         self._asks = 0
         self._probe_every = _FIRST_PROBE
@@ -85,27 +102,21 @@ class PullWindow(Generic[P]):
         """Whether the whole range has been taken."""
         return self.expected >= self.until
 
-    @property
-    def held(self) -> int:
-        """How many answers wait for an earlier one."""
-        return len(self._answers)
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether no further pull is predicted (holes may still open)."""
-        return self._next >= self.until
-
     def ask(self) -> Ask | None:
         """Return the next pull to send and count it as in flight; None if there is nothing to ask for now."""
         if self.done:
             return None
-        hole = self._hole()
+        hole = self._first_hole()
         if hole is not None:
-            return self._send(hole, min(self.stride, self._known_after(hole) - hole))
-        if self.exhausted:
+            start, end = hole
+            size = min(self.stride, end - start)
+            if start + size < end:
+                heapq.heappush(self._holes, (start + size, end))
+            return self._send(start, size, start + size)
+        offset = max(self._next, self.expected)
+        if offset >= self.until:
             return None
-        offset = self._next
-        self._next += self.stride
+        self._next = min(offset + self.stride, self.until)
         self._asks += 1
         size = self.stride
         if not self._filtered and self._asks >= self._probe_at:
@@ -114,28 +125,36 @@ class PullWindow(Generic[P]):
             size = self.batch_size
             self._probe_at = self._asks + self._probe_every
             self._probe_every = min(_LAST_PROBE, 2 * self._probe_every)
-        return self._send(offset, size)
+        return self._send(offset, size, self._next)
 
-    def answered(self, asked: int, next_offset: int, messages: int, payload: P) -> None:
+    def answered(
+        self, asked: int, next_offset: int, *, messages: int, payload: P, payload_bytes: int = 0
+    ) -> None:
         """Take in the answer to the pull at ``asked``, which covers the offsets up to ``next_offset``."""
-        size = self._in_flight.pop(asked, 0)
-        if next_offset <= asked:
+        pull = self._in_flight.pop(asked, None)
+        if pull is None:
             return
-        self._learn(size, min(next_offset, self.until) - asked, messages)
-        if next_offset > self.expected:
+        end = min(next_offset, self.until)
+        if end <= asked:
+            self._give_back(pull, self._postponed)
+            return
+        self._learn(pull.size, end - asked, messages)
+        if end > self.expected:
             self._order += 1
-            heapq.heappush(self._answers, (asked, self._order, next_offset, payload))
-            self._next = max(self._next, next_offset)
-            fits = next_offset == self._next or next_offset in self._in_flight  # nearly always, and cheap
-            if not fits and next_offset < self._known_after(asked):
-                self._holes.append(next_offset)
+            heapq.heappush(self._answers, (asked, self._order, end, payload, payload_bytes))
+            self.held_bytes += payload_bytes
+        if end > pull.owed_until:
+            self._owed_no_more(asked, end)
+        else:
+            pull.owed_from = max(pull.owed_from, end)
+            self._give_back(pull, self._holes)
 
     def take(self) -> list[Taken[P]]:
         """Return the answers whose turn has come, in order, cut to what was not taken yet."""
         taken: list[Taken[P]] = []
         while self._answers and self._answers[0][0] <= self.expected:
-            _, _, next_offset, payload = heapq.heappop(self._answers)
-            until = min(next_offset, self.until)
+            _, _, until, payload, payload_bytes = heapq.heappop(self._answers)
+            self.held_bytes -= payload_bytes
             if until > self.expected:
                 taken.append(Taken(payload, self.expected, until))
                 self.expected = until
@@ -144,42 +163,58 @@ class PullWindow(Generic[P]):
     def skip_to(self, offset: int) -> None:
         """Give up what lies before ``offset``: the broker does not have it any more."""
         self.expected = min(max(self.expected, offset), self.until)
-        self._next = max(self._next, self.expected)
 
     def refused(self, asked: int) -> None:
-        """Take note that the pull at ``asked`` brought nothing; it is asked again when its turn comes."""
-        self._in_flight.pop(asked, None)
+        """Take note that the pull at ``asked`` was turned away as such: it is asked again among the next."""
+        pull = self._in_flight.pop(asked, None)
+        if pull is not None:
+            self._give_back(pull, self._holes)
+
+    def postpone(self, asked: int) -> None:
+        """Take note that there was nothing at ``asked``; it is asked again when its turn comes."""
+        pull = self._in_flight.pop(asked, None)
+        if pull is not None:
+            self._give_back(pull, self._postponed)
 
     def restart(self) -> None:
-        """Forget the pulls in flight (their connection is gone) and go on where the reader is."""
+        """Forget the pulls in flight: their connection is gone. Answers that are here still count."""
+        for pull in self._in_flight.values():
+            self._give_back(pull, self._holes)
         self._in_flight.clear()
-        self._answers.clear()
-        self._holes.clear()
-        self._next = self.expected
+        for hole in self._postponed:
+            heapq.heappush(self._holes, hole)
+        self._postponed.clear()
 
-    def _hole(self) -> int | None:
-        """Return an offset that the predictions have passed but that is neither in flight nor here."""
-        if self._next <= self.expected:
-            return None
-        if self.expected not in self._in_flight and not (
-            self._answers and self._answers[0][0] <= self.expected
-        ):
-            return self.expected
+    def _first_hole(self) -> tuple[int, int] | None:
+        """Take out the first hole, or what was postponed and has its turn now."""
+        while self._postponed and self._postponed[0][0] <= self.expected:
+            heapq.heappush(self._holes, heapq.heappop(self._postponed))
         while self._holes:
-            hole = self._holes.pop()
-            if self.expected < hole < self._next and hole not in self._in_flight:
-                return hole
+            start, end = heapq.heappop(self._holes)
+            start = max(start, self.expected)
+            if start < end:
+                return start, end
         return None
 
-    def _known_after(self, offset: int) -> int:
-        """Return the nearest later offset that is in flight, answered, or not yet predicted."""
-        later = [asked for asked in self._in_flight if asked > offset]
-        later += [answer[0] for answer in self._answers if answer[0] > offset]
-        return min([self._next, self.until, *later])
+    def _give_back(self, pull: _InFlight, to: list[tuple[int, int]]) -> None:
+        if pull.owed_from < pull.owed_until:
+            heapq.heappush(to, (pull.owed_from, pull.owed_until))
 
-    def _send(self, offset: int, size: int) -> Ask:
+    def _owed_no_more(self, start: int, end: int) -> None:
+        """Take note of an answer that covers more than was predicted: nobody else has to bring that."""
+        for pull in self._in_flight.values():
+            if start <= pull.owed_from < end:
+                pull.owed_from = min(end, pull.owed_until)
+        for holes in (self._holes, self._postponed):
+            if holes and holes[0][0] < end:
+                holes[:] = [(max(a, min(end, b)) if a >= start else a, b) for a, b in holes]
+                holes[:] = [hole for hole in holes if hole[0] < hole[1]]
+                heapq.heapify(holes)
+        self._next = max(self._next, end)
+
+    def _send(self, offset: int, size: int, owed_until: int) -> Ask:
         size = min(size, self.until - offset)
-        self._in_flight[offset] = size
+        self._in_flight[offset] = _InFlight(size, offset, owed_until)
         return Ask(offset, size)
 
     def _learn(self, size: int, advance: int, messages: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches
-from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.account import Account

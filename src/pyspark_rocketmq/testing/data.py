@@ -138,9 +138,11 @@ class MockData:
         read_queues: int | None = None,
         perm: Permission = READ_WRITE,
         brokers: Collection[str] | None = None,
+        attributes: Mapping[str, str] | None = None,
     ) -> None:
         """Create a topic, or change its settings; its messages stay."""
-        config = TopicConfig(topic, queues if read_queues is None else read_queues, queues, perm)
+        read = queues if read_queues is None else read_queues
+        config = TopicConfig(topic, read, queues, perm, attributes=dict(attributes or {}))
         with self._lock:
             for name in brokers or self.brokers:
                 self._stores[name].create_topic(config)
@@ -189,13 +191,21 @@ class MockData:
         with self._lock:
             self._log(queue).expire(min_offset)
 
+    def remove(self, queue: MessageQueue, from_offset: int, until_offset: int) -> None:
+        """Delete messages, but leave the min offset: a file of the log is gone, and its index is not yet."""
+        with self._lock:
+            self._log(queue).remove(from_offset, until_offset)
+
     def truncate(self, queue: MessageQueue, max_offset: int) -> None:
         """Lose messages from ``max_offset`` on, as an unclean crash does; the offsets are used again."""
         with self._lock:
             self._log(queue).truncate(max_offset)
 
     def gap(self, queue: MessageQueue, count: int) -> None:
-        """Skip offsets, as compaction does."""
+        """Skip offsets, as compaction does; it is a loss unless the topic is one that is compacted.
+
+        Such a topic has the attribute ``cleanup.policy=COMPACTION``.
+        """
         with self._lock:
             self._log(queue).skip(count)
 

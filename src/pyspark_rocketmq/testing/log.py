@@ -3,6 +3,8 @@
 # Facts (DefaultMessageStore.getMessage, 5.4.0; the contract suite holds the answers equal to a real broker's)
 # - An answer ends at the count or the bytes allowed, whichever comes first; its first message always counts.
 # - A filter looks at max(800, maxMsgNums) entries a pull and compares hashes of tags.
+# - Entries whose file of the commit log is gone are passed over: a hole in an answer, or 20 with
+#   MESSAGE_WAS_REMOVING if there is nothing else.
 # - Outside of [min, max] a master answers 21; a slave answers 20 and repeats the offset.
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ class QueueLog:
     max_offset: int = 0
     _offsets: list[int] = field(default_factory=list)
     _messages: list[StoredMessage] = field(default_factory=list)
+    _removed: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def messages(self) -> tuple[StoredMessage, ...]:
@@ -81,6 +84,12 @@ class QueueLog:
         self.min_offset = min(max(min_offset, self.min_offset), self.max_offset)
         kept = bisect.bisect_left(self._offsets, self.min_offset)
         del self._offsets[:kept], self._messages[:kept]
+
+    def remove(self, from_offset: int, until_offset: int) -> None:
+        """Delete messages, but leave the min offset."""
+        first, last = (bisect.bisect_left(self._offsets, offset) for offset in (from_offset, until_offset))
+        del self._offsets[first:last], self._messages[first:last]
+        self._removed.append((from_offset, until_offset))
 
     def truncate(self, max_offset: int) -> None:
         """Forget what lies at and behind ``max_offset``: those offsets will be used again."""
@@ -147,7 +156,9 @@ class QueueLog:
         else:
             scan_end = end
         if not taken:
-            return Pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", scan_end)
+            removed = any(start < scan_end and offset < until for start, until in self._removed)
+            remark = "MESSAGE_WAS_REMOVING" if removed else "NO_MATCHED_MESSAGE"
+            return Pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, scan_end)
         return Pulled(
             ResponseCode.SUCCESS, "FOUND", position if tag_hashes is None else scan_end, b"".join(taken)
         )

@@ -13,7 +13,7 @@ from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.outgoing import encode_many
 from pyspark_rocketmq.client.producer import Producer
 from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches
-from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.client.send_pipeline import SendOutcome, SendPipeline
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, OutgoingMessage
 

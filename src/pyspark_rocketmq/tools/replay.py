@@ -16,7 +16,7 @@ from typing import Final
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer
 from pyspark_rocketmq.client.broker import TOOLS_GROUP
 from pyspark_rocketmq.client.queue_reader import read_messages
-from pyspark_rocketmq.client.range_pull import ReadOptions
+from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, OffsetRange, Permission
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_PROPERTIES

@@ -1,0 +1,75 @@
+"""Offsets that pull answers cover without a record: looked for only when rows are fewer than offsets."""
+
+# Facts (DefaultMessageStore.getMessage, 5.4.0)
+# - Entries whose file of the commit log was just deleted are passed over: an answer FOUND then has a hole.
+# - Compacted topics have holes where an older message of a key was; static topics where a queue moved.
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pyspark_rocketmq.errors import CorruptMessageError
+from pyspark_rocketmq.record.layout import FIXED_SIZE, MIN_RECORD_SIZE
+from pyspark_rocketmq.record.message import decode_messages, is_inner_batch
+from pyspark_rocketmq.record.rows import Chunk
+
+__all__ = ["find_holes"]
+
+_SIZE: Final = struct.Struct(">i")
+_OFFSET: Final = struct.Struct(">q")
+_OFFSET_AT: Final = 20
+_SYS_FLAG_AT: Final = 36
+
+
+def find_holes(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
+    """Return the half-open ranges of the chunks' offsets that have no record, in order.
+
+    What comes after a record that breaks the layout is no hole: the decoder reports it.
+    """
+    holes: list[tuple[int, int]] = []
+    for chunk in chunks:
+        expected = chunk.from_offset
+        for start, end in _covered(chunk):
+            if start > expected and expected < chunk.until_offset:
+                holes.append((expected, min(start, chunk.until_offset)))
+            expected = max(expected, end)
+        if expected < chunk.until_offset:
+            holes.append((expected, chunk.until_offset))
+    return _joined(holes)
+
+
+def _covered(chunk: Chunk) -> Iterator[tuple[int, int]]:
+    """Yield the offsets that each record accounts for; a malformed one accounts for all the rest."""
+    data = memoryview(chunk.buffer)
+    position = chunk.start
+    while position < chunk.end:
+        size = _SIZE.unpack_from(data, position)[0] if position + FIXED_SIZE <= chunk.end else 0
+        if size < MIN_RECORD_SIZE or position + size > chunk.end:
+            yield chunk.from_offset, chunk.until_offset
+            return
+        offset = _OFFSET.unpack_from(data, position + _OFFSET_AT)[0] + chunk.offset_delta
+        (sys_flag,) = _SIZE.unpack_from(data, position + _SYS_FLAG_AT)
+        if is_inner_batch(sys_flag):
+            yield offset, _end_of_batch(data[position : position + size], offset, chunk.until_offset)
+        else:
+            yield offset, offset + 1
+        position += size
+
+
+def _end_of_batch(record: memoryview, offset: int, until_offset: int) -> int:
+    try:
+        return offset + len(decode_messages(record, broker_name=""))
+    except CorruptMessageError:  # the decoder's to report, not a hole
+        return until_offset
+
+
+def _joined(holes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for start, end in holes:
+        if joined and joined[-1][1] == start:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return joined

@@ -1,0 +1,123 @@
+"""A broker in lockstep with its reader: all pulls in flight are answered together, in one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from tests.support.fakes import Highest, ManualClock
+
+from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client.connection import Response
+from pyspark_rocketmq.errors import ConnectError
+from pyspark_rocketmq.model import BrokerData, Permission, QueueData, TopicRoute
+from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
+from pyspark_rocketmq.remoting.codes import ResponseCode
+from pyspark_rocketmq.remoting.command import Command
+
+MASTER, SLAVE = "10.0.0.1:10911", "10.0.0.2:10911"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a pull is answered."""
+
+    next_offset: int
+    records: bytes = b""
+    code: int = ResponseCode.SUCCESS
+    remark: str = "FOUND"
+    max_offset: int = 0
+
+
+Script = Callable[[str, int, int], Answer]
+"""From address, offset and number of messages asked for to the answer."""
+
+
+def found(offset: int, count: int, *, size: int = MIN_RECORD_SIZE) -> Answer:
+    """Return that many records of one size: enough for a reader that does not decode them."""
+    record = size.to_bytes(4, "big") + b"\xda\xa3\x20\xa7" + bytes(size - 8)
+    records = b"".join(
+        record[:20] + number.to_bytes(8, "big") + record[28:] for number in range(offset, offset + count)
+    )
+    return Answer(offset + count, records)
+
+
+def at_most(limit: int, *, size: int = MIN_RECORD_SIZE) -> Script:
+    """Return a broker that gives at most so many messages a pull."""
+    return lambda addr, offset, asked: found(offset, min(limit, asked), size=size)
+
+
+class LockstepClient(Client):
+    """Its brokers are scripts, its clock and chance a test's."""
+
+    def __init__(self, script: Script, *, slave: bool = False) -> None:
+        self.manual_clock = ManualClock()
+        super().__init__("10.0.0.9:9876", clock=self.manual_clock, random=Highest())
+        self.script = script
+        self.addresses = {0: MASTER, 1: SLAVE} if slave else {0: MASTER}
+        self.down: Collection[str] = ()
+        self.trips = 0
+        self.pulls: list[tuple[str, int]] = []
+        self.most_bytes = 0
+        self._connections: dict[str, LockstepConnection] = {}
+
+    def route(self, topic: str) -> TopicRoute:
+        return TopicRoute(
+            topic,
+            (BrokerData("broker-a", "c", self.addresses),),
+            (QueueData("broker-a", 4, 4, Permission.READ | Permission.WRITE),),
+        )
+
+    def connection(self, addr: str) -> LockstepConnection:  # type: ignore[override]
+        if addr in self.down:
+            raise ConnectError("cannot connect", addr=addr)
+        return self._connections.setdefault(addr, LockstepConnection(self, addr))
+
+
+@dataclass
+class LockstepConnection:
+    """Speaks as a `Connection` does."""
+
+    client: LockstepClient
+    addr: str
+    asked: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _number: int = 0
+
+    def submit_many(self, template: object, values: Sequence[tuple[int, int]]) -> list[int]:
+        del template
+        opaques = []
+        for offset, most in values:
+            self._number += 1
+            self.asked[self._number] = (offset, most)
+            self.client.pulls.append((self.addr, offset))
+            opaques.append(self._number)
+        return opaques
+
+    def wait_some(self, opaques: Collection[int], deadline: object) -> list[tuple[int, Response]]:
+        del deadline
+        self.client.trips += 1
+        answers = []
+        for opaque in list(opaques):
+            answer = self.client.script(self.addr, *self.asked.pop(opaque))
+            fields = {
+                "nextBeginOffset": str(answer.next_offset),
+                "minOffset": "0",
+                "maxOffset": str(answer.max_offset),
+                "suggestWhichBrokerId": "0",
+            }
+            command = Command(code=answer.code, opaque=opaque, flag=1, remark=answer.remark, fields=fields)
+            buffer = bytearray(answer.records)
+            answers.append((opaque, Response(command, self.addr, buffer, 0, len(buffer))))
+        size = sum(response.end for _, response in answers)
+        self.client.most_bytes = max(self.client.most_bytes, size)
+        return answers
+
+    def call(self, request: object, body: bytes = b"", *, deadline: object) -> Response:
+        """Tell no topic's settings."""
+        del request, body, deadline
+        command = Command(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, opaque=0, flag=1)
+        return Response(command, self.addr, bytearray(), 0, 0)
+
+    def abandon(self, *opaques: int) -> None:
+        for opaque in opaques:
+            self.asked.pop(opaque, None)
