@@ -237,7 +237,7 @@ def batch_ranges(
 ) -> tuple[OffsetRange, ...]:
     """Pair a batch's starts and ends into ranges, empty ones left out, in the queues' order.
 
-    Ask the brokers for the ends after the starts: a start by time may be the end of a growing queue.
+    Ask the brokers for the ends after the starts: a start by time may be the end of a queue that grows.
 
     Raises
     ------

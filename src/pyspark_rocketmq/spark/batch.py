@@ -11,16 +11,16 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
-from pyspark_rocketmq.model import Latest, OffsetRange
+from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
-from pyspark_rocketmq.planning.starts import batch_ranges, check_listed
+from pyspark_rocketmq.planning.starts import check_listed
 from pyspark_rocketmq.spark.partition import RangesPartition, plan_partitions, read_partition
 from pyspark_rocketmq.spark.positions import (
     PlanningClient,
     check_filter,
     planning_client,
     queues_to_read,
-    resolve_offsets,
+    resolve_batch,
 )
 from pyspark_rocketmq.spark.pushdown import Demand, demand_of, narrowed
 from pyspark_rocketmq.spark.schema import to_projection
@@ -85,16 +85,7 @@ class RocketMQBatchReader(DataSourceReader):
         check_listed(self._start, queues)
         check_listed(self._end, queues)
         check_filter(client, queues, self._options)
-        ends = resolve_offsets(client, self._end, queues, self._options, start_time_ms=moment)
-        starts = resolve_offsets(
-            client,
-            self._start,
-            queues,
-            self._options,
-            start_time_ms=moment,
-            ends=ends if isinstance(self._end, Latest) else None,
-        )
-        return batch_ranges(starts, ends)
+        return resolve_batch(client, self._start, self._end, queues, self._options, start_time_ms=moment)
 
 
 class FilteringBatchReader(RocketMQBatchReader):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
-from pyspark_rocketmq.model import MessageQueue, StartPolicy
+from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import EventTime
 from pyspark_rocketmq.planning.discovery import discover, matching_topics
 from pyspark_rocketmq.planning.gaps import decide_hidden, decide_moved_back
 from pyspark_rocketmq.planning.queue_names import renamed
-from pyspark_rocketmq.planning.starts import Answers, late_policy, lookups, resolve
+from pyspark_rocketmq.planning.starts import Answers, Lookups, batch_ranges, late_policy, lookups, resolve
 from pyspark_rocketmq.spark.planning_client import OPERATION_TIMEOUT_MS, Ends, PlanningClient, planning_client
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "patient_ends",
     "planning_client",
     "queues_to_read",
+    "resolve_batch",
     "resolve_offsets",
     "running_ends",
 ]
@@ -104,16 +106,54 @@ def resolve_offsets(
     queues = tuple(queues)
     strategy = options.starting_timestamp_strategy
     asked = lookups(policy, queues, start_time_ms=start_time_ms, strategy=strategy)
+    answers = _all_but_ends(client, asked, options)
     known = {queue: ends[queue] for queue in asked.max_offsets if ends and queue in ends}
-    answers = Answers(
+    unknown = asked.max_offsets - known.keys()
+    maxs = known | (client.max_offsets(unknown) if unknown else {})
+    return resolve(policy, queues, replace(answers, max_offsets=maxs), strategy=strategy)
+
+
+def resolve_batch(
+    client: PlanningClient,
+    start: StartPolicy,
+    end: StartPolicy,
+    queues: Iterable[MessageQueue],
+    options: SourceOptions,
+    *,
+    start_time_ms: int,
+) -> tuple[OffsetRange, ...]:
+    """Resolve both ends of a batch, the starts first: queues grow meanwhile.
+
+    "latest" and "the last n messages" mean the same moment at both ends.
+
+    Raises
+    ------
+    OptionError
+        As `resolve_offsets`; or a start lies after its end.
+    RocketMQError
+        A broker does not answer.
+    """
+    queues = tuple(queues)
+    strategy = options.starting_timestamp_strategy
+    before = lookups(start, queues, start_time_ms=start_time_ms, strategy=strategy)
+    after = lookups(end, queues, start_time_ms=start_time_ms, strategy=strategy)
+    begins = _all_but_ends(client, before, options)
+    wanted = before.max_offsets | after.max_offsets
+    maxs = client.max_offsets(wanted) if wanted else {}
+    finishes = _all_but_ends(client, after, options)
+    return batch_ranges(
+        resolve(start, queues, replace(begins, max_offsets=maxs), strategy=strategy),
+        resolve(end, queues, replace(finishes, max_offsets=maxs), strategy=strategy),
+    )
+
+
+def _all_but_ends(client: PlanningClient, asked: Lookups, options: SourceOptions) -> Answers:
+    """Ask for everything but max offsets: these come last, or a start by time may lie after them."""
+    return Answers(
         min_offsets=client.min_offsets(asked.min_offsets) if asked.min_offsets else {},
-        max_offsets=known | client.max_offsets(asked.max_offsets - known.keys())
-        if asked.max_offsets - known.keys()
-        else known,
         committed=client.committed_offsets(options.group, asked.committed) if asked.committed else {},
         timestamps=client.offsets_at(asked.timestamps) if asked.timestamps else {},
     )
-    return resolve(policy, queues, answers, strategy=strategy)
 
 
 def available_ends(client: PlanningClient, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:

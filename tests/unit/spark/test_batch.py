@@ -75,6 +75,23 @@ def test_messages_that_come_while_planning_do_not_put_the_start_behind_the_end()
     assert planned(mq, startingOffsets="last:1") == [(OffsetRange(A0, 9, 10), OffsetRange(A1, 9, 10))]
 
 
+@pytest.mark.parametrize("end", [{}, {"endingTimestamp": "2026-01-01T02:00:00Z"}])
+@pytest.mark.parametrize("start", ["-3s", "2026-01-01T01:00:00Z"], ids=["before", "beyond"])
+def test_a_start_by_time_at_the_tip_of_a_queue_that_is_written(start: str, end: dict[str, str]):
+    """A time beyond the last message means the end of the queue, which moves while the batch is planned."""
+    mq = world()
+    answer = mq._ask
+
+    def send_after_each_question(call, queues, found):
+        answers = answer(call, queues, found)
+        mq.send(A0, A0, A1)
+        return answers
+
+    mq._ask = send_after_each_question
+    (ranges,) = planned(mq, startingTimestamp=start, **end)
+    assert {offsets.queue for offsets in ranges} == {A0, A1}
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
