@@ -40,6 +40,8 @@ TRANSACTION_MESSAGES = 60_000 if KILLS >= 20 else 6_000
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
 VICTIMS = ("driver", "broker", "worker")
 _PATIENCE_S = 400
+WITHIN = f"{2 * _PATIENCE_S} seconds"
+"""How far apart two copies of a row may be stored: longer than the test waits for the writer."""
 
 
 @pytest.fixture
@@ -249,10 +251,12 @@ def read_once(spark: SparkSession, name_server: str, topic: str, folder: Path) -
     messages = (
         spark.readStream.format("rocketmq")
         .options(nameServer=name_server, topic=topic, startingOffsets="earliest", includeProperties=True)
+        .options(eventTimeAlignment="store", includeAlignedTimestamp=True)
+        .option("maxOffsetsPerTrigger", MESSAGES // 10)  # its queues are apart, as for a reader that follows
         .load()
     )
     query = (
-        drop_repeats(messages, within="1 day")
+        drop_repeats(messages, within=WITHIN)
         .writeStream.foreachBatch(take)
         .option("checkpointLocation", str(folder))
         .trigger(availableNow=True)

@@ -267,6 +267,7 @@ def test_a_batch_that_comes_again_is_dropped_by_the_reader(
         spark.readStream.format("rocketmq")
         .options(nameServer=mq.name_server, topic=target, startingOffsets="earliest")
         .options(includeProperties=True, bodyAs="string")
+        .options(eventTimeAlignment="store", includeAlignedTimestamp=True)
         .load()
     )
     name = fresh_name("once").replace("-", "_")

@@ -255,6 +255,13 @@ class SourceOptions(Options):
         only=_STREAM,
         doc="Let no queue run past the slowest one with a backlog, by store or born time (for watermarks).",
     )
+    include_aligned_timestamp: bool = option(
+        "includeAlignedTimestamp",
+        BOOLEAN,
+        default=False,
+        only=_STREAM,
+        doc="Add the column alignedTimestamp: all queues were read up to it; needs eventTimeAlignment=store.",
+    )
     heartbeat_interval_ms: int | None = option(
         "heartbeatInterval",
         DURATION_MS,

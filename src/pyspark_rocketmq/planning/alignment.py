@@ -16,11 +16,11 @@ Alignment takes three rounds of look-ups, each for all queues at once; the funct
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark_rocketmq.model import MessageQueue
 
-__all__ = ["ahead", "align", "barrier", "heads", "next_heartbeat", "tails"]
+__all__ = ["ahead", "align", "aligned_until", "barrier", "heads", "next_heartbeat", "tails"]
 
 
 def heads(
@@ -115,3 +115,23 @@ def next_heartbeat(previous_ms: int, *, now_ms: int, interval_ms: int, idle: boo
         Whether no queue has a backlog: while messages wait, the clock must not run ahead of them.
     """
     return now_ms if idle and now_ms - previous_ms >= interval_ms else previous_ms
+
+
+def aligned_until(previous_ms: int, tail_times_ms: Iterable[int], *, seen_ms: int) -> int:
+    """Return the time (ms) that no message of a later micro-batch was stored before.
+
+    Parameters
+    ----------
+    previous_ms : int
+        What the micro-batch before it has; 0 before the first one.
+    tail_times_ms : iterable of int
+        The store times of the messages at `tails`.
+    seen_ms : int
+        A moment after which everything was stored that is not known of.
+
+    Returns
+    -------
+    int
+        At least 1, because Spark's first watermark is 0 and drops what is not after it.
+    """
+    return max(1, previous_ms, min([seen_ms, *tail_times_ms]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -11,6 +12,7 @@ from pyspark.sql.types import MapType
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.record.properties import PROPERTY_WRITE_ID
+from pyspark_rocketmq.spark.aligned_column import ALIGNED_TIMESTAMP
 
 __all__ = [
     "drop_repeats",
@@ -22,7 +24,10 @@ __all__ = [
 ]
 
 _CONTENT: Final = "__content"
-_IDENTITY: Final = "__write_id"
+_WRITE_ID: Final = "__write_id"
+_PLACE: Final = "__place"
+_BATCH_COLUMNS: Final = ("topic", "brokerName", "queueId", "queueOffset", "properties")
+_STREAM_COLUMNS: Final = (*_BATCH_COLUMNS, "storeTimestamp", ALIGNED_TIMESTAMP)
 
 
 def key_value_messages(df: DataFrame, key: str = "key", value: str = "value") -> DataFrame:
@@ -132,40 +137,54 @@ def identical_rows_together(df: DataFrame) -> DataFrame:
     return hashed.repartition(_CONTENT).drop(_CONTENT)
 
 
-def drop_repeats(df: DataFrame, *, within: str | None = None, time: str = "storeTimestamp") -> DataFrame:
-    """Drop the repeats of effectively-once writes: each write id comes once.
+def drop_repeats(df: DataFrame, *, within: str | None = None) -> DataFrame:
+    """Drop the repeats of effectively-once writes: each write id of a topic comes once.
 
-    A stream needs ``within``: the state forgets an id when the watermark has passed its time by so much, and
-    repeats that were stored later than that come through. It must cover the writer's longest outage, from a
-    failed batch to its repetition. Messages without a write id are told apart by their ``msgId``: none of
-    them is dropped.
+    A row is dropped only if a row of its topic with its write id came before it, in whatever order queues are
+    read. Messages without a write id are never dropped.
+
+    A stream forgets write ids. Of two rows with one write id, stored no more than ``within`` apart, one is
+    dropped; the page on guarantees says under which conditions. ``within`` must cover the writer's longest
+    outage, from a failed batch to its repetition, whether or not the reader runs meanwhile.
+
+    The stream's watermark is on the column ``alignedTimestamp``, and Spark takes one watermark between two
+    stateful operations: use ``withWatermark`` neither before nor after this in the same query.
 
     Parameters
     ----------
     df : DataFrame
-        Of the source, with ``includeProperties=true`` (or all ``columns``).
+        Of the source, with ``includeProperties=true``; a stream also with ``eventTimeAlignment=store`` and
+        ``includeAlignedTimestamp=true``. It must still have the columns topic, brokerName, queueId,
+        queueOffset and properties; a stream also storeTimestamp and alignedTimestamp.
     within : str, optional
-        How far apart repeats may be stored, such as ``"1 hour"``; required for streams, not used for batches.
-    time : str
-        The column of the watermark; if the DataFrame has a watermark already, that one counts.
+        How far apart the copies of a row may be stored, above 0, such as ``"1 hour"``; required for streams,
+        not used for batches.
 
     Raises
     ------
     OptionError
-        The DataFrame has no properties, or is a stream and ``within`` is missing.
+        A column is missing, or the DataFrame is a stream and ``within`` is missing or 0.
     """
-    missing = {"properties", "msgId"} - set(df.columns)
+    needed = _STREAM_COLUMNS if df.isStreaming else _BATCH_COLUMNS
+    missing = [name for name in needed if name not in df.columns]
     if missing:
-        raise OptionError(
-            f"drop_repeats needs the columns properties and msgId, missing: {', '.join(sorted(missing))} "
-            "(read with includeProperties=true)"
+        how = (
+            "includeProperties=true, eventTimeAlignment=store and includeAlignedTimestamp=true"
+            if df.isStreaming
+            else "includeProperties=true"
         )
-    identified = df.withColumn(
-        _IDENTITY,
-        F.coalesce(F.col("properties")[PROPERTY_WRITE_ID], F.concat(F.lit("msgId:"), F.col("msgId"))),
+        raise OptionError(f"drop_repeats lacks the columns {', '.join(missing)}: read with {how}")
+    if df.isStreaming and (within is None or not re.search("[1-9]", within)):
+        raise OptionError("a stream needs within above 0, such as within='1 hour'")
+    write_id = F.col("properties")[PROPERTY_WRITE_ID]
+    place: list[Column | str] = ["brokerName", "queueId", "queueOffset"]
+    if df.isStreaming:  # heartbeat rows have nothing but times
+        place.append(F.unix_micros("storeTimestamp"))
+    identified = df.withColumns(
+        {_WRITE_ID: write_id, _PLACE: F.when(write_id.isNull(), F.concat_ws("/", *place))}
     )
-    if not df.isStreaming:
-        return identified.dropDuplicates([_IDENTITY]).drop(_IDENTITY)
-    if within is None:
-        raise OptionError("a stream needs within, such as within='1 hour'")
-    return identified.withWatermark(time, within).dropDuplicatesWithinWatermark([_IDENTITY]).drop(_IDENTITY)
+    identity = ["topic", _WRITE_ID, _PLACE]
+    if within is None or not df.isStreaming:
+        return identified.dropDuplicates(identity).drop(_WRITE_ID, _PLACE)
+    aligned = identified.withWatermark(ALIGNED_TIMESTAMP, within)
+    return aligned.dropDuplicatesWithinWatermark(identity).drop(_WRITE_ID, _PLACE)

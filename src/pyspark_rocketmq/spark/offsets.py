@@ -20,7 +20,8 @@ Version 1::
 
 ``startedAt`` is the moment of the start in milliseconds since the epoch; the initial offset has
 ``"unresolved": true`` in place of it and of the offsets. ``heartbeatAt``, in the same unit, is there once
-the query has had a heartbeat row (`heartbeat`): a batch has one exactly when it grew. ``witness`` holds, as
+the query has had a heartbeat row (`heartbeat`): a batch has one exactly when it grew. ``alignedAt``, in the
+same unit, is there where rows have the column of that name (`aligned_column`). ``witness`` holds, as
 ``[offset, store time]``, one of the messages that were read last of each topic and broker (`witness`).
 Secrets have no place in it.
 """
@@ -44,7 +45,17 @@ T = TypeVar("T")
 VERSION: Final = 1
 
 _FIELDS: Final = frozenset(
-    {"version", "source", "startedAt", "offsets", "begin", "unresolved", "heartbeatAt", "witness"}
+    {
+        "version",
+        "source",
+        "startedAt",
+        "offsets",
+        "begin",
+        "unresolved",
+        "heartbeatAt",
+        "alignedAt",
+        "witness",
+    }
 )
 
 
@@ -124,6 +135,8 @@ class SourceOffset:
         The moment at which the query's start was resolved; None while it is unresolved.
     heartbeat_at_ms : int
         The time of the last heartbeat row; 0 before the first one.
+    aligned_at_ms : int
+        What the rows of the batch that ends here have as ``alignedTimestamp``; 0 where they have none.
     witnesses : Mapping
         A message of each topic and broker, by its queue.
     """
@@ -133,6 +146,7 @@ class SourceOffset:
     begin: Mapping[MessageQueue, int] = field(default_factory=dict)
     started_at_ms: int | None = None
     heartbeat_at_ms: int = 0
+    aligned_at_ms: int = 0
     witnesses: Mapping[MessageQueue, Witness] = field(default_factory=dict)
 
     @property
@@ -159,6 +173,7 @@ class SourceOffset:
         begin: Mapping[MessageQueue, int],
         *,
         heartbeat_at_ms: int | None = None,
+        aligned_at_ms: int | None = None,
         witnesses: Mapping[MessageQueue, Witness] | None = None,
     ) -> Self:
         """Return the end of a batch that starts here."""
@@ -167,6 +182,7 @@ class SourceOffset:
             offsets={**self.offsets, **offsets},
             begin=begin,
             heartbeat_at_ms=self.heartbeat_at_ms if heartbeat_at_ms is None else heartbeat_at_ms,
+            aligned_at_ms=self.aligned_at_ms if aligned_at_ms is None else aligned_at_ms,
             witnesses=self.witnesses if witnesses is None else witnesses,
         )
 
@@ -178,6 +194,8 @@ class SourceOffset:
         document |= {"startedAt": self.started_at_ms, "offsets": _nested(self.offsets)}
         if self.heartbeat_at_ms:
             document["heartbeatAt"] = self.heartbeat_at_ms
+        if self.aligned_at_ms:
+            document["alignedAt"] = self.aligned_at_ms
         if self.witnesses:
             seen = {queue: [each.offset, each.stored_at_ms] for queue, each in self.witnesses.items()}
             document["witness"] = _nested(seen)
@@ -210,6 +228,7 @@ class SourceOffset:
                 begin=_flat(document.get("begin", {})),
                 started_at_ms=None if document.get("unresolved") else int(document["startedAt"]),
                 heartbeat_at_ms=int(document.get("heartbeatAt", 0)),
+                aligned_at_ms=int(document.get("alignedAt", 0)),
                 witnesses={
                     queue: Witness(int(offset), int(stored_at_ms))
                     for queue, (offset, stored_at_ms) in _by_queue(document.get("witness", {})).items()

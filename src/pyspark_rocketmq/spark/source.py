@@ -51,12 +51,17 @@ class RocketMQDataSource(DataSource):
             An option is wrong.
         """
         options = parse_options(SourceOptions, self.options)
-        return read_schema(
+        schema = read_schema(
             options.columns,
             include_properties=options.include_properties,
             body_as=options.body_as.value,
             with_aliases=self._with_aliases,
         )
+        if not options.include_aligned_timestamp:
+            return schema
+        from pyspark_rocketmq.spark.aligned_column import AlignedColumn  # noqa: PLC0415
+
+        return AlignedColumn.add_to(schema)
 
     def reader(self, schema: StructType) -> RocketMQBatchReader:
         """Return the batch reader; Spark asks for its setting where ``pushDownFilters`` needs it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -17,10 +17,11 @@ from pyspark_rocketmq.planning.alignment import next_heartbeat
 from pyspark_rocketmq.planning.discovery import check_checkpoint, plan_ranges, targets
 from pyspark_rocketmq.planning.starts import check_listed
 from pyspark_rocketmq.spark.admission import Admission, default_limit
+from pyspark_rocketmq.spark.aligned_column import AlignedColumn, AlignedPartition, look_up_aligned
 from pyspark_rocketmq.spark.group_commits import GroupCommits
 from pyspark_rocketmq.spark.heartbeat import Absences, HeartbeatPartition, check_heartbeat, heartbeat_row
 from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
-from pyspark_rocketmq.spark.partition import RangesPartition, plan_partitions, read_partition
+from pyspark_rocketmq.spark.partition import plan_partitions, read_partition
 from pyspark_rocketmq.spark.planning_client import OPERATION_TIMEOUT_MS
 from pyspark_rocketmq.spark.positions import (
     Ends,
@@ -84,6 +85,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._options = options
+        self._aligned, schema = AlignedColumn.of(schema, options)
         self._projection = to_projection(schema)
         if options.heartbeat_interval_ms is not None:
             check_heartbeat(self._projection)
@@ -96,6 +98,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: PlanningClient | None = None
         self._origin: SourceOffset | None = None
         self._frozen: Mapping[MessageQueue, int] | None = None
+        self._frozen_at_ms: int | None = None
         self._newest: SourceOffset | None = None
         self._hidden: frozenset[MessageQueue] = frozenset()
         self._witnessed: frozenset[Place] = frozenset()
@@ -107,6 +110,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         """Take the ends that the run will stop at."""
         client = self._connected()
+        self._frozen_at_ms = self._clock.now_ms()
         self._frozen = available_ends(client, queues_to_read(client, self._options))
 
     def initialOffset(self) -> dict[str, Any]:
@@ -145,8 +149,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = self._admission.cut(
             self._connected(), positions, reach, limit, closed=self._frozen is not None
         )
-        idle = reach == positions and self._nobody_is_missed(positions, ends)
-        beat = self._next_heartbeat(origin, moment, idle=idle)
+        complete = self._nobody_is_missed(positions, ends)
+        beat = self._next_heartbeat(origin, moment, idle=reach == positions and complete)
         if (
             last.resolved
             and beat == last.heartbeat_at_ms
@@ -158,27 +162,33 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         witnesses = new_witnesses(
             self._connected(), origin.witnesses, positions, read, group=self._options.group
         )
-        return origin.advanced(until, begins, heartbeat_at_ms=beat, witnesses=witnesses).to_dict()
+        aligned = self._next_aligned(origin, until, reach, moment, complete=complete)
+        return origin.advanced(
+            until, begins, heartbeat_at_ms=beat, aligned_at_ms=aligned, witnesses=witnesses
+        ).to_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the newest max offsets, for Spark's progress reports; None before the first look."""
         return None if self._newest is None else self._newest.to_dict()
 
-    def partitions(
-        self, start: dict[str, Any], end: dict[str, Any]
-    ) -> list[RangesPartition | HeartbeatPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan a batch from nothing but its two offsets and the options: a replay plans the same."""
         begin, until = self._checked(start), self._checked(end)
         if begin == until:
             return []
         ranges = plan_ranges(begin.offsets, until.offsets, until.begin)
-        planned: list[RangesPartition | HeartbeatPartition] = [*plan_partitions(ranges, self._options)]
+        planned: list[InputPartition] = [*plan_partitions(ranges, self._options)]
         if until.heartbeat_at_ms > begin.heartbeat_at_ms:
             planned.append(HeartbeatPartition(until.heartbeat_at_ms))
+        if self._aligned is not None:
+            return [AlignedPartition((partition, max(1, until.aligned_at_ms))) for partition in planned]
         return planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one partition, in a task's process."""
+        if isinstance(partition, AlignedPartition) and self._aligned is not None:
+            inner, time_ms = partition.value
+            return self._aligned.insert(self.read(inner), time_ms)
         if isinstance(partition, HeartbeatPartition):
             return iter((heartbeat_row(self._projection, partition.value),))
         return read_partition(partition, self._options, self._projection)
@@ -227,6 +237,24 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         missed = {queue.broker_name for queue in known} - {queue.broker_name for queue in ends.masters}
         missed |= {queue.broker_name for queue in ends.failed}
         return not ends.held and not self._absences.waited_for(missed)
+
+    def _next_aligned(
+        self,
+        origin: SourceOffset,
+        until: Mapping[MessageQueue, int],
+        reach: Mapping[MessageQueue, int],
+        moment: int,
+        *,
+        complete: bool,
+    ) -> int:
+        """Return the next end's ``alignedTimestamp``; a broker that is away may have older messages."""
+        previous = origin.aligned_at_ms
+        if self._aligned is None or (previous and not complete):
+            return previous
+        seen_ms = moment if self._frozen_at_ms is None else min(moment, self._frozen_at_ms)
+        return look_up_aligned(
+            self._connected(), previous, until, reach, seen_ms=seen_ms, group=self._options.group
+        )
 
     def _connected(self) -> PlanningClient:
         if self._client is None:

@@ -179,8 +179,8 @@ class WriteTask:
             ) as pipeline,
             ExitStack() as unless_done,
         ):
-            unless_done.callback(self._roll_back, pipeline)
             unless_done.callback(self._dead_letters.abandon)
+            unless_done.callback(self._roll_back, pipeline)
             for batch in batches:
                 for piece in _pieces(batch):
                     self._send(piece, pipeline)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.record import occurrences
@@ -17,6 +17,7 @@ ANY = st.one_of(st.integers(0, 5), st.integers(0, 2**64 - 1))
 MILLION = 1_000_000
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(ANY, max_size=30), max_size=8), st.integers(1, 7))
 def test_numbers_are_those_of_a_dictionary(pieces: list[list[int]], slice_size: int) -> None:
     seen, expected = Occurrences(), Counter[int]()
@@ -31,6 +32,7 @@ def test_numbers_are_those_of_a_dictionary(pieces: list[list[int]], slice_size: 
         assert seen.fingerprints().tolist() == sorted(expected)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sets(ANY, max_size=30), max_size=6), st.integers(1, 7))
 def test_what_several_tasks_have_is_counted_once(tasks: list[set[int]], slice_size: int) -> None:
     found = Counter(value for task in tasks for value in task)
