@@ -121,8 +121,8 @@ class TransactionResolver:
                 _LOG.info("transactions wait to be resolved: %s", error)
                 self._stopping.wait(_BEAT_AGAIN_S)
             except Exception:  # noqa: BLE001 - the thread's outermost frame
-                _LOG.exception("transactions are not resolved any more")
-                return
+                _LOG.exception("transactions wait to be resolved")
+                self._stopping.wait(_BEAT_S)
 
     def _beat(self) -> None:
         """Be a member of the group at every master: brokers ask those alone."""

@@ -1,0 +1,68 @@
+"""The resolver answers brokers that ask about half messages, whatever goes wrong meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_peer import Peer, answer
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.record.message import encode_message
+from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.remoting.command import Command
+from pyspark_rocketmq.remoting.frame import Frame, encode_frame
+from pyspark_rocketmq.spark import TransactionResolver
+from pyspark_rocketmq.spark.transaction_log import TransactionLog, TransactionName
+
+NAME = TransactionName("query", 7)
+
+
+@pytest.mark.parametrize("trouble", [OSError("the disk is away"), KeyError()], ids=["OSError", "bug"])
+def test_the_resolver_outlives_a_log_that_cannot_be_read(
+    trouble: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = encode_message(
+        topic="orders", queue_id=0, body=b"left", properties={"transaction": str(NAME), "UNIQ_KEY": "A" * 32}
+    )
+    check = Command(
+        code=RequestCode.CHECK_TRANSACTION_STATE,
+        opaque=1,
+        fields={"tranStateTableOffset": "3", "commitLogOffset": "5", "msgId": "A" * 32},
+    )
+    rolled_back: list[Frame] = []
+    TransactionLog(f"{tmp_path}").finish(NAME)
+    newest_done = TransactionLog.newest_done
+    troubles = [trouble]
+
+    def read(log: TransactionLog, owner: str) -> int | None:
+        if troubles:
+            raise troubles.pop()
+        return newest_done(log, owner)
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        if frame.command.code == RequestCode.HEART_BEAT:
+            peer.send(answer(frame))
+            for _ in range(2):
+                peer.send(encode_frame(check, record))
+        elif frame.command.code == RequestCode.END_TRANSACTION:
+            rolled_back.append(frame)
+
+    monkeypatch.setattr(TransactionLog, "newest_done", read)
+    monkeypatch.setattr("pyspark_rocketmq.spark.resolver._BEAT_S", 0.1)
+    with (
+        caplog.at_level(logging.INFO),
+        ScriptedCluster(script) as cluster,
+        TransactionResolver(
+            nameServer=cluster.name_server,
+            topic="orders",
+            deliveryGuarantee="transactional",
+            transactionLog=str(tmp_path),
+        ),
+    ):
+        eventually(lambda: rolled_back, 20, what="a rollback after the trouble")
+    assert not troubles
+    assert "transactions wait to be resolved" in caplog.text
