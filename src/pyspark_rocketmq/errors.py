@@ -46,6 +46,7 @@ __all__ = [
     "ServiceNotAvailableError",
     "SqlError",
     "TopicNotFoundError",
+    "TransactionFencedError",
     "TransportError",
     "UnsupportedRequestError",
 ]
@@ -290,6 +291,10 @@ class SendError(RocketMQError):
     def __init__(self, message: str, *, failed: int = 1, **facts: Any) -> None:
         super().__init__(message, failed=failed, **facts)
         self.failed = failed
+
+
+class TransactionFencedError(RocketMQError):
+    """Another process has taken over the transactions of a query or job: this one must not commit them."""
 
 
 # --- the data -------------------------------------------------------------------------------

@@ -7,13 +7,22 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.support.topics import create_topic, fresh_name
 from tests.support.transactional_job import TransactionalJob
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, Message, ReadOptions, read_messages
+from pyspark_rocketmq.client import (
+    Client,
+    Message,
+    OutgoingMessage,
+    Producer,
+    ReadOptions,
+    read_messages,
+)
 from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.record.layout import MessageFlag
 from pyspark_rocketmq.spark import TransactionResolver
@@ -93,6 +102,29 @@ def test_a_batch_is_visible_when_it_is_committed_and_not_before(clusters, start,
     assert first.properties.get("__transactionId__") == (None if version == "4.9.7" else first.msg_id)
     job.transactions.abandon(TransactionName("query", 1), job.write(["no"], NAME), group=job.group)
     assert "no" not in bodies(job)
+
+
+@pytest.mark.parametrize("version", ["5.4.0", "4.9.7", "mock"])
+@pytest.mark.parametrize("wrong", ["beyond the log", "an ordinary message", "another half message"])
+def test_a_broker_says_that_it_does_not_have_a_half_message(
+    clusters, start, version: str, wrong: str
+) -> None:
+    """As one that lost the end of its disk: nothing is at that place, or something else by now."""
+    job = start(clusters(version))
+    producer = Producer(job.client)
+    ordinary = producer.send(OutgoingMessage(job.options.topic, b"ordinary"))
+    halves = job.write(["lost", "a", "b"], NAME).sort_by("commitLogOffset")
+    places = halves["commitLogOffset"].to_pylist()
+    places[0] = {
+        "beyond the log": 1 << 40,
+        "an ordinary message": int(ordinary.offset_msg_id[-16:], 16),
+        "another half message": places[1],
+    }[wrong]
+    with pytest.raises(DataLossError) as failure:
+        job.commit(halves.set_column(4, "commitLogOffset", pa.array(places)), NAME)
+    assert failure.value.condition == "HALF_MESSAGES_LOST"
+    eventually(lambda: len(visible(job)) == 3, 20, what="the others")
+    assert job.log.undone("query") == (0,)
 
 
 def test_what_a_finished_batch_left_is_rolled_back_when_the_broker_asks(asking: DevCluster, start) -> None:

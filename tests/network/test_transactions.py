@@ -15,7 +15,7 @@ from tests.support.transactional_job import TransactionalJob
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.transaction import HalfMessages
-from pyspark_rocketmq.errors import OptionError, RocketMQError, SendError
+from pyspark_rocketmq.errors import DataLossError, OptionError, RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.spark.transaction_log import Decision, TransactionLog, TransactionName
@@ -105,11 +105,21 @@ def test_a_task_that_fails_rolls_its_rows_back(mq, job) -> None:
     [
         (Refuse(ResponseCode.SYSTEM_BUSY), 50),
         (Refuse(ResponseCode.SLAVE_NOT_AVAILABLE), 5),
+        (Refuse(ResponseCode.SYSTEM_ERROR, "OS page cache busy, please try another machine"), 50),
+        (Refuse(ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR DEFAULT"), 600),
         (HangUp(), 1),
         (HangUp(executed=True), 3),
         (Silence(), 2),
     ],
-    ids=["busy", "no master", "hang-up", "hang-up after it was done", "no answer"],
+    ids=[
+        "busy",
+        "no master",
+        "page cache busy",
+        "too few replicas",
+        "hang-up",
+        "hang-up after it was done",
+        "no answer",
+    ],
 )
 def test_every_row_once_through_faults_of_the_commit(mq, job, fault: Fault, times: int) -> None:
     first = job(outageTimeout="30s")
@@ -169,8 +179,8 @@ def test_brokers_that_are_away_are_waited_for(mq, job, monkeypatch, when: str) -
             mq.stop_broker(broker)
             threading.Timer(1.0, mq.start_broker, (broker,)).start()
 
-    def decide_and_go_away(decision: Decision) -> None:
-        decide(decision)
+    def decide_and_go_away(decision: Decision, claim: str) -> None:
+        decide(decision, claim)
         driver.client.close()
         go_away()
 
@@ -190,6 +200,7 @@ def test_rows_of_a_key_keep_their_order_through_faults(mq, job) -> None:
     assert first.ordered
     mq.inject(HangUp(), on=END, after=20, times=2)
     mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=END, after=40, times=3)
+    mq.inject(Refuse(ResponseCode.SYSTEM_ERROR, "create mapped file failed"), on=END, after=60, times=2)
     first.commit(halves, NAME)
     for queue in mq.queues("orders"):
         found = [message.body.decode() for message in mq.messages("orders", queue)]
@@ -197,13 +208,69 @@ def test_rows_of_a_key_keep_their_order_through_faults(mq, job) -> None:
     assert sum(visible(mq).values()) == 90
 
 
-def test_half_messages_that_are_gone_fail_the_commit(mq, job) -> None:
+def without(lost: int, halves: pa.Table) -> pa.Table:
+    """Return half messages of which the first ones are lost: their broker has none at these places."""
+    places = halves["commitLogOffset"].to_pylist()
+    places[:lost] = [1 << 40] * lost
+    return halves.set_column(4, "commitLogOffset", pa.array(places))
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_half_messages_that_are_gone_fail_the_commit_and_spoil_no_others(mq, job, ordered: bool) -> None:
+    first = job(outageTimeout="0s", ordered=ordered)
+    halves = without(2, first.write(BODIES, NAME))
+    for _ in range(2):
+        with pytest.raises(DataLossError, match=r"2 of 600 half messages .*--skip-lost") as failure:
+            first.commit(halves, NAME)
+        assert failure.value.condition == "HALF_MESSAGES_LOST"
+        assert failure.value.facts["brokers"]
+        assert halves["msgId"][0].as_py() in failure.value.facts["msg_ids"]
+        assert first.log.undone("query") == (7,)  # it is not forgotten
+        assert sum(visible(mq).values()) == 598
+
+
+def test_the_command_line_ends_a_batch_without_what_brokers_have_lost(
+    mq, job, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    run = CommandLine(capsys, monkeypatch, mq.name_server)
+    monkeypatch.setattr("pyspark_rocketmq.spark.transaction._QUIET_S", 0.01)
+    monkeypatch.setattr("pyspark_rocketmq.spark.transaction_lease._LEASE_S", 0.01)
     first = job(outageTimeout="0s")
-    halves = first.write(["one"], NAME)
-    moved = halves.set_column(4, "commitLogOffset", pa.array([1 << 40]))
-    with pytest.raises(SendError, match="Find prepared transaction message failed"):
-        first.commit(moved, NAME)
-    assert first.log.undone("query") == (7,)  # it is not forgotten
+    with pytest.raises(DataLossError):
+        first.commit(without(2, first.write(BODIES[:10], NAME)), NAME)
+    folder = str(tmp_path / "log")
+    refused = run("tx", "recover", folder, "--yes")
+    assert refused.code == 1
+    assert "--skip-lost" in refused.err
+    (done,) = run("tx", "recover", folder, "--yes", "--skip-lost", "--json").json()
+    assert (done["committed"], done["lost"]) == (0, 2)
+    assert "every batch" in run("tx", "list", folder).out
+    assert sum(visible(mq).values()) == 8
+    second = job()
+    second.commit(second.write(BODIES[:10], NAME), NAME)  # the query is started again
+    assert sum(visible(mq).values()) == 8
+
+
+def test_a_rollback_passes_over_what_is_gone(mq, job) -> None:
+    first = job()
+    halves = without(2, first.write(BODIES, NAME))
+    busy = mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=END, times=3)
+    first.transactions.abandon(NAME, halves, group=first.group)
+    assert mq.asked[END] == len(BODIES) + busy.hits
+
+
+def test_a_task_that_fails_rolls_back_what_is_in_flight_too(mq, job) -> None:
+    """The answers to the last sends are not read yet when the query's rows fail."""
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"body": BODIES[:100]})
+        raise ZeroDivisionError
+
+    first = job()
+    with pytest.raises(ZeroDivisionError):
+        first.run(rows(), NAME)
+    assert (mq.asked[RequestCode.SEND_MESSAGE_V2], mq.asked[END]) == (100, 100)
+    assert visible(mq) == Counter()
 
 
 @pytest.mark.parametrize(
@@ -239,7 +306,8 @@ def test_a_decision_comes_back_as_it_was(tmp_path: Path) -> None:
         since={MessageQueue("orders", "broker-a", 3): 99},
         halves=halves,
     )
-    log.decide(decision)
+    claim = log.claim(decision.name.owner)
+    log.decide(decision, claim)
     assert log.owners() == ("job 1/ä",)
     assert log.undone("job 1/ä") == (12,)
     assert log.read(decision.name) == decision
@@ -247,7 +315,8 @@ def test_a_decision_comes_back_as_it_was(tmp_path: Path) -> None:
     assert (log.undone("job 1/ä"), log.newest_done("job 1/ä")) == ((), 12)
     assert log.newest_done("nobody") is None
     log.decide(
-        Decision(name=TransactionName("job 1/ä", 13), group="g", ordered=False, since={}, halves=halves)
+        Decision(name=TransactionName("job 1/ä", 13), group="g", ordered=False, since={}, halves=halves),
+        claim,
     )
     next((tmp_path / "log").rglob("*.decision")).write_bytes(b"torn")
     with pytest.raises(RocketMQError, match="cannot be read"):
@@ -258,6 +327,8 @@ def test_the_command_line_finishes_what_is_not_to_be_started_again(
     mq, job, tmp_path: Path, capsys, monkeypatch
 ) -> None:
     run = CommandLine(capsys, monkeypatch, mq.name_server)
+    monkeypatch.setattr("pyspark_rocketmq.spark.transaction._QUIET_S", 0.01)
+    monkeypatch.setattr("pyspark_rocketmq.spark.transaction_lease._LEASE_S", 0.01)
     checkpoint = tmp_path / "checkpoint"
     first = job(folder=checkpoint / "rocketmq-transactions", outageTimeout="0s")
     mq.inject(Refuse(ResponseCode.SYSTEM_ERROR), on=END, times=None, after=100)

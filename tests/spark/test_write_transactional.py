@@ -82,6 +82,35 @@ def test_a_stream_shows_whole_batches(
     assert len(batches) >= 3
 
 
+def test_a_checkpoint_on_hadoops_default_file_system_needs_its_scheme(
+    spark: SparkSession, mq: DevCluster, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """Spark's checkpoint is on `fs.defaultFS`; the sink takes the same path for one of the local disk."""
+    path, target = tmp_path / "mounted" / "checkpoint", tmp_path / "target"
+    target.mkdir()
+    settings = {
+        "fs.defaultFS": "viewfs://cluster/",
+        f"fs.viewfs.mounttable.cluster.link.{path.parent}": f"file://{target}",
+    }
+    rows = spark.readStream.format("rate").load().selectExpr("cast(value AS string) AS body")
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        query = (
+            rows.writeStream.format("rocketmq")
+            .options(nameServer=mq.name_server, topic=topic(queues=1), checkpointLocation=str(path))
+            .option("deliveryGuarantee", "transactional")
+            .start()
+        )
+        with pytest.raises(PySparkException, match="with its scheme"):
+            query.awaitTermination(120)
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    assert (target / "checkpoint" / "metadata").exists()
+    assert not path.exists()
+
+
 def test_a_stream_without_a_place_for_decisions_says_so(
     spark: SparkSession, mq: DevCluster, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -15,6 +17,8 @@ from pyspark_rocketmq.spark.transaction_log import TransactionLog, TransactionNa
 from pyspark_rocketmq.spark.write_task import WriteScope, WriteTask, is_ordered
 
 __all__ = ["TransactionalJob"]
+
+BODY = pa.schema([("body", pa.string())])
 
 
 class TransactionalJob:
@@ -44,10 +48,16 @@ class TransactionalJob:
     def write(self, rows: list[str] | pa.RecordBatch, name: TransactionName) -> pa.Table:
         """Run one task; return its half messages as the driver gets them."""
         batch = rows if isinstance(rows, pa.RecordBatch) else pa.RecordBatch.from_pydict({"body": rows})
-        layout = sink_layout(from_arrow_schema(batch.schema), self.options)
+        return self.run([batch], name, schema=batch.schema)
+
+    def run(
+        self, batches: Iterable[pa.RecordBatch], name: TransactionName, *, schema: pa.Schema = BODY
+    ) -> pa.Table:
+        """Run one task over record batches; return its half messages as the driver gets them."""
+        layout = sink_layout(from_arrow_schema(schema), self.options)
         self.ordered = is_ordered(self.options, layout)
         scope = WriteScope(job=str(name), partition=0, transaction=name)
-        report = WriteTask(self.client, self.options, layout, scope).run([batch])
+        report = WriteTask(self.client, self.options, layout, scope).run(batches)
         return HalfMessages.unpack([report.halves])
 
     def commit(self, halves: pa.Table, name: TransactionName) -> None:

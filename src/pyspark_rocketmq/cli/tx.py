@@ -8,6 +8,7 @@ import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table
+from pyspark_rocketmq.spark.transaction import Finished
 from pyspark_rocketmq.tools.transactions import Unfinished, open_log, recover, unfinished
 
 __all__ = ["app"]
@@ -33,27 +34,31 @@ def list_(folder: Folder, json: AsJson = False) -> None:
 def recover_(
     folder: Folder,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this it is only shown.")] = False,
+    skip_lost: Annotated[
+        bool, typer.Option("--skip-lost", help="End batches without the messages that brokers have lost.")
+    ] = False,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Commit what is left of such batches; the query must not run meanwhile.
+    """Commit what is left of such batches; a query that runs meanwhile fails.
 
     A query that is started again does so by itself: this is for one that is not to be started soon, or ever.
     """
     log = open_log(folder)
     found = unfinished(log)
-    done: dict[str, int] = {}
+    done: dict[str, Finished] = {}
     if yes and found:
         with connect(namesrv, option) as client:
-            done = {str(each.name): messages for each, messages in recover(client, log)}
+            done = {str(each.name): what for each, what in recover(client, log, skip_lost=skip_lost)}
     if json:
-        print_json([{**_plain(each), "committed": done.get(str(each.name))} for each in found])
+        print_json([{**_plain(each), **_outcome(done.get(str(each.name)))} for each in found])
         return
     _print(found)
     if found:
         text = (
-            f"{sum(done.values())} messages committed"
+            f"{sum(what.committed for what in done.values())} messages committed, "
+            f"{sum(what.lost for what in done.values())} lost"
             if yes
             else "nothing was changed: add --yes to finish them"
         )
@@ -67,6 +72,10 @@ def _plain(each: Unfinished) -> dict[str, object]:
         "producerGroup": each.group,
         "messages": each.messages,
     }
+
+
+def _outcome(what: Finished | None) -> dict[str, object]:
+    return {"committed": what and what.committed, "lost": what and what.lost}
 
 
 def _print(found: tuple[Unfinished, ...]) -> None:

@@ -6,6 +6,9 @@
 # - END_TRANSACTION finds it by commit-log offset, and compares group and half offset. A commit appends it to
 #   its own topic and queue. Brokers do not look whether that was done before: a second one stores it again.
 # - Brokers run END_TRANSACTION on several threads: two in flight may be stored in either order.
+# - Code 1 says that there is no such half message (four remarks; a NullPointerException where an ordinary
+#   message is at that place), or that the commit log did not take the commit now (page cache busy, too few
+#   replicas in sync), or that anything else went wrong, perhaps after the commit was stored.
 # - What waited 3 s in the broker's queue is refused (waitTimeMillsInTransactionQueue).
 # - After 6 s (transactionTimeOut) a broker asks the group, every 30 s; each time it stores the half message
 #   again. Those that it asked 15 times about go to TRANS_CHECK_MAX_TIME_TOPIC. The first copy can be
@@ -14,7 +17,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -22,23 +26,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_rocketmq.client.broker import TOOLS_GROUP
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.connection import Connection, Response
-from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches
-from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
     ConnectError,
-    DataLossError,
     RocketMQError,
     RouteError,
     SendError,
+    SendRefusedError,
     ServiceNotAvailableError,
     TopicNotFoundError,
 )
-from pyspark_rocketmq.model import MessageQueue, OffsetRange, SendResult
+from pyspark_rocketmq.model import MessageQueue, SendResult
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import EndTransactionRequest
 from pyspark_rocketmq.remoting.template import RequestTemplate
@@ -46,7 +47,7 @@ from pyspark_rocketmq.remoting.template import RequestTemplate
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.core import Client
 
-__all__ = ["HALF_SCHEMA", "CommittedScan", "Ending", "HalfMessages", "end_half_messages", "target_queues"]
+__all__ = ["HALF_SCHEMA", "Ended", "Ending", "HalfMessages", "end_half_messages", "target_queues"]
 
 HALF_SCHEMA: Final = pa.schema(
     [
@@ -63,6 +64,15 @@ HALF_SCHEMA: Final = pa.schema(
 _IN_FLIGHT: Final = 256
 _BACK_OFF: Final = RetryPolicy()
 _OFFSET_DIGITS: Final = 16
+
+_GONE: Final = (
+    "find prepared transaction message failed",
+    "the producer group wrong",
+    "the transaction state table offset wrong",
+    "the commit log offset wrong",
+    "nullpointerexception",
+)
+"""Parts of the remarks, in lower case, by which a broker says that it has no such half message."""
 
 Places: TypeAlias = npt.NDArray[np.int64]
 
@@ -124,6 +134,25 @@ def target_queues(halves: pa.Table) -> tuple[MessageQueue, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """Of which half messages it is not known that they were ended as asked.
+
+    Parameters
+    ----------
+    unknown : pyarrow.Table
+        Those that may have been committed, or not.
+    gone : pyarrow.Table
+        Those that their broker does not have.
+    cause : RocketMQError, optional
+        Why some are unknown.
+    """
+
+    unknown: pa.Table
+    gone: pa.Table
+    cause: RocketMQError | None
+
+
 def end_half_messages(
     client: Client,
     group: str,
@@ -132,11 +161,12 @@ def end_half_messages(
     *,
     outage_timeout_ms: int,
     in_order: bool = False,
-) -> pa.Table:
+    before_send: Callable[[], None] = lambda: None,
+) -> Ended:
     """Tell the brokers what becomes of half messages, each at its master, and wait for the answers.
 
-    A request that was surely not executed is made again, as long as some are. A commit whose answer is
-    missing is not: brokers would store the message a second time. A rollback is.
+    A request that was surely not executed is made again, as long as some are. A commit of which that is not
+    sure is not: brokers would store the message a second time. A rollback is.
 
     Parameters
     ----------
@@ -150,11 +180,8 @@ def end_half_messages(
         How long requests are made again while none succeeds.
     in_order : bool
         Messages of a queue are stored in the rows' order: one request in flight a queue.
-
-    Returns
-    -------
-    pyarrow.Table
-        The half messages of which it is not known whether they were committed.
+    before_send : Callable
+        Called right before requests are sent, at most 256 a broker; what it raises ends the call.
 
     Raises
     ------
@@ -163,19 +190,24 @@ def end_half_messages(
     """
     waiting: Places = np.arange(halves.num_rows)
     unknown: list[int] = []
+    gone: list[int] = []
+    cause: RocketMQError | None = None
     failures = 0
     patience = client.deadline(outage_timeout_ms)
     while len(waiting):
-        once = _Pass(client, group, ending)
+        once = _Pass(client, group, ending, before_send)
         for batch in _rounds(halves, waiting, in_order=in_order):
             once.run(halves.take(pa.array(batch)), batch)
             if in_order and once.error is not None:
                 break  # nothing may pass what has to be asked again
-        waiting = np.setdiff1d(waiting, np.array(once.done, np.int64), assume_unique=True)
+        gone += once.gone
+        over = once.done + once.gone
+        waiting = np.setdiff1d(waiting, np.array(over, np.int64), assume_unique=True)
         if once.lost and ending is Ending.COMMIT:
             unknown += waiting.tolist() if in_order else once.lost
             waiting = np.setdiff1d(waiting, np.array(unknown, np.int64))
-        if once.done:
+            cause = once.error
+        if over:
             failures, patience = 0, client.deadline(outage_timeout_ms)
         if len(waiting) and once.error is not None:
             failures += 1
@@ -189,7 +221,11 @@ def end_half_messages(
             for topic in pc.unique(halves["topic"]).to_pylist():
                 client.invalidate(topic)
             client.clock.sleep(pause_s)
-    return halves.take(pa.array(sorted(unknown), pa.int64()))
+    return Ended(
+        unknown=halves.take(pa.array(sorted(unknown), pa.int64())),
+        gone=halves.take(pa.array(sorted(gone), pa.int64())),
+        cause=cause,
+    )
 
 
 class _Pass:
@@ -198,12 +234,14 @@ class _Pass:
     ``error`` is the worst one: of a request that was surely not executed, or (``lost``) may have been.
     """
 
-    def __init__(self, client: Client, group: str, ending: Ending) -> None:
+    def __init__(self, client: Client, group: str, ending: Ending, before_send: Callable[[], None]) -> None:
         self._client = client
         self._group = group
         self._ending = ending
+        self._before_send = before_send
         self.done: list[int] = []
         self.lost: list[int] = []
+        self.gone: list[int] = []
         self.error: RocketMQError | None = None
 
     def run(self, halves: pa.Table, rows: Places) -> None:
@@ -220,6 +258,7 @@ class _Pass:
             except (ConnectError, RouteError) as error:
                 self._refused(error)
                 continue
+            self._before_send()
             try:
                 opaques = connection.submit_many(
                     self._template(topic, broker_name), list(zip(*columns, strict=True)), deadline=until
@@ -266,8 +305,13 @@ class _Pass:
                 return
             for opaque, response in answers:
                 row = pending.pop(opaque)
+                if _is_gone(response):
+                    self.gone.append(row)
+                    continue
                 try:
                     _require(response)
+                except SendRefusedError as error:
+                    self._lost((row,), error)
                 except RocketMQError as error:
                     self._refused(error)
                 else:
@@ -308,64 +352,16 @@ def _require(response: Response) -> None:
             remark=response.remark,
             addr=response.addr,
         )
+    if response.code == ResponseCode.SYSTEM_ERROR:
+        raise SendRefusedError(
+            "the broker did not end a half message, or failed after it did",
+            code=response.code,
+            remark=response.remark,
+            addr=response.addr,
+        )
     response.require()
 
 
-class CommittedScan:
-    """Looks in the topics for half messages that were committed.
-
-    A committed message keeps the unique key that its half message has.
-
-    Parameters
-    ----------
-    client : Client
-    halves : pyarrow.Table
-    since : Mapping
-        How long each target queue was before the first commit.
-    """
-
-    def __init__(self, client: Client, halves: pa.Table, since: Mapping[MessageQueue, int]) -> None:
-        self._client = client
-        self._halves = halves
-        self._wanted = halves["msgId"].combine_chunks()
-        self._reached = dict(since)
-        self._found: list[pa.Array] = []
-
-    def look(self) -> int:
-        """Read what was stored since the last look; return how many more of them are there.
-
-        Raises
-        ------
-        RocketMQError
-            The queues cannot be read; messages of them that expired meanwhile are an error too.
-        """
-        ends = self._client.max_offsets(self._reached)
-        for queue, start in self._reached.items():
-            if ends[queue] < start:
-                raise DataLossError(
-                    "a queue is shorter than before: what of a transaction is in it cannot be told",
-                    condition="OFFSET_WENT_BACK",
-                    queue=queue,
-                    before=start,
-                    now=ends[queue],
-                )
-        ranges = [
-            OffsetRange(queue, start, ends[queue])
-            for queue, start in self._reached.items()
-            if start < ends[queue]
-        ]
-        found = 0
-        for batch in read_batches(
-            self._client, ranges, ReadOptions(consumer_group=TOOLS_GROUP), DecodeOptions(columns=("msgId",))
-        ):
-            ids = batch.column("msgId").cast(pa.string())
-            mine = ids.filter(pc.is_in(ids, value_set=self._wanted))
-            found += len(mine)
-            self._found.append(mine)
-        self._reached.update(ends)
-        return found
-
-    def missing(self) -> pa.Table:
-        """Return the half messages that are not committed so far."""
-        found = pa.chunked_array(self._found, pa.string())
-        return self._halves.filter(pc.invert(pc.is_in(self._halves["msgId"], value_set=found)))
+def _is_gone(response: Response) -> bool:
+    remark = (response.remark or "").lower()
+    return response.code == ResponseCode.SYSTEM_ERROR and any(part in remark for part in _GONE)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from pyarrow import fs
 
-__all__ = ["file_system"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["file_system", "write_durably"]
 
 
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
@@ -13,3 +22,53 @@ def file_system(path: str) -> tuple[fs.FileSystem, str]:
         filesystem, inner = fs.FileSystem.from_uri(path)
         return filesystem, inner
     return fs.LocalFileSystem(), path
+
+
+def write_durably(
+    filesystem: fs.FileSystem, path: str, write: Callable[[pa.NativeFile], None] | None = None
+) -> None:
+    """Have a file appear whole under its name, and outlive a crash of the machine once this returns.
+
+    A local disk is told to keep it (fsync). On other file systems a closed file is as durable as they
+    promise: object stores keep it; HDFS has it in the memory of all its replicas.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    path : str
+        In a folder that need not exist.
+    write : Callable, optional
+        Writes the content; without it the file is empty.
+
+    Raises
+    ------
+    OSError
+    """
+    folder = path.rpartition("/")[0]
+    changed = _changed_folders(Path(folder)) if isinstance(filesystem, fs.LocalFileSystem) else []
+    filesystem.create_dir(folder, recursive=True)
+    hidden = f"{folder}/.{uuid.uuid4().hex}"
+    with filesystem.open_output_stream(hidden) as stream:
+        if write is not None:
+            write(stream)
+    if changed:
+        _sync(Path(hidden))
+    filesystem.move(hidden, path)
+    for each in changed:
+        _sync(each)
+
+
+def _changed_folders(folder: Path) -> list[Path]:
+    """Return the folders that get an entry when a file is created in this one, which may not exist yet."""
+    changed = [folder]
+    while not changed[-1].exists():
+        changed.append(changed[-1].parent)
+    return changed
+
+
+def _sync(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,18 +1,24 @@
 """What was decided about a query's batches: the record by which a commit that a crash cut short is finished.
 
 A folder of its own for each owner (a query's id, or a batch write's ``jobId``), in it a file for each batch
-whose commit has begun and is not known to be finished, and a marker for the newest one that is::
+whose commit has begun and is not known to be finished, a marker for the newest one that is, and one for the
+process that may commit::
 
-    <owner>/00000000000000000042.decision     an Arrow file: the half messages, and what else a commit needs
-    <owner>/00000000000000000041.done         empty
+    <owner>/00000000000000000042.<claim>.decision    an Arrow file: the half messages, and what a commit needs
+    <owner>/00000000000000000041.done                empty
+    <owner>/<claim>.claim                            empty; a claim is a number and a random part
+
+Of several claims the highest is valid. Of several decisions about a batch the one of the highest claim
+counts: whoever made the others had lost its claim before it could act on them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import urllib.parse
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,13 +28,14 @@ from pyarrow import fs
 from pyspark_rocketmq.client.transaction import HALF_SCHEMA
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.spark.files import file_system
+from pyspark_rocketmq.spark.files import file_system, write_durably
 
-__all__ = ["Decision", "TransactionLog", "TransactionName"]
+__all__ = ["Decision", "TransactionLog", "TransactionName", "require_checkpoint"]
 
 _VERSION: Final = "1"
 _DECISION: Final = ".decision"
 _DONE: Final = ".done"
+_CLAIM: Final = ".claim"
 _DIGITS: Final = 20
 
 
@@ -82,6 +89,8 @@ class Decision:
 class TransactionLog:
     """The decisions in one folder, which the driver's processes can write; executors never look at it.
 
+    Every method raises `RocketMQError` where the file system does not do what it is asked for.
+
     Parameters
     ----------
     folder : str
@@ -109,6 +118,27 @@ class TransactionLog:
         names = (info.base_name for info in self._list(self._root) if info.type is fs.FileType.Directory)
         return tuple(sorted(urllib.parse.unquote(name) for name in names))
 
+    # --- who may commit ---
+
+    def claim(self, owner: str) -> str:
+        """Take the right to commit an owner's batches from whoever has it; return the claim."""
+        newest = self.newest_claim(owner)
+        number = 0 if newest is None else int(newest.partition("-")[0])
+        claim = f"{number + 1:0{_DIGITS}d}-{uuid.uuid4().hex}"
+        with self._explained():
+            self._fs.create_dir(self._folder(owner), recursive=True)
+            with self._fs.open_output_stream(f"{self._folder(owner)}/{claim}{_CLAIM}"):
+                pass
+        for lower in (name for name in self._names(owner, _CLAIM) if name < claim):
+            self._delete(owner, lower + _CLAIM)
+        return claim
+
+    def newest_claim(self, owner: str) -> str | None:
+        """Return the claim that is valid."""
+        return max(self._names(owner, _CLAIM), default=None)
+
+    # --- what was decided ---
+
     def newest_done(self, owner: str) -> int | None:
         """Return the number of the newest batch whose commit is finished."""
         return max(self._numbers(owner, _DONE), default=None)
@@ -116,37 +146,39 @@ class TransactionLog:
     def undone(self, owner: str) -> tuple[int, ...]:
         """Return the numbers of the batches whose commit has begun and is not known to be finished."""
         done = self.newest_done(owner)
-        found = self._numbers(owner, _DECISION)
+        found = set(self._numbers(owner, _DECISION))
         return tuple(sorted(number for number in found if done is None or number > done))
 
-    def decide(self, decision: Decision) -> None:
-        """Note that a batch is to be committed: from when this returns on, a crash does not change it."""
-        folder = self._folder(decision.name.owner)
-        self._fs.create_dir(folder, recursive=True)
+    def decide(self, decision: Decision, claim: str) -> None:
+        """Note that a batch is to be committed: from when this returns on, no crash changes it."""
         meta = {
             "version": _VERSION,
             "group": decision.group,
             "ordered": json.dumps(decision.ordered),
             "since": json.dumps([[*_queue_key(queue), offset] for queue, offset in decision.since.items()]),
         }
-        hidden = f"{folder}/.{uuid.uuid4().hex}"
         table = decision.halves.replace_schema_metadata(meta)
-        with (
-            self._fs.open_output_stream(hidden) as stream,
-            pa.ipc.new_file(stream, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file,
-        ):
-            file.write_table(table)
-        self._fs.move(hidden, self._file(decision.name, _DECISION))
+        lz4 = pa.ipc.IpcWriteOptions(compression="lz4")
+
+        def write(stream: pa.NativeFile) -> None:
+            with pa.ipc.new_file(stream, table.schema, options=lz4) as file:
+                file.write_table(table)
+
+        folder = self._folder(decision.name.owner)
+        with self._explained():
+            write_durably(self._fs, f"{folder}/{_number(decision.name)}.{claim}{_DECISION}", write)
 
     def read(self, name: TransactionName) -> Decision:
-        """Return a decision.
+        """Return the decision about a batch that counts.
 
         Raises
         ------
         RocketMQError
-            The file is damaged, or of another release.
+            The file is damaged, or of another release, or gone.
         """
-        path = self._file(name, _DECISION)
+        found = [each for each in self._names(name.owner, _DECISION) if _number_in(each) == name.number]
+        newest = max(found, key=_claim_in, default=_number(name))
+        path = f"{self._folder(name.owner)}/{newest}{_DECISION}"
         try:
             with self._fs.open_input_file(path) as stream:
                 table = pa.ipc.open_file(stream).read_all()
@@ -165,27 +197,84 @@ class TransactionLog:
 
     def finish(self, name: TransactionName) -> None:
         """Note that a batch's commit is finished; what is older is of no use any more."""
-        folder = self._folder(name.owner)
-        self._fs.create_dir(folder, recursive=True)
-        with self._fs.open_output_stream(self._file(name, _DONE)):
-            pass
+        done = f"{self._folder(name.owner)}/{_number(name)}{_DONE}"
+        with self._explained():
+            write_durably(self._fs, done)  # lasts before what it replaces is deleted
         for suffix, newest in ((_DECISION, name.number), (_DONE, name.number - 1)):
-            for number in self._numbers(name.owner, suffix):
-                if number <= newest:
-                    self._fs.delete_file(self._file(TransactionName(name.owner, number), suffix))
+            for each in self._names(name.owner, suffix):
+                if _number_in(each) <= newest:
+                    self._delete(name.owner, each + suffix)
+
+    # --- files ---
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise RocketMQError(
+                f"the folder of transactions cannot be read or written: {error}", folder=self.folder
+            ) from error
 
     def _list(self, folder: str) -> list[fs.FileInfo]:
-        return list(self._fs.get_file_info(fs.FileSelector(folder, allow_not_found=True)))
+        with self._explained():
+            return list(self._fs.get_file_info(fs.FileSelector(folder, allow_not_found=True)))
+
+    def _names(self, owner: str, suffix: str) -> list[str]:
+        """Return the names of an owner's files of a kind, without the suffix."""
+        names = (info.base_name for info in self._list(self._folder(owner)))
+        return [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
 
     def _numbers(self, owner: str, suffix: str) -> list[int]:
-        names = (info.base_name for info in self._list(self._folder(owner)))
-        return [int(name.removesuffix(suffix)) for name in names if name.endswith(suffix)]
+        return [_number_in(name) for name in self._names(owner, suffix)]
+
+    def _delete(self, owner: str, name: str) -> None:
+        """Delete a file; another process may have done so."""
+        with self._explained(), contextlib.suppress(FileNotFoundError):
+            self._fs.delete_file(f"{self._folder(owner)}/{name}")
 
     def _folder(self, owner: str) -> str:
         return f"{self._root}/{urllib.parse.quote(owner, safe='')}"
 
-    def _file(self, name: TransactionName, suffix: str) -> str:
-        return f"{self._folder(name.owner)}/{name.number:0{_DIGITS}d}{suffix}"
+
+def require_checkpoint(location: str, query_id: str) -> None:
+    """Make sure that Spark's checkpoint of a query is where we look for it.
+
+    A path without a scheme is on the local disk for us and on Hadoop's default file system for Spark.
+
+    Raises
+    ------
+    OptionError
+        It is elsewhere.
+    """
+    try:
+        files, path = file_system(location.rstrip("/"))
+        with files.open_input_file(f"{path}/metadata") as stream:
+            found = json.loads(stream.read())["id"]
+        reason = f"the checkpoint there is that of the query {found}"
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        found, reason = None, str(error)
+    if found != query_id:
+        raise OptionError(
+            "the transactions of a query must be noted where its checkpoint is, and that is not at "
+            f"{location!r} ({reason}): give checkpointLocation with its scheme, such as hdfs:// or file://, "
+            "or set transactionLog to a folder that every driver of this query can open",
+            option="checkpointLocation",
+            query=query_id,
+        )
+
+
+def _number(name: TransactionName) -> str:
+    return f"{name.number:0{_DIGITS}d}"
+
+
+def _number_in(file_name: str) -> int:
+    return int(file_name.partition(".")[0])
+
+
+def _claim_in(file_name: str) -> str:
+    """Return the claim in a decision's name; those of before there were claims are the lowest."""
+    return file_name.partition(".")[2]
 
 
 def _queue_key(queue: MessageQueue) -> tuple[str, str, int]:

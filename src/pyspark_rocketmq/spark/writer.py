@@ -21,7 +21,7 @@ from pyspark_rocketmq.spark.sink_schema import SinkLayout, sink_layout
 from pyspark_rocketmq.spark.sink_topics import SinkTopics
 from pyspark_rocketmq.spark.task_client import task_client
 from pyspark_rocketmq.spark.transaction import Transactions
-from pyspark_rocketmq.spark.transaction_log import TransactionLog, TransactionName
+from pyspark_rocketmq.spark.transaction_log import TransactionLog, TransactionName, require_checkpoint
 from pyspark_rocketmq.spark.write_task import WriteReport, WriteScope, WriteTask, is_ordered
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
         """Make the rows of a transaction visible; others are where they belong already."""
+        _require_checkpoint(messages, self._options)
         _conclude(messages, self._options, self._layout)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
@@ -204,6 +205,16 @@ def _conclude(
         sum(report.sends for report in reports),
         sum(report.dead_letters for report in reports),
     )
+
+
+def _require_checkpoint(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
+    """Refuse to note decisions in a folder that only has the name of the query's checkpoint."""
+    location = options.checkpoint_location
+    if options.transactions is None or options.transaction_log is not None or location is None:
+        return
+    written = (message.transaction for message in messages if isinstance(message, TaskWritten))
+    for query_id in {name.owner for name in written if name is not None}:
+        require_checkpoint(location, query_id)
 
 
 def _abandon(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:

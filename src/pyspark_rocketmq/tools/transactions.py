@@ -10,7 +10,7 @@ from pyarrow import fs
 
 from pyspark_rocketmq.options.sink import TRANSACTIONS_FOLDER
 from pyspark_rocketmq.spark.files import file_system
-from pyspark_rocketmq.spark.transaction import Transactions
+from pyspark_rocketmq.spark.transaction import Finished, Transactions
 from pyspark_rocketmq.spark.transaction_log import TransactionLog, TransactionName
 
 if TYPE_CHECKING:
@@ -62,16 +62,18 @@ def unfinished(log: TransactionLog) -> tuple[Unfinished, ...]:
     )
 
 
-def recover(client: Client, log: TransactionLog) -> Iterator[tuple[Unfinished, int]]:
-    """Commit what is left of each unfinished batch; yields it with the number of messages that it lacked.
+def recover(
+    client: Client, log: TransactionLog, *, skip_lost: bool = False
+) -> Iterator[tuple[Unfinished, Finished]]:
+    """Commit what is left of each unfinished batch; yields it with what became of it.
 
-    The query must not run: two that commit the same batch store messages twice.
+    A query that runs meanwhile fails.
 
     Raises
     ------
-    SendError, RocketMQError
+    SendError, DataLossError, RocketMQError
         As `Transactions.finish`.
     """
     transactions = Transactions(client, log, outage_timeout_ms=_OUTAGE_MS)
     for each in unfinished(log):
-        yield each, transactions.finish(each.name)
+        yield each, transactions.finish(each.name, skip_lost=skip_lost)
