@@ -44,6 +44,7 @@ WITHOUT_JSON = {"offsets export", "streams run"}
 
 OTHERS = {
     "dashboard",
+    "offsets forget",
     "offsets seek",
     "replay",
     "sql",

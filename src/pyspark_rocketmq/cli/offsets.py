@@ -25,10 +25,17 @@ from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.lag import group_lag
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.options.queue_patterns import QUEUE_PATTERNS, covers
 from pyspark_rocketmq.planning.queue_names import renamed
 from pyspark_rocketmq.planning.starts import check_listed
 from pyspark_rocketmq.spark.positions import planning_client, queues_to_read, resolve_offsets
-from pyspark_rocketmq.tools.checkpoint import finished_offsets, offsets_from_json, offsets_to_json, seek
+from pyspark_rocketmq.tools.checkpoint import (
+    finished_offsets,
+    forget,
+    offsets_from_json,
+    offsets_to_json,
+    seek,
+)
 
 __all__ = ["app"]
 
@@ -222,6 +229,49 @@ def seek_(
         print_json({"checkpoint": checkpoint, "applied": yes, "offsets": _changes(now, wanted)})
     else:
         _print_changes(now, wanted, yes=yes)
+
+
+@app.command(
+    "forget",
+    epilog=examples(
+        "offsets forget /checkpoints/billing payments",
+        "offsets forget /checkpoints/billing @broker-b orders@broker-a:3 --yes",
+    ),
+)
+def forget_(
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A Spark query's checkpointLocation on this machine.", file_okay=False)
+    ],
+    queues: Annotated[list[str], typer.Argument(help="topic, topic@broker, topic@broker:queue or @broker.")],
+    source: Source = None,
+    yes: Yes = False,
+    json: AsJson = False,
+) -> None:
+    """Drop queues from a Spark query that is stopped: of a deleted topic, or a retired broker.
+
+    It keeps its state. Shows what would be dropped unless --yes is given.
+    """
+    try:
+        patterns = QUEUE_PATTERNS.parse(",".join(queues))
+    except ValueError as error:
+        raise OptionError(f"queues are malformed: {error}") from None
+    found = finished_offsets(checkpoint, source=source)
+    dropped = {queue: at for queue, at in sorted(found.offsets.items()) if covers(patterns, queue)}
+    if not dropped:
+        raise OptionError("the query knows no such queue", queues=" ".join(queues))
+    if yes:
+        forget(checkpoint, patterns, source=source)
+    if json:
+        rows = [{"queue": queue, "offset": at} for queue, at in dropped.items()]
+        print_json({"checkpoint": checkpoint, "applied": yes, "forgotten": rows})
+        return
+    made = table(
+        ("Topic", "Queue", "Offset"),
+        [(q.topic, f"{q.broker_name}:{q.queue_id}", at) for q, at in dropped.items()],
+    )
+    made.columns[2].justify = "right"
+    console().print(made)
+    console().print("done" if yes else "nothing was changed: add --yes to do it")
 
 
 def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, yes: bool, json: bool) -> None:

@@ -57,6 +57,7 @@ from pyspark_rocketmq.options.pulling import (
     sql_filter_option,
     tags_option,
 )
+from pyspark_rocketmq.options.queue_patterns import QUEUE_PATTERNS, QueuePattern, covers
 
 __all__ = ["SourceOptions"]
 
@@ -110,6 +111,13 @@ class SourceOptions(Options):
         doc="The topics whose whole name matches; a stream also finds those created later.",
     )
     assign: tuple[MessageQueue, ...] = option("assign", ASSIGNMENT, default=(), doc="Exactly these queues.")
+    forget_queues: tuple[QueuePattern, ...] = option(
+        "forgetQueues",
+        QUEUE_PATTERNS,
+        default=(),
+        only=_STREAM,
+        doc="Queues to leave out for good, also those of the checkpoint: of deleted topics, retired brokers.",
+    )
     consumer_group: str | None = option(
         "consumerGroup",
         GROUP,
@@ -379,6 +387,10 @@ class SourceOptions(Options):
     def group(self) -> str:
         """The group that pulls name."""
         return self.consumer_group or DEFAULT_GROUP
+
+    def forgets(self, queue: MessageQueue) -> bool:
+        """Whether a stream leaves the queue out."""
+        return covers(self.forget_queues, queue)
 
     @property
     def commits(self) -> bool:

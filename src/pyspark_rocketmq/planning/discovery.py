@@ -181,7 +181,8 @@ def check_checkpoint(known: Iterable[MessageQueue], options: SourceOptions) -> N
     if strangers:
         raise OptionError(
             f"the checkpoint was written for {', '.join(strangers)}, but the query reads {reads}: "
-            "give the query the same topics again, or another checkpointLocation"
+            "give the query the same topics again, name what it shall no longer read in forgetQueues, or "
+            "choose another checkpointLocation"
         )
 
 

@@ -82,7 +82,7 @@ class Absences:
         for name in sorted(self._since.keys() - waited - self._given_up):
             _LOG.warning(
                 "broker %s has not answered for %d s: heartbeats no longer wait for it, and its messages may "
-                "come late",
+                "come late. If it was retired, name its queues in forgetQueues",
                 name,
                 now - self._since[name],
             )

@@ -29,7 +29,7 @@ Secrets have no place in it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, TypeVar
 
@@ -184,6 +184,17 @@ class SourceOffset:
             heartbeat_at_ms=self.heartbeat_at_ms if heartbeat_at_ms is None else heartbeat_at_ms,
             aligned_at_ms=self.aligned_at_ms if aligned_at_ms is None else aligned_at_ms,
             witnesses=self.witnesses if witnesses is None else witnesses,
+        )
+
+    def without(self, forgotten: Callable[[MessageQueue], bool]) -> Self:
+        """Return this position without some queues."""
+        if not any(map(forgotten, {*self.offsets, *self.begin, *self.witnesses})):
+            return self
+        return replace(
+            self,
+            offsets={queue: at for queue, at in self.offsets.items() if not forgotten(queue)},
+            begin={queue: at for queue, at in self.begin.items() if not forgotten(queue)},
+            witnesses={queue: seen for queue, seen in self.witnesses.items() if not forgotten(queue)},
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -52,14 +52,20 @@ def queues_to_read(client: PlanningClient, options: SourceOptions) -> tuple[Mess
         No name server answers.
     """
     if options.assign:
-        return options.assign
+        return _wanted(options.assign, options)
     topics = _topics_to_read(client, options)
-    return tuple(sorted(queue for topic in topics for queue in client.read_queues(topic)))
+    return _wanted(sorted(queue for topic in topics for queue in client.read_queues(topic)), options)
 
 
 def _topics_to_read(client: PlanningClient, options: SourceOptions) -> tuple[str, ...]:
     pattern = options.topic_pattern
-    return options.topics if pattern is None else matching_topics(pattern, client.topics())
+    topics = options.topics if pattern is None else matching_topics(pattern, client.topics())
+    forgotten = {each.whole_topic for each in options.forget_queues}
+    return tuple(topic for topic in topics if topic not in forgotten)
+
+
+def _wanted(queues: Iterable[MessageQueue], options: SourceOptions) -> tuple[MessageQueue, ...]:
+    return tuple(queue for queue in queues if not options.forgets(queue))
 
 
 def check_filter(client: PlanningClient, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
@@ -230,7 +236,7 @@ def patient_ends(
 
 def _queues_with_a_route(client: PlanningClient, options: SourceOptions) -> tuple[MessageQueue, ...]:
     if options.assign:
-        return options.assign
+        return _wanted(options.assign, options)
     queues: list[MessageQueue] = []
     missing: list[TopicNotFoundError] = []
     for topic in _topics_to_read(client, options):
@@ -242,7 +248,7 @@ def _queues_with_a_route(client: PlanningClient, options: SourceOptions) -> tupl
         raise missing[0]
     for gone in missing:
         _LOG.warning("%s; its queues wait", gone)
-    return tuple(queues)
+    return _wanted(queues, options)
 
 
 def late_begins(

@@ -262,7 +262,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._client
 
     def _checked(self, document: Mapping[str, Any]) -> SourceOffset:
-        offset = SourceOffset.from_dict(document)
+        offset = SourceOffset.from_dict(document).without(self._options.forgets)
         check_checkpoint(offset.offsets, self._options)
         return offset
 

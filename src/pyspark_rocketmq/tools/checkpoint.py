@@ -7,17 +7,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.options.queue_patterns import QueuePattern, covers
 from pyspark_rocketmq.planning.queue_names import renamed
 from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset, offset_of_rocketmq
 
-__all__ = ["CheckpointOffsets", "finished_offsets", "offsets_from_json", "offsets_to_json", "seek"]
+__all__ = ["CheckpointOffsets", "finished_offsets", "forget", "offsets_from_json", "offsets_to_json", "seek"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +82,45 @@ def seek(checkpoint: Path, offsets: Mapping[MessageQueue, int], *, source: int |
         planned; or the checkpoint cannot be written.
     """
     last = _last_batch(checkpoint, source)
+    names = [*last.offset.offsets, *offsets]
+    position = last.offset.named_as(names)
+    moved = {**position.offsets, **renamed(offsets, names, choose=max)}
+    _rewrite(checkpoint, last, replace(position, offsets=moved))
+
+
+def forget(checkpoint: Path, patterns: Collection[QueuePattern], *, source: int | None = None) -> None:
+    """Have a query that is stopped no longer know some queues: of a deleted topic, or a retired broker.
+
+    A queue that exists is a new one to the query then, which starts where the query's start puts it.
+
+    Parameters
+    ----------
+    checkpoint : Path
+        The query's ``checkpointLocation`` on this machine; the query must not run.
+    patterns : collection of QueuePattern
+    source : int, optional
+        Which of the query's sources (from 0), where several read RocketMQ.
+
+    Raises
+    ------
+    OptionError
+        As `seek`.
+    """
+    last = _last_batch(checkpoint, source)
+    _rewrite(checkpoint, last, last.offset.without(lambda queue: covers(patterns, queue)))
+
+
+def _rewrite(checkpoint: Path, last: _LastBatch, position: SourceOffset) -> None:
+    """Have the last finished batch end elsewhere."""
     if (begun := max(_batches(checkpoint / "offsets"))) > last.number:
         raise OptionError(
-            "a batch is begun and not finished: let the query finish it, then stop it again",
+            "a batch is begun and not finished: let the query finish it, then stop it again. If it cannot, "
+            "because a topic or broker is gone, start it with the option forgetQueues",
             checkpoint=checkpoint,
             batch=begun,
         )
-    names = [*last.offset.offsets, *offsets]
-    position = last.offset.named_as(names)
-    moved = replace(position, offsets={**position.offsets, **renamed(offsets, names, choose=max)})
     lines = [*last.lines]
-    lines[last.line] = json.dumps(moved.to_dict())
+    lines[last.line] = json.dumps(position.to_dict())
     file = checkpoint / "offsets" / str(last.number)
     new = file.with_name(f".{last.number}.new")
     try:

@@ -117,6 +117,16 @@ def test_a_broker_that_never_comes_back_stops_heartbeats_for_a_while_only(
     assert stream.idle(299) == [], "it is waited for again"
 
 
+def test_a_broker_that_is_forgotten_stops_no_heartbeat(mq: FakeRocketMQ):
+    stream = Stream(mq)
+    stream.trigger()
+    mq.hidden.add("broker-b")
+    assert stream.idle(30) == []
+    again = Stream(mq, forgetQueues="@broker-b")
+    again.offset = stream.offset
+    assert len(again.idle(10)) == 1
+
+
 def test_a_clock_that_is_set_back_makes_no_heartbeat_go_back(mq: FakeRocketMQ):
     stream = Stream(mq)
     stream.trigger()

@@ -613,3 +613,57 @@ def test_what_a_slave_has_is_read_and_what_it_lacks_is_no_loss():
     mq.dead.clear()
     run.run(1)
     check_nothing_lost_nothing_twice(mq, kept)
+
+
+P0 = MessageQueue("payments", "broker-b", 0)
+BOTH_TOPICS = STARTS["earliest"] | {"topic": "orders;payments"}
+
+
+def deleted_topic() -> tuple[FakeRocketMQ, Checkpoint]:
+    """A query has read two topics; one of them is no more."""
+    mq, kept = world(), Checkpoint()
+    mq.logs[P0] = []
+    mq.send(P0)
+    Query(mq, kept, BOTH_TOPICS, lambda _: None).run(1)
+    del mq.logs[P0]
+    mq.send()
+    return mq, kept
+
+
+@pytest.mark.parametrize("forget", ["payments", "payments@broker-b", "payments@broker-b:0"])
+def test_a_query_goes_on_without_a_deleted_topic_when_told_to_forget_it(forget: str):
+    mq, kept = deleted_topic()
+    with pytest.raises(OptionError, match="forgetQueues"):
+        Query(mq, kept, STARTS["earliest"], lambda _: None).run(1)
+    Query(mq, kept, STARTS["earliest"] | {"forgetQueues": forget}, lambda _: None).run(1)
+    assert P0 not in SourceOffset.from_dict(kept.ends[-1]).offsets
+    mq.send()
+    Query(mq, kept, STARTS["earliest"], lambda _: None).run(1)
+    assert written(kept)[A0] == mq.bodies(A0, 0, len(mq.logs[A0])), "from here on nothing is to be said"
+
+
+def test_a_batch_that_cannot_be_read_any_more_is_finished_without_what_is_forgotten():
+    mq, kept = deleted_topic()
+    kept.finished, kept.sink = 0, {}
+    with pytest.raises(KeyError):
+        Query(mq, kept, BOTH_TOPICS, lambda _: None).run(0)
+    Query(mq, kept, BOTH_TOPICS | {"forgetQueues": "payments"}, lambda _: None).run(1)
+    assert written(kept) == {queue: mq.bodies(queue, 0, len(log)) for queue, log in mq.logs.items()}
+
+
+def test_a_forgotten_broker_is_not_read_though_it_is_back():
+    mq, kept = world(), Checkpoint()
+    Query(mq, kept, STARTS["earliest"], lambda _: None).run(1)
+    mq.send()
+    options = STARTS["earliest"] | {"forgetQueues": "@broker-b"}
+    Query(mq, kept, options, lambda _: None).run(2)
+    assert set(SourceOffset.from_dict(kept.ends[-1]).offsets) == {A0, A1}
+    assert written(kept)[B0] == mq.bodies(B0, 0, 3)
+
+
+def test_nothing_changes_while_nothing_new_comes_to_a_query_that_forgets():
+    mq, kept = world(), Checkpoint()
+    Query(mq, kept, STARTS["earliest"], lambda _: None).run(1)
+    run = Query(mq, kept, STARTS["earliest"] | {"forgetQueues": "@broker-b"}, lambda _: None)
+    run.run(2)
+    assert len(kept.ends) == 1

@@ -7,8 +7,15 @@ import pytest
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.options.queue_patterns import QUEUE_PATTERNS
 from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
-from pyspark_rocketmq.tools.checkpoint import finished_offsets, offsets_from_json, offsets_to_json, seek
+from pyspark_rocketmq.tools.checkpoint import (
+    finished_offsets,
+    forget,
+    offsets_from_json,
+    offsets_to_json,
+    seek,
+)
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 SOURCE = SourceIdentity(topics=("orders",), group="billing", name_server="127.0.0.1:9876")
@@ -72,11 +79,26 @@ def test_a_query_is_moved_and_keeps_all_else(tmp_path):
     assert sorted(file.name for file in (tmp_path / "offsets").iterdir()) == ["4", "5"]
 
 
+def test_a_query_forgets_queues_and_keeps_all_else(tmp_path):
+    write(tmp_path, 5, '{"logOffset":5}', ours(50))
+    others = {MessageQueue("orders", "broker-b", 1): 9, MessageQueue("payments", "broker-a", 0): 3}
+    seek(tmp_path, others)
+    forget(tmp_path, QUEUE_PATTERNS.parse("@broker-b"))
+    assert finished_offsets(tmp_path).offsets == {QUEUE: 50, MessageQueue("payments", "broker-a", 0): 3}
+    forget(tmp_path, QUEUE_PATTERNS.parse("payments; nothing@broker-a:7"))
+    assert finished_offsets(tmp_path).offsets == {QUEUE: 50}
+    assert (tmp_path / "offsets" / "5").read_text().splitlines()[:3] == ["v1", "{}", '{"logOffset":5}']
+
+
 def test_a_query_with_a_batch_under_way_is_not_moved(tmp_path):
     write(tmp_path, 5, ours(50))
     write(tmp_path, 6, ours(60), done=False)
-    with pytest.raises(OptionError, match=r"begun and not finished.*batch=6"):
-        seek(tmp_path, {QUEUE: 7})
+    for change in (
+        lambda: seek(tmp_path, {QUEUE: 7}),
+        lambda: forget(tmp_path, QUEUE_PATTERNS.parse("orders")),
+    ):
+        with pytest.raises(OptionError, match=r"begun and not finished.*forgetQueues.*batch=6"):
+            change()
     assert finished_offsets(tmp_path).offsets == {QUEUE: 50}
 
 
