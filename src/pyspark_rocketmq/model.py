@@ -16,6 +16,7 @@ __all__ = [
     "AtTimestamp",
     "BrokerData",
     "ConsumerOffset",
+    "CorruptMessage",
     "Earliest",
     "GroupOffsets",
     "LastMessages",
@@ -164,9 +165,21 @@ class LostRange:
     condition: str
 
 
+@dataclass(frozen=True, slots=True)
+class CorruptMessage:
+    """A message that does not decode, and why."""
+
+    queue: MessageQueue
+    queue_offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.queue} at {self.queue_offset}: {self.reason}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReport:
-    """What became of every offset of a range: ``rows + filtered + gaps + lost`` is its length.
+    """What became of every offset of a range: ``rows + filtered + gaps + lost + skipped`` is its length.
 
     ``filtered`` counts messages that a tag or SQL filter left out, ``gaps`` offsets that never held a
     message for consumers (compacted, remapped), ``lost`` what expired or vanished.
@@ -177,6 +190,12 @@ class RangeReport:
     filtered: int
     gaps: int
     lost: tuple[LostRange, ...] = ()
+    skipped: int = 0
+    """Messages without a row because they do not decode."""
+    nulled: int = 0
+    """Rows of messages that do not decode in full; they count as rows, too."""
+    corrupt: tuple[CorruptMessage, ...] = ()
+    """The first hundred of both."""
 
 
 class Permission(enum.IntFlag):

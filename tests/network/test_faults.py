@@ -27,6 +27,7 @@ from pyspark_rocketmq.client import (
     SendPipeline,
     encode_one,
     read_batches,
+    read_messages,
 )
 from pyspark_rocketmq.client.range_reader import read_chunks
 from pyspark_rocketmq.errors import (
@@ -609,6 +610,60 @@ def test_a_damaged_record_is_named(at: int) -> None:
         with pytest.raises(CorruptMessageError) as caught:
             it.read()
         assert (caught.value.facts["queue_offset"], caught.value.facts["queue_id"]) == (at, 0)
+
+
+@pytest.mark.parametrize("limits", [PullLimits(), PullLimits(1, 1), PullLimits(7, 1 << 20)])
+@pytest.mark.parametrize("policy", ["null", "skip"])
+@pytest.mark.parametrize("tag", [None, "odd"])
+def test_damaged_records_cost_themselves_alone(policy: str, limits: PullLimits, tag: str | None) -> None:
+    """Whatever the answers are cut like: a batch that is repeated has the same rows."""
+    damaged = [0, 17, 18, 19, MESSAGES - 1]
+    with reader(limits=limits) as it:
+        queue = it.ranges[0].queue
+        for at in damaged:
+            broken = b"\0\0\0\0" if at % 2 else b"\x7f\0\0\0"  # the magic, or the size
+            it.mq.corrupt(queue, at, lambda record, new=broken: record[:4] + new + record[8:])
+        reports: list[RangeReport] = []
+        batches = read_batches(
+            it.client,
+            [it.ranges[0]],
+            ReadOptions(consumer_group="g", selector=MessageSelector.by_tag(tag or "*")),
+            DecodeOptions(columns=("queueOffset", "body"), on_corrupt=policy),
+            on_report=reports.append,
+        )
+        rows = {row["queueOffset"]: row["body"] for batch in batches for row in batch.to_pylist()}
+        sound = {at: b"%d" % at for at in range(MESSAGES) if at not in damaged and (tag is None or at % 2)}
+        gone = dict.fromkeys(damaged) if policy == "null" and tag is None else {}
+        assert rows == sound | gone
+        (report,) = reports
+        if tag is None:  # a filter may leave a damaged message out before it is read
+            found = [each.queue_offset for each in report.corrupt]
+            assert found == damaged
+            assert (report.skipped, report.nulled) == ((5, 0) if policy == "skip" else (0, 5))
+        assert report.rows + report.filtered + report.skipped == MESSAGES
+
+
+def test_what_was_damaged_on_its_way_comes_whole_the_second_time() -> None:
+    def damage(frame: bytes) -> bytes:
+        return frame.replace(b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\0", 1)
+
+    with reader() as it:
+        it.mq.inject(Damage(damage), on=PULL, times=2)
+        decode = DecodeOptions(columns=("queueOffset",), on_corrupt="skip")
+        options = ReadOptions(consumer_group="g")
+        batches = read_batches(it.client, it.ranges, options, decode, on_report=it.reports.append)
+        assert sum(batch.num_rows for batch in batches) == 2 * MESSAGES
+        assert [report.corrupt for report in it.reports] == [(), ()]
+
+
+def test_objects_of_damaged_records_are_skipped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with reader() as it:
+        queue = it.ranges[0].queue
+        it.mq.corrupt(queue, 17, lambda record: record[:4] + b"\0\0\0\0" + record[8:])
+        options = ReadOptions(consumer_group="g")
+        messages = list(read_messages(it.client, it.ranges[:1], options, on_corrupt="skip"))
+        assert [message.queue_offset for message in messages] == [n for n in range(MESSAGES) if n != 17]
+        assert "at 17" in caplog.text
 
 
 @pytest.mark.parametrize(

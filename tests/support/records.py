@@ -29,10 +29,15 @@ _ENTRIES = st.sampled_from(
         "\x01",
         "\x02",
         "é",
+        "TAGS\x01\udcd6\udcd0\x02",
+        "KEYS\x01a\udce4\x02",
+        "\udcff\x01a\x02",
+        "\udcfe\x01b\x02",
     ]
 )
+"""Surrogates stand for bytes that are not UTF-8."""
 raw_properties = st.one_of(
-    st.lists(_ENTRIES, max_size=6).map(lambda parts: "".join(parts).encode()),
+    st.lists(_ENTRIES, max_size=6).map(lambda parts: "".join(parts).encode(errors="surrogateescape")),
     properties.map(lambda mapping: "\x02".join(f"{k}\x01{v}" for k, v in mapping.items()).encode()),
 )
 """Property strings that no current client writes: repeated names, stray or missing separators."""

@@ -9,9 +9,10 @@ Reading has no side effects at the broker; the same ranges give the same rows ag
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, assert_never
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,14 +20,20 @@ import pyarrow.compute as pc
 from pyspark_rocketmq.client.range_pull import RangePull
 from pyspark_rocketmq.client.range_reader import Pulled, RangeEnd, read_chunks
 from pyspark_rocketmq.client.read_options import ReadOptions
+from pyspark_rocketmq.client.reread import read_again
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, RangeReport
 from pyspark_rocketmq.record.arrow import BatchDecoder, Chunk, Column
+from pyspark_rocketmq.record.corrupt import Corrupt, FrameError, OnCorrupt
 from pyspark_rocketmq.record.objects import MessageDecoder
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.core import Client
 
 __all__ = ["DecodeOptions", "decode_batches", "read_batches", "read_messages"]
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger(__name__)
 
 ReportHandler = Callable[[RangeReport], None]
 
@@ -43,6 +50,10 @@ class DecodeOptions:
     ----------
     columns : sequence of str or Column
         Names of `record.arrow.COLUMNS`, or columns that are called differently.
+    on_corrupt : {"fail", "null", "skip"}
+        What becomes of a message that does not decode: an error, nulls in the columns at fault, or no row.
+    check_crc : bool
+        Compare each stored body with its checksum.
     max_batch_rows, max_batch_bytes : int
         A batch is handed out when it holds this many rows or bytes of answers. Memory pools give blocks
         above some MiB back at once, so that larger batches pay for page faults each time (measured: 0.2
@@ -51,6 +62,7 @@ class DecodeOptions:
 
     columns: Sequence[str | Column]
     body_as: Literal["binary", "string"] = "binary"
+    on_corrupt: OnCorrupt = "fail"
     check_crc: bool = False
     max_batch_rows: int = 10_000
     max_batch_bytes: int = 4 << 20
@@ -87,25 +99,33 @@ def read_batches(
     decoder: BatchDecoder | None = None
     for run in _runs(client, ranges, options, decode.max_batch_rows, decode.max_batch_bytes):
         decoder = decoder or _decoder(run.pull.offsets.queue, decode, tags)
-        decoded = 0
-        for batch in decoder.batches(run.chunks):
+        corrupt = decoder.corrupt
+        decoded = -corrupt.skipped
+        for batch in _decoded(decoder.batches, run.chunks, decode.on_corrupt, run.again(client, options)):
             decoded += batch.num_rows
             kept = batch if tags is None else _matching(batch, tags)
             rows += kept.num_rows
             if kept.num_rows:
                 yield kept
-        run.pull.account_for(run.chunks, decoded)
+        run.pull.account_for(run.chunks, decoded + corrupt.skipped)
         if run.ends:
             if on_report is not None:
-                on_report(_report(run.pull, rows, filtered=not options.selector.takes_all))
+                on_report(_report(run.pull, rows, corrupt, filtered=not options.selector.takes_all))
             rows = 0
             decoder = None
 
 
 def read_messages(
-    client: Client, ranges: Sequence[OffsetRange], options: ReadOptions, *, check_crc: bool = False
+    client: Client,
+    ranges: Sequence[OffsetRange],
+    options: ReadOptions,
+    *,
+    on_corrupt: Literal["fail", "skip"] = "fail",
+    check_crc: bool = False,
 ) -> Iterator[Message]:
     """Read ranges as one `Message` object each: convenient, and many times slower than `read_batches`.
+
+    Messages that do not decode raise or, with ``on_corrupt="skip"``, are left out with a warning.
 
     Raises
     ------
@@ -114,13 +134,15 @@ def read_messages(
     """
     tags = options.selector.tags
     for run in _runs(client, ranges, options, _OBJECTS_AT_ONCE, _BYTES_AT_ONCE):
-        decoder = MessageDecoder(run.pull.offsets.queue, check_crc=check_crc)
+        decoder = MessageDecoder(run.pull.offsets.queue, on_corrupt=on_corrupt, check_crc=check_crc)
         decoded = 0
-        for message in decoder.messages(run.chunks):
+        for message in _decoded(decoder.messages, run.chunks, on_corrupt, run.again(client, options)):
             decoded += 1
             if tags is None or message.tags in tags:
                 yield message
-        run.pull.account_for(run.chunks, decoded)
+        run.pull.account_for(run.chunks, decoded + decoder.corrupt.skipped)
+        for corrupt in decoder.corrupt.first:
+            _LOG.warning("skipped, it does not decode: %s", corrupt)
 
 
 @dataclass(slots=True)
@@ -138,6 +160,41 @@ class _Run:
         self.chunks += chunks
         self.offsets += sum(chunk.until_offset - chunk.from_offset for chunk in chunks)
         self.size += sum(chunk.end - chunk.start for chunk in chunks)
+
+    def again(self, client: Client, options: ReadOptions) -> Callable[[], list[Chunk]]:
+        """Return what pulls the chunks again, those that break the layout message by message."""
+
+        def pull_again() -> list[Chunk]:
+            self.chunks = read_again(
+                client,
+                self.pull.offsets.queue,
+                self.chunks,
+                selector=options.selector,
+                group=options.consumer_group,
+            )
+            return self.chunks
+
+        return pull_again
+
+
+def _decoded(
+    decode: Callable[[list[Chunk]], Iterator[T]],
+    chunks: list[Chunk],
+    on_corrupt: OnCorrupt,
+    again: Callable[[], list[Chunk]],
+) -> Iterator[T]:
+    """Decode answers; where a record breaks their layout and the read is to go on, they are read again."""
+    results = decode(chunks)
+    try:
+        first = next(results, None)
+    except FrameError:
+        if on_corrupt == "fail":
+            raise
+        results = decode(again())
+        first = next(results, None)
+    if first is not None:
+        yield first
+        yield from results
 
 
 def _runs(
@@ -185,6 +242,7 @@ def _decoder(queue: MessageQueue, decode: DecodeOptions, tags: frozenset[str] | 
         [*decode.columns, *extra],
         queue=queue,
         body_as=decode.body_as,
+        on_corrupt=decode.on_corrupt,
         check_crc=decode.check_crc,
         max_batch_rows=decode.max_batch_rows,
         max_batch_bytes=decode.max_batch_bytes,
@@ -198,10 +256,20 @@ def _matching(batch: pa.RecordBatch, tags: frozenset[str]) -> pa.RecordBatch:
     return batch if pc.all(mask).as_py() else batch.filter(mask)
 
 
-def _report(pull: RangePull, rows: int, *, filtered: bool) -> RangeReport:
-    rest = len(pull.offsets) - rows - pull.gaps - sum(len(lost.offsets) for lost in pull.lost)
+def _report(pull: RangePull, rows: int, corrupt: Corrupt, *, filtered: bool) -> RangeReport:
+    found = rows + corrupt.skipped
+    rest = len(pull.offsets) - found - pull.gaps - sum(len(lost.offsets) for lost in pull.lost)
     if rest < 0 or (rest and not filtered):
         raise AssertionError(
-            f"{pull.offsets}: {rows} rows, {pull.gaps} gaps and {pull.lost} do not make it up"
+            f"{pull.offsets}: {found} messages, {pull.gaps} gaps and {pull.lost} do not make it up"
         )
-    return RangeReport(offsets=pull.offsets, rows=rows, filtered=rest, gaps=pull.gaps, lost=tuple(pull.lost))
+    return RangeReport(
+        offsets=pull.offsets,
+        rows=rows,
+        filtered=rest,
+        gaps=pull.gaps,
+        lost=tuple(pull.lost),
+        skipped=corrupt.skipped,
+        nulled=corrupt.count - corrupt.skipped,
+        corrupt=tuple(corrupt.first),
+    )

@@ -163,7 +163,7 @@ class RangePull:
         if self._has_natural_holes(self._client.operation_timeout_ms):
             self.gaps += missing
             return
-        for start, end in find_holes(chunks):
+        for start, end in find_holes(chunks, self.offsets.topic):
             self._lose(OffsetRange(self.offsets.queue, start, end))
 
     def close(self) -> None:

@@ -8,7 +8,16 @@ from typing import Final
 from pyspark_rocketmq.options.declare import Kind
 from pyspark_rocketmq.options.kinds import names, whole_number
 
-__all__ = ["COLUMNS", "COUNT", "COUNT_OR_NONE", "TAGS", "BodyAs", "EventTime", "TimestampStrategy"]
+__all__ = [
+    "COLUMNS",
+    "COUNT",
+    "COUNT_OR_NONE",
+    "TAGS",
+    "BodyAs",
+    "CorruptPolicy",
+    "EventTime",
+    "TimestampStrategy",
+]
 
 
 class BodyAs(enum.Enum):
@@ -16,6 +25,14 @@ class BodyAs(enum.Enum):
 
     BINARY = "binary"
     STRING = "string"
+
+
+class CorruptPolicy(enum.Enum):
+    """What becomes of a message that does not decode."""
+
+    FAIL = "fail"
+    NULL = "null"
+    SKIP = "skip"
 
 
 class TimestampStrategy(enum.Enum):

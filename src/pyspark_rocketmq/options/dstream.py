@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from pyspark_rocketmq.options.choices import COUNT_OR_NONE
+from pyspark_rocketmq.options.choices import COUNT_OR_NONE, CorruptPolicy
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Options, group, option, parse_options
 from pyspark_rocketmq.options.kinds import BOOLEAN
 from pyspark_rocketmq.options.pulling import (
+    check_crc_option,
+    on_corrupt_option,
     pull_batch_size_option,
     pulls_in_flight_option,
     selector_of,
@@ -62,6 +64,9 @@ class DirectOptions(Options):
         doc="Fail when messages of a range are gone; for a stream the argument of this name goes before it.",
     )
 
+    on_corrupt: CorruptPolicy = on_corrupt_option(objects=True)
+    check_crc: bool = check_crc_option()
+
     def __post_init__(self) -> None:
         selector_of(self.tags, self.sql_filter)  # raises where both are given
 
@@ -78,6 +83,8 @@ class DirectOptions(Options):
             pull_batch_size=self.pull_batch_size,
             pulls_in_flight=self.pulls_in_flight,
             fail_on_data_loss=self.fail_on_data_loss,
+            on_corrupt=self.on_corrupt,
+            check_crc=self.check_crc,
         )
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageSelector
-from pyspark_rocketmq.options.choices import TAGS
+from pyspark_rocketmq.options.choices import TAGS, CorruptPolicy
 from pyspark_rocketmq.options.declare import Kind, option
-from pyspark_rocketmq.options.kinds import TEXT, whole_number
+from pyspark_rocketmq.options.kinds import BOOLEAN, TEXT, choice, whole_number
 
 __all__ = [
+    "check_crc_option",
+    "on_corrupt_option",
     "pull_batch_size_option",
     "pulls_in_flight_option",
     "selector_of",
@@ -60,6 +62,29 @@ def pulls_in_flight_option() -> Any:
         default=None,
         default_text="32, up to 256 where the way is long",
         doc="How many pulls of a task are under way at once, as far as 32 MiB of answers allow.",
+    )
+
+
+def on_corrupt_option(*, objects: bool = False) -> Any:
+    """Declare ``onCorrupt``, a CorruptPolicy."""
+    nulls = " null is for recordBatches only." if objects else ""
+    return option(
+        "onCorrupt",
+        choice(CorruptPolicy),
+        default=CorruptPolicy.FAIL,
+        default_text="fail",
+        doc="A message that does not decode: fail, null in the columns at fault, or skip the message."
+        + nulls,
+    )
+
+
+def check_crc_option() -> Any:
+    """Declare ``checkCrc``, a bool."""
+    return option(
+        "checkCrc",
+        BOOLEAN,
+        default=False,
+        doc="Compare each body with its stored checksum; one that differs does not decode, see onCorrupt.",
     )
 
 

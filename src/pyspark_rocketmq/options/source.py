@@ -24,6 +24,7 @@ from pyspark_rocketmq.options.choices import (
     COUNT,
     COUNT_OR_NONE,
     BodyAs,
+    CorruptPolicy,
     EventTime,
     TimestampStrategy,
 )
@@ -51,6 +52,8 @@ from pyspark_rocketmq.options.policies import (
     mentions,
 )
 from pyspark_rocketmq.options.pulling import (
+    check_crc_option,
+    on_corrupt_option,
     pull_batch_size_option,
     pulls_in_flight_option,
     selector_of,
@@ -338,6 +341,9 @@ class SourceOptions(Options):
         default=True,
         doc="Fail when messages of a planned range are gone; false skips them with a warning.",
     )
+
+    on_corrupt: CorruptPolicy = on_corrupt_option()
+    check_crc: bool = check_crc_option()
 
     # --- what a row is ----------------------------------------------------------------------
     columns: tuple[str, ...] = option(

@@ -35,12 +35,12 @@ class Account:
             ``RANGE_UNACCOUNTED``: its parts do not make up the range.
         """
         lost = sum(len(part.offsets) for part in report.lost)
-        explained = report.rows + report.filtered + report.gaps + lost
-        parts = (report.rows, report.filtered, report.gaps, lost)
+        parts = (report.rows, report.filtered, report.gaps, lost, report.skipped)
+        explained = sum(parts)
         if explained != len(report.offsets) or min(parts) < 0:
             raise _unaccounted(
-                f"{report.rows} rows, {report.filtered} filtered, {report.gaps} gaps and {lost} lost "
-                f"do not make up {len(report.offsets)} offsets",
+                f"{report.rows} rows, {report.filtered} filtered, {report.gaps} gaps, {lost} lost and "
+                f"{report.skipped} skipped do not make up {len(report.offsets)} offsets",
                 report.offsets,
             )
         self.reports.append(report)
@@ -61,7 +61,7 @@ class Account:
         if rows != self.count("rows"):
             raise _unaccounted(f"{rows} rows were handed out, but {self.count('rows')} read", planned[0])
 
-    def count(self, part: Literal["rows", "filtered", "gaps", "lost"]) -> int:
+    def count(self, part: Literal["rows", "filtered", "gaps", "lost", "skipped", "nulled"]) -> int:
         """Return how many offsets became what."""
         if part == "lost":
             return sum(len(lost.offsets) for report in self.reports for lost in report.lost)
@@ -70,10 +70,15 @@ class Account:
     def __str__(self) -> str:
         counts = [(self.count("rows"), "rows"), (self.count("filtered"), "filtered")]
         counts += [(self.count("gaps"), "gaps"), (self.count("lost"), "lost")]
+        counts += [(self.count("skipped"), "skipped as corrupt")]
         split = " + ".join(f"{count} {name}" for count, name in counts if count or name == "rows")
         some = ", ".join(map(str, self.planned[:_SHOWN]))
         more = f" and {len(self.planned) - _SHOWN} more" if len(self.planned) > _SHOWN else ""
-        return f"{sum(map(len, self.planned))} offsets = {split} of {some}{more}"
+        nulled = f", {self.count('nulled')} rows with nulls for what does not decode"
+        return (
+            f"{sum(map(len, self.planned))} offsets = {split} of {some}{more}"
+            f"{nulled if self.count('nulled') else ''}"
+        )
 
 
 def _unaccounted(what: str, offsets: OffsetRange) -> DataLossError:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.record.columns import COLUMNS, ColumnBuilder, Constants
-from pyspark_rocketmq.record.corrupt import Corrupt
+from pyspark_rocketmq.record.corrupt import Corrupt, OnCorrupt
 from pyspark_rocketmq.record.layout import MAX_BODY_BYTES
 from pyspark_rocketmq.record.rows import Chunk, Rows
 from pyspark_rocketmq.record.scan import scan
@@ -65,6 +65,8 @@ class BatchDecoder:
     queue : MessageQueue
         Where the answers come from; fills topic, brokerName and queueId.
     body_as : {"binary", "string"}
+    on_corrupt : {"fail", "null", "skip"}
+        What becomes of a message that does not decode: an error, nulls in the columns at fault, or no row.
     check_crc : bool
         Compare each body with its checksum (costs a pass over it).
     max_batch_rows : int
@@ -85,6 +87,7 @@ class BatchDecoder:
         *,
         queue: MessageQueue,
         body_as: Literal["binary", "string"] = "binary",
+        on_corrupt: OnCorrupt = "fail",
         check_crc: bool = False,
         max_batch_rows: int = 10_000,
         max_batch_bytes: int = 64 * 1024 * 1024,
@@ -102,7 +105,8 @@ class BatchDecoder:
         self._schema = pa.schema([_field(column, body_as) for column in self._columns])
         self._queue = queue
         self._with_body = any(column.source == "body" for column in self._columns)
-        self._corrupt = Corrupt(queue)
+        self.corrupt: Final = Corrupt(queue, on_corrupt)
+        """Which messages did not decode, of those that were handed out or skipped."""
         self._check_crc = check_crc
         self._max_batch_rows = max_batch_rows
         self._max_batch_bytes = max_batch_bytes
@@ -146,18 +150,23 @@ class BatchDecoder:
         Raises
         ------
         CorruptMessageError
-            Names the queue and, where it can be read, the offset of the first message at fault.
+            Names the queue and, where it can be read, the offset of the first message at fault. A record that
+            breaks the layout hides those after it: it raises whatever ``on_corrupt`` says, before the first
+            batch.
         """
+        self.corrupt.forget()
         for rows in scan(
             chunks,
-            self._corrupt,
+            self.corrupt,
             with_body=self._with_body,
             check_crc=self._check_crc,
             body_limit=self._body_limit,
             part_bytes=_UNPACKED_BATCHES * self._max_batch_bytes,
         ):
             for part in self._cut(rows):
-                yield self._batch(rows[part])
+                batch = self._batch(rows[part])
+                if batch.num_rows:
+                    yield batch
 
     def _cut(self, rows: Rows) -> Iterator[slice]:
         """Cut rows so that no batch has too many, or too many bytes."""
@@ -170,12 +179,16 @@ class BatchDecoder:
             start, done = end, int(total[end - 1])
 
     def _batch(self, rows: Rows) -> pa.RecordBatch:
-        builder = ColumnBuilder(rows, self._queue, self._constants)
+        builder = ColumnBuilder(rows, self._queue, self._constants, self.corrupt)
         arrays = [
             builder.build(column.source, field.type)
             for column, field in zip(self._columns, self._schema, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        marked = self.corrupt.settle(rows.offset)
+        if marked is None or self.corrupt.policy != "skip":
+            return batch
+        return batch.filter(pa.array(~marked))
 
 
 def _field(column: Column, body_as: Literal["binary", "string"]) -> pa.Field:

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.record.corrupt import Corrupt
+from pyspark_rocketmq.record.corrupt import BODY_DAMAGED, INSIDE_DAMAGED, UNREADABLE, Corrupt
 from pyspark_rocketmq.record.ids import format_host
 from pyspark_rocketmq.record.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
 from pyspark_rocketmq.record.property_table import MAP_TYPE, PropertyTable
 from pyspark_rocketmq.record.rows import Rows
-from pyspark_rocketmq.record.spans import Int64s, Spans, contents
+from pyspark_rocketmq.record.spans import Int64s, Spans, contents, validity
 
 __all__ = ["COLUMNS", "ColumnBuilder", "Constants"]
 
@@ -46,6 +46,14 @@ COLUMNS: Final[Mapping[str, pa.DataType]] = {
     "bodyCrc": pa.int32(),
 }
 """Every column and its type, as Spark lays it out in Arrow (``to_arrow_schema(…, timezone="UTC")``)."""
+
+_NEVER_GONE: Final = UNREADABLE + 1
+_GONE_FROM: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("topic", "brokerName", "queueId", "queueOffset"), _NEVER_GONE),
+    **dict.fromkeys(("msgId", "keys", "tags", "properties", "flag"), INSIDE_DAMAGED),
+    "body": BODY_DAMAGED,
+}
+"""From which damage on a column is null; the others are of the record and go with it."""
 
 _HEX: Final = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), np.uint16)
 
@@ -90,13 +98,14 @@ class ColumnBuilder:
         The two differ for light message queues (parent topic) and static topics (physical queue).
     constants : Constants
         Kept from batch to batch.
+    corrupt : Corrupt
     """
 
-    def __init__(self, rows: Rows, queue: MessageQueue, constants: Constants) -> None:
+    def __init__(self, rows: Rows, queue: MessageQueue, constants: Constants, corrupt: Corrupt) -> None:
         self.rows = rows
         self.queue = queue
         self._constants = constants
-        self._corrupt = Corrupt(queue)
+        self._corrupt = corrupt
 
     def build(self, source: str, kind: pa.DataType) -> pa.Array:
         """Return the column ``source`` of `COLUMNS`; only a body may be of another type than there.
@@ -104,17 +113,20 @@ class ColumnBuilder:
         Raises
         ------
         CorruptMessageError
-            A string is not UTF-8, or a timestamp does not fit.
+            A body is not UTF-8 or a timestamp does not fit, and the policy is to fail.
         """
         array = _BUILDERS[source](self)
-        if kind == array.type:
+        if kind != array.type:
+            array = self._corrupt.text(array, self.rows.offset, source)
+        if self.rows.damage is None:
             return array
-        return self._corrupt.text(array, self.rows.offset, source)
+        gone = self.rows.damage >= _GONE_FROM.get(source, UNREADABLE)
+        return pc.if_else(pa.array(gone), None, array) if gone.any() else array
 
     @cached_property
     def properties(self) -> PropertyTable:
         """The messages' properties, parsed once for all columns that come from them."""
-        return PropertyTable(self.rows, self._corrupt)
+        return PropertyTable(self.rows)
 
     @cached_property
     def offset_msg_id(self) -> pa.Array:
@@ -155,8 +167,11 @@ class ColumnBuilder:
         """Return a fixed field, milliseconds since the epoch, as a timestamp in microseconds."""
         ms = self.rows.head[field].astype(np.int64)
         fits = (ms <= _MAX_TIMESTAMP_MS) & (ms >= -_MAX_TIMESTAMP_MS)
-        self._corrupt.require(fits, self.rows.offset, f"the {field} is no timestamp that Spark could hold")
-        return pa.Array.from_buffers(_TIMESTAMP, len(self.rows), [None, pa.py_buffer(ms * 1000)])
+        if not self._corrupt.judge(
+            fits, self.rows.offset, f"the {field} is no timestamp that Spark could hold"
+        ):
+            ms[~fits] = 0
+        return pa.Array.from_buffers(_TIMESTAMP, len(self.rows), [validity(fits), pa.py_buffer(ms * 1000)])
 
     def host(self, where: Spans) -> pa.Array:
         """Return hosts as text; few differ, so each is formatted once."""

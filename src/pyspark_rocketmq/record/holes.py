@@ -12,6 +12,7 @@ from typing import Final
 
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.record.layout import FIXED_SIZE, MIN_RECORD_SIZE
+from pyspark_rocketmq.record.light_queue import is_light
 from pyspark_rocketmq.record.message import decode_messages, is_inner_batch
 from pyspark_rocketmq.record.rows import Chunk
 
@@ -23,15 +24,17 @@ _OFFSET_AT: Final = 20
 _SYS_FLAG_AT: Final = 36
 
 
-def find_holes(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
+def find_holes(chunks: Sequence[Chunk], topic: str = "") -> list[tuple[int, int]]:
     """Return the half-open ranges of the chunks' offsets that have no record, in order.
+
+    The topic matters for light queues only, whose offsets are not those of the records.
 
     What comes after a record that breaks the layout is no hole: the decoder reports it.
     """
     holes: list[tuple[int, int]] = []
     for chunk in chunks:
         expected = chunk.from_offset
-        for start, end in _covered(chunk):
+        for start, end in _covered(chunk, topic):
             if start > expected and expected < chunk.until_offset:
                 holes.append((expected, min(start, chunk.until_offset)))
             expected = max(expected, end)
@@ -40,7 +43,7 @@ def find_holes(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
     return _joined(holes)
 
 
-def _covered(chunk: Chunk) -> Iterator[tuple[int, int]]:
+def _covered(chunk: Chunk, topic: str) -> Iterator[tuple[int, int]]:
     """Yield the offsets that each record accounts for; a malformed one accounts for all the rest."""
     data = memoryview(chunk.buffer)
     position = chunk.start
@@ -51,11 +54,21 @@ def _covered(chunk: Chunk) -> Iterator[tuple[int, int]]:
             return
         offset = _OFFSET.unpack_from(data, position + _OFFSET_AT)[0] + chunk.offset_delta
         (sys_flag,) = _SIZE.unpack_from(data, position + _SYS_FLAG_AT)
-        if is_inner_batch(sys_flag):
+        if is_light(topic):
+            yield _covered_by_light(chunk, data[position : position + size], topic)
+        elif is_inner_batch(sys_flag):
             yield offset, _end_of_batch(data[position : position + size], offset, chunk.until_offset)
         else:
             yield offset, offset + 1
         position += size
+
+
+def _covered_by_light(chunk: Chunk, record: memoryview, topic: str) -> tuple[int, int]:
+    try:
+        (message,) = decode_messages(record, topic=topic, broker_name="")
+    except CorruptMessageError:  # the decoder's to report, not a hole
+        return chunk.from_offset, chunk.until_offset
+    return message.queue_offset, message.queue_offset + 1
 
 
 def _end_of_batch(record: memoryview, offset: int, until_offset: int) -> int:

@@ -29,6 +29,7 @@ from pyspark_rocketmq.record.layout import (
     MIN_RECORD_SIZE,
     MessageFlag,
 )
+from pyspark_rocketmq.record.light_queue import is_light, light_offset
 from pyspark_rocketmq.record.properties import (
     PROPERTY_KEYS,
     PROPERTY_TAGS,
@@ -286,6 +287,8 @@ def decode_messages(
                 record.queue_id if queue_id is None else queue_id,
             )
             facts = {"topic": queue.topic, "broker_name": broker_name, "queue_id": queue.queue_id}
+            if topic is not None and is_light(topic):
+                offset_delta = record.delta_in(topic)
             facts["queue_offset"] = record.queue_offset + offset_delta
             if check_crc:
                 record.check_crc()
@@ -364,6 +367,13 @@ class _Record:
             topic=topic,
             properties=cursor.take(properties_length, "properties"),
         )
+
+    def delta_in(self, light_topic: str) -> int:
+        """Return how far this message's offset in a light queue is from its own."""
+        offset = light_offset(self.properties, light_topic)
+        if offset < 0:
+            raise CorruptMessageError("the message does not tell its offset in the light queue")
+        return offset - self.queue_offset
 
     def check_crc(self) -> None:
         if body_crc(self.body) != self.body_crc:

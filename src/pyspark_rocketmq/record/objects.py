@@ -8,11 +8,10 @@ times as long.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
-from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import Message, MessageQueue, new_message
 from pyspark_rocketmq.record.corrupt import Corrupt
 from pyspark_rocketmq.record.ids import format_host
@@ -41,19 +40,27 @@ class MessageDecoder:
     ----------
     queue : MessageQueue
         Where the answers come from; what the messages are said to belong to, see `decode_messages`.
+    on_corrupt : {"fail", "skip"}
+        What becomes of a message that does not decode: an error, or no object.
     check_crc : bool
         Compare each stored body with its checksum, too.
     body_limit : int
         What one decompressed body may take, in bytes.
     """
 
-    __slots__ = ("_body_limit", "_check_crc", "_corrupt", "_queue")
+    __slots__ = ("_body_limit", "_check_crc", "_queue", "corrupt")
 
     def __init__(
-        self, queue: MessageQueue, *, check_crc: bool = False, body_limit: int = MAX_BODY_BYTES
+        self,
+        queue: MessageQueue,
+        *,
+        on_corrupt: Literal["fail", "skip"] = "fail",
+        check_crc: bool = False,
+        body_limit: int = MAX_BODY_BYTES,
     ) -> None:
         self._queue = queue
-        self._corrupt = Corrupt(queue)
+        self.corrupt: Final = Corrupt(queue, on_corrupt)
+        """Which messages did not decode, and were skipped."""
         self._check_crc = check_crc
         self._body_limit = body_limit
 
@@ -75,15 +82,17 @@ class MessageDecoder:
         CorruptMessageError
             Names the queue and, where it can be read, the offset of the first message at fault.
         """
+        self.corrupt.forget()
         for rows in scan(
             chunks,
-            self._corrupt,
+            self.corrupt,
             with_body=True,
             check_crc=self._check_crc,
             body_limit=self._body_limit,
             part_bytes=_UNPACKED_BYTES,
         ):
-            yield from self._of(rows)
+            marked = self.corrupt.settle(rows.offset)
+            yield from self._of(rows if marked is None else rows[np.flatnonzero(~marked)])
 
     def _of(self, rows: Rows) -> Iterator[Message]:
         topic, broker_name, queue_id = self._queue.topic, self._queue.broker_name, self._queue.queue_id
@@ -103,10 +112,7 @@ class MessageDecoder:
         )
         for offset, (body_in, start, end), (where, first, last), (store, born), fixed in plain:
             (size, crc, flag, position, sys_flag, born_ms, store_ms, reconsume_times, prepared) = fixed
-            try:
-                properties = decode_properties(buffers[where][first:last])
-            except CorruptMessageError as error:
-                raise self._corrupt.error(error.message, queue_offset=offset) from error
+            properties = decode_properties(buffers[where][first:last])
             stored_id = "%s%016X" % (prefixes[store], position & _UNSIGNED)  # noqa: UP031 - the fastest
             yield new_message(
                 topic,

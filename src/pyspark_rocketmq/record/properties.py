@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark_rocketmq.errors import CorruptMessageError, LocalProtocolError
+from pyspark_rocketmq.errors import LocalProtocolError
 
 __all__ = [
     "MAX_PROPERTIES_BYTES",
@@ -144,19 +144,8 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(data: bytes | memoryview) -> dict[str, str]:
-    """Decode a property string.
-
-    Raises
-    ------
-    CorruptMessageError
-        The bytes are not UTF-8.
-    """
-    try:
-        text = str(data, "utf-8")
-    except UnicodeDecodeError as error:
-        raise CorruptMessageError(
-            f"the properties are not UTF-8: {error.reason} at byte {error.start}"
-        ) from error
+    """Decode a property string; what is not UTF-8 in it becomes U+FFFD, as with Java's clients."""
+    text = str(data, "utf-8", "replace")
     properties: dict[str, str] = {}
     for entry in text.split(VALUE_END):
         name, _, value = entry.partition(NAME_END)

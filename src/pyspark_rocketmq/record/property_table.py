@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from pyspark_rocketmq.record.corrupt import Corrupt
+from pyspark_rocketmq.record.corrupt import replaced
 from pyspark_rocketmq.record.rows import Rows
 from pyspark_rocketmq.record.spans import Bytes, Int64s, Mask, Spans, contents, sliding
 
@@ -28,32 +28,38 @@ class PropertyTable:
     Parameters
     ----------
     rows : Rows
-    corrupt : Corrupt
-        Raises the errors.
     """
 
-    def __init__(self, rows: Rows, corrupt: Corrupt) -> None:
-        self._offset = rows.offset
-        self._corrupt = corrupt
-        self._blocks, ends = _collect(rows)
-        self._data = contents(self._blocks)
+    def __init__(self, rows: Rows) -> None:
+        self._rows = len(rows)
+        self._take(*_collect(rows))
+
+    def _take(self, blocks: pa.Array, ends: Int64s) -> None:
+        self._blocks = blocks
+        self._data = contents(blocks)
         self._name_start, self._name_end, self._value_end = _find_entries(self._data)
         self._name_length = self._name_end - self._name_start
         # Row i has the entries first[i] up to first[i + 1].
         self._first = np.searchsorted(self._value_end, ends)
 
-    def column(self, name: str) -> pa.Array:
-        """Return one property as strings, null where a message does not have it.
+    def _replace(self) -> None:
+        """Write U+FFFD over what is not UTF-8, as Java's clients read it; rare, and slow."""
+        blocks = replaced(self._blocks)
+        self._take(blocks, _offsets(blocks)[:: len(blocks) // max(1, self._rows)])
 
-        Raises
-        ------
-        CorruptMessageError
-            A value is not UTF-8.
-        """
+    def column(self, name: str) -> pa.Array:
+        """Return one property as strings, null where a message does not have it."""
+        try:
+            return self._column(name).cast(pa.string())
+        except pa.ArrowInvalid:
+            self._replace()
+            return self._column(name).cast(pa.string())
+
+    def _column(self, name: str) -> pa.Array:
         found = self._find(name.encode())
-        first, rows = self._first, len(self._offset)
+        first, rows = self._first, self._rows
         if not found.size:
-            return pa.nulls(rows, pa.string())
+            return pa.nulls(rows, pa.binary())
         if found.size == rows and (found >= first[:-1]).all() and (found < first[1:]).all():
             entry, present = found, None
         else:
@@ -66,18 +72,14 @@ class PropertyTable:
         if present is not None:
             length[~present] = 0
         values = Spans(np.zeros(rows, np.int32), start, length)
-        return self._corrupt.text(values.collect((self._data,), present), self._offset, f"property {name}")
+        return values.collect((self._data,), present)
 
     def map(self) -> pa.MapArray:
-        """Return all properties.
-
-        Raises
-        ------
-        CorruptMessageError
-            A message's properties are not UTF-8.
-        """
-        width = len(self._blocks) // max(1, len(self._offset))
-        self._corrupt.text(self._blocks, np.repeat(self._offset, width), "property string")
+        """Return all properties."""
+        try:
+            self._blocks.cast(pa.string())
+        except pa.ArrowInvalid:
+            self._replace()
         names, values, first = self._pieces(0), self._pieces(2), self._first
         keep = _last_of_equal(names, first)
         if keep is not None:
@@ -87,7 +89,7 @@ class PropertyTable:
             [names, values], fields=[MAP_TYPE.key_field, MAP_TYPE.item_field]
         )
         offsets = pa.py_buffer(first.astype(np.int32))
-        return pa.Array.from_buffers(MAP_TYPE, len(self._offset), [None, offsets], children=[entries])
+        return pa.Array.from_buffers(MAP_TYPE, self._rows, [None, offsets], children=[entries])
 
     def _find(self, name: bytes) -> Int64s:
         """Return the entries of that name."""

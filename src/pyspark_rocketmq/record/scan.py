@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_rocketmq.errors import LocalProtocolError
-from pyspark_rocketmq.record.corrupt import Corrupt
+from pyspark_rocketmq.errors import CorruptMessageError, LocalProtocolError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.record.corrupt import BODY_DAMAGED, UNREADABLE, Corrupt, FrameError
 from pyspark_rocketmq.record.layout import (
     FIXED_SIZE,
     IPV6_EXTRA,
@@ -25,12 +27,13 @@ from pyspark_rocketmq.record.layout import (
     MIN_RECORD_SIZE,
     MessageFlag,
 )
+from pyspark_rocketmq.record.light_queue import is_light, light_offsets
 from pyspark_rocketmq.record.message import body_crc
 from pyspark_rocketmq.record.rows import HEAD, Chunk, Rows
 from pyspark_rocketmq.record.spans import Bytes, Int64s, Mask, Spans, sliding
 from pyspark_rocketmq.record.unpack import unpack
 
-__all__ = ["scan"]
+__all__ = ["keeps_layout", "scan"]
 
 _AFTER_BORN_HOST: Final = ("store_timestamp",)
 _AFTER_STORE_HOST: Final = ("reconsume_times", "prepared_transaction_offset", "body_length")
@@ -59,18 +62,23 @@ def scan(
 
     Raises
     ------
+    FrameError
+        A record breaks the layout; raised before the first part.
     CorruptMessageError
-        A record breaks the layout or does not unpack, or offsets do not ascend.
+        A message does not unpack and the policy is to fail, or offsets do not ascend.
     """
     groups = [list(group) for _, group in itertools.groupby(chunks, key=lambda chunk: id(chunk.buffer))]
-    parts = [_scan_buffer(group, number, corrupt) for number, group in enumerate(groups)]
+    try:
+        parts = [_scan_buffer(group, number, corrupt) for number, group in enumerate(groups)]
+    except CorruptMessageError as error:
+        raise FrameError(error.message, **error.facts) from error
     if not parts:
         return
     rows = parts[0][0] if len(parts) == 1 else Rows.concat([rows for rows, _ in parts])
     wanted = parts[0][1] if len(parts) == 1 else np.concatenate([wanted for _, wanted in parts], axis=1)
     rows, wanted, packed = _select(rows, wanted, with_body=with_body)
     if check_crc:
-        _check_crc(rows, corrupt)
+        rows = _checked(rows, corrupt)
     last = -1
     for part in _unpacked(rows, wanted, packed, corrupt, body_limit=body_limit, part_bytes=part_bytes):
         if not len(part):
@@ -79,6 +87,15 @@ def scan(
         corrupt.require(ascends, part.offset, "the queue offsets of the messages do not ascend")
         last = int(part.offset[-1])
         yield part
+
+
+def keeps_layout(chunk: Chunk, queue: MessageQueue) -> bool:
+    """Return whether all records of a chunk keep to the layout; what is inside them is not looked at."""
+    try:
+        _scan_buffer([chunk], 0, Corrupt(queue))
+    except CorruptMessageError:
+        return False
+    return True
 
 
 # --- one receive buffer ---------------------------------------------------------------------
@@ -95,6 +112,12 @@ def _scan_buffer(chunks: Sequence[Chunk], number: int, corrupt: Corrupt) -> tupl
     )
     wanted = np.repeat(of_chunk.T, count, axis=1)
     rows = _locate(data, start, wanted[2], number, corrupt)
+    if any(chunk.unreadable for chunk in chunks):
+        damage = np.repeat([UNREADABLE * chunk.unreadable for chunk in chunks], count).astype(np.uint8)
+        corrupt.judge(damage == 0, rows.offset, "the record breaks the layout")
+        rows = replace(rows, damage=damage)
+    elif is_light(corrupt.queue.topic):
+        rows = replace(rows, offset=light_offsets(rows, corrupt))
     # Before anything is cut away: a message that is out of its place would be cut without a word.
     ascends = np.diff(rows.offset, prepend=-1) > 0
     ascends[(np.cumsum(count) - count)[count > 0]] = True  # answers may overlap
@@ -247,7 +270,8 @@ def _unpacked(
         yield part if keep.all() else part[np.flatnonzero(keep)]
 
 
-def _check_crc(rows: Rows, corrupt: Corrupt) -> None:
+def _checked(rows: Rows, corrupt: Corrupt) -> Rows:
+    """Compare each body with its checksum."""
     body = rows.body
     crc = [
         body_crc(rows.buffers[index][start : start + length].data)
@@ -255,4 +279,8 @@ def _check_crc(rows: Rows, corrupt: Corrupt) -> None:
             body.index.tolist(), body.start.tolist(), body.length.tolist(), strict=True
         )
     ]
-    corrupt.require(rows.head["body_crc"] == crc, rows.offset, "the body does not match its checksum")
+    valid = rows.head["body_crc"] == crc
+    if corrupt.judge(valid, rows.offset, "the body does not match its checksum"):
+        return rows
+    damage = np.where(valid, 0, BODY_DAMAGED).astype(np.uint8)
+    return replace(rows, damage=damage if rows.damage is None else np.maximum(damage, rows.damage))

@@ -14,9 +14,10 @@ import numpy as np
 
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.record.compress import decompress, is_compressed
-from pyspark_rocketmq.record.corrupt import Corrupt
+from pyspark_rocketmq.record.corrupt import BODY_DAMAGED, INSIDE_DAMAGED, Corrupt
 from pyspark_rocketmq.record.layout import MAX_INNER_MESSAGES
 from pyspark_rocketmq.record.message import is_inner_batch, iter_batch
+from pyspark_rocketmq.record.properties import PROPERTY_INNER_NUM, decode_properties
 from pyspark_rocketmq.record.rows import Rows
 from pyspark_rocketmq.record.spans import Bytes, Int64s, Mask
 
@@ -45,10 +46,14 @@ def unpack(
     """
     part = _Part(rows, packed, 0)
     for row, facts in _facts(rows, packed):
-        try:
-            part.add(facts, body_limit)
-        except CorruptMessageError as error:
-            raise corrupt.error(error.message, queue_offset=int(rows.offset[row])) from error
+        if rows.damage is not None and rows.damage[row]:  # noted already, but for what is inside
+            error = CorruptMessageError("the body does not match its checksum")
+            corrupt.note(error, int(rows.offset[row]), part.spoil(facts))
+        else:
+            try:
+                part.add(facts, body_limit)
+            except CorruptMessageError as error:
+                corrupt.note(error, int(rows.offset[row]), part.spoil(facts))
         if part.side.size >= part_bytes or len(part.items) >= MAX_INNER_MESSAGES:
             yield part.finish(row + 1)
             part = _Part(rows, packed, row + 1)
@@ -74,9 +79,22 @@ class _Part:
 
     def add(self, facts: _Facts, body_limit: int) -> None:
         """Unpack one row."""
-        before = len(self.items)
-        self.items += _items_of(self.views, facts, self.side, body_limit)
-        self.counts.append(len(self.items) - before)
+        items = list(_items_of(self.views, facts, self.side, body_limit))
+        self.items += items
+        self.counts.append(len(items))
+
+    def spoil(self, facts: _Facts) -> int:
+        """Take a row that does not unpack as messages without what is inside; return how many."""
+        sys_flag, flag, index, start, _, *properties = facts
+        count = 1
+        if is_inner_batch(sys_flag):
+            count = _inner_number(self.views[properties[0]], properties[1], properties[2])
+            gone = (*(index, start, 0), *(index, start, 0), INSIDE_DAMAGED)
+            self.items += ((flag, position, *gone) for position in range(count))
+        else:
+            self.items.append((flag, 0, index, start, 0, *properties, BODY_DAMAGED))
+        self.counts.append(count)
+        return count
 
     def finish(self, end: int) -> tuple[Rows, Int64s]:
         """Return the new rows of the old ones before ``end``, and the old row that each came from."""
@@ -95,8 +113,13 @@ class _Part:
             unpacked.properties.index[changed],
             unpacked.properties.start[changed],
             unpacked.properties.length[changed],
-        ) = np.array(self.items, np.int64).reshape(-1, 8).T
+            damage,
+        ) = np.array(self.items, np.int64).reshape(-1, 9).T
         unpacked.offset[changed] += position
+        if damage.any():
+            there = np.zeros(len(unpacked), np.uint8) if unpacked.damage is None else unpacked.damage
+            there[changed] = damage
+            unpacked = replace(unpacked, damage=there)
         return replace(unpacked, buffers=self.rows.buffers + self.side.finish()), parent
 
 
@@ -115,7 +138,7 @@ def _facts(rows: Rows, packed: Mask) -> Iterator[tuple[int, _Facts]]:
 def _items_of(
     views: Sequence[memoryview], facts: _Facts, side: _SideBuffers, limit: int
 ) -> Iterator[tuple[int, ...]]:
-    """Yield a row's messages: flag, position in the batch, buffer, start, length of body and properties."""
+    """Yield a row's messages: flag, number in it, buffer, start, length of body and properties, damage."""
     sys_flag, flag, index, start, length, *properties = facts
     body: bytes | memoryview = views[index][start : start + length]
     if is_compressed(sys_flag):
@@ -127,9 +150,16 @@ def _items_of(
                 *(item.flag, position),
                 *(index, start + item.body_start, item.body_end - item.body_start),
                 *(index, start + item.properties_start, item.properties_end - item.properties_start),
+                0,
             )
     else:
-        yield (flag, 0, index, start, len(body), *properties)
+        yield (flag, 0, index, start, len(body), *properties, 0)
+
+
+def _inner_number(buffer: memoryview, start: int, length: int) -> int:
+    """Return how many messages the properties of an inner batch tell; 1 if they do not."""
+    text = decode_properties(buffer[start : start + length]).get(PROPERTY_INNER_NUM, "")
+    return min(max(int(text), 1), MAX_INNER_MESSAGES) if text.isascii() and text.isdigit() else 1
 
 
 class _SideBuffers:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
+from pyspark_rocketmq.options.choices import CorruptPolicy
 from pyspark_rocketmq.planning.starts import check_listed
 from pyspark_rocketmq.spark.partition import RangesPartition, plan_partitions, read_partition
 from pyspark_rocketmq.spark.positions import (
@@ -23,7 +24,7 @@ from pyspark_rocketmq.spark.positions import (
     resolve_batch,
 )
 from pyspark_rocketmq.spark.pushdown import Demand, demand_of, narrowed
-from pyspark_rocketmq.spark.schema import to_projection
+from pyspark_rocketmq.spark.schema import check_nullable, to_projection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +58,8 @@ class RocketMQBatchReader(DataSourceReader):
     ) -> None:
         self._options = options
         self._projection = to_projection(schema)
+        if options.on_corrupt is CorruptPolicy.NULL:
+            check_nullable(self._projection)
         self._start = options.start_policy(streaming=False)
         self._end = options.end_policy()
         self._connect = connect

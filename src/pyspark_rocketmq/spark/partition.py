@@ -90,7 +90,12 @@ def read_ranges(
         task_client(options.client),
         ranges,
         read_options(options),
-        DecodeOptions(columns=projection.columns, body_as=projection.body_as),
+        DecodeOptions(
+            columns=projection.columns,
+            body_as=projection.body_as,
+            on_corrupt=options.on_corrupt.value,
+            check_crc=options.check_crc,
+        ),
         on_report=account.add,
     ):
         rows += batch.num_rows
@@ -112,8 +117,10 @@ def read_options(options: SourceOptions) -> ReadOptions:
 
 
 def _tell(account: Account) -> None:
-    unusual = account.count("gaps") or account.count("lost")
+    unusual = any(account.count(part) for part in ("gaps", "lost", "skipped", "nulled"))
     _LOG.log(logging.WARNING if unusual else logging.INFO, "%s", account)
     for report in account.reports:
         for lost in report.lost:
             _LOG.warning("%d messages lost (%s): %s", len(lost.offsets), lost.condition, lost.offsets)
+        for corrupt in report.corrupt:
+            _LOG.warning("%s, it does not decode: %s", "skipped" if report.skipped else "nulls", corrupt)

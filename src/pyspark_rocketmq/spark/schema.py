@@ -27,7 +27,15 @@ from pyspark.sql.types import (
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.record.arrow import Column
 
-__all__ = ["ALIASES", "COLUMN_TYPES", "DEFAULT_COLUMNS", "Projection", "read_schema", "to_projection"]
+__all__ = [
+    "ALIASES",
+    "COLUMN_TYPES",
+    "DEFAULT_COLUMNS",
+    "Projection",
+    "check_nullable",
+    "read_schema",
+    "to_projection",
+]
 
 COLUMN_TYPES: Final[Mapping[str, DataType]] = {
     "topic": StringType(),
@@ -58,6 +66,7 @@ ALIASES: Final[Mapping[str, str]] = {"key": "keys", "offset": "queueOffset", "ti
 """Names that rocketmq-spark's users know, and the columns they mean."""
 
 _EVERY_COLUMN: Final = "*"
+_NEVER_NULL: Final = frozenset({"topic", "brokerName", "queueId", "queueOffset"})
 _MAY_BE_NULL: Final = frozenset({"keys", "tags"})
 
 
@@ -130,6 +139,22 @@ def to_projection(schema: StructType) -> Projection:
         for field, column in zip(schema.fields, columns, strict=True)
     )
     return Projection(columns, "string" if as_string else "binary")
+
+
+def check_nullable(projection: Projection) -> None:
+    """Check that what does not decode can be null in the columns that are read.
+
+    Raises
+    ------
+    OptionError
+        A column forbids null that may become it.
+    """
+    for column in projection.columns:
+        if column.source not in _NEVER_NULL and not column.nullable:
+            raise OptionError(
+                "onCorrupt=null puts null where a message does not decode: the column must be nullable",
+                column=column.name,
+            )
 
 
 def _checked_column(field: StructField) -> Column:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
+from pyspark_rocketmq.options.choices import CorruptPolicy
 from pyspark_rocketmq.planning.alignment import next_heartbeat
 from pyspark_rocketmq.planning.discovery import check_checkpoint, plan_ranges, targets
 from pyspark_rocketmq.planning.starts import check_listed
@@ -38,7 +39,7 @@ from pyspark_rocketmq.spark.positions import (
     queues_to_read,
     resolve_offsets,
 )
-from pyspark_rocketmq.spark.schema import to_projection
+from pyspark_rocketmq.spark.schema import check_nullable, to_projection
 from pyspark_rocketmq.spark.witness import Place, check_witnesses, new_witnesses, place
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._aligned, schema = AlignedColumn.of(schema, options)
         self._projection = to_projection(schema)
+        if options.on_corrupt is CorruptPolicy.NULL:
+            check_nullable(self._projection)
         if options.heartbeat_interval_ms is not None:
             check_heartbeat(self._projection)
         self._policy = options.start_policy(streaming=True)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.errors import CorruptMessageError, LocalProtocolError
+from pyspark_rocketmq.errors import LocalProtocolError
 from pyspark_rocketmq.record.properties import MAX_PROPERTIES_BYTES, decode_properties, encode_properties
 
 
@@ -48,6 +48,14 @@ def test_decoding_is_as_lenient_as_java(data: bytes, expected: dict[str, str]) -
     assert decode_properties(data) == expected
 
 
-def test_bytes_that_are_no_text_raise() -> None:
-    with pytest.raises(CorruptMessageError, match="byte 2"):
-        decode_properties(b"a\x01\xff\x02")
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a\x01\xff\x02", {"a": "\ufffd"}),
+        ("TAGS\x01中文\x02".encode("gbk"), {"TAGS": "\ufffd\ufffd\ufffd\ufffd"}),
+        (b"\xff\x01a\x02\xfe\x01b\x02", {"\ufffd": "b"}),
+        (b"a\x01\xe4\xb8\x02b\x01c", {"a": "\ufffd", "b": "c"}),
+    ],
+)
+def test_what_is_no_utf_8_is_replaced_as_java_does(data: bytes, expected: dict[str, str]) -> None:
+    assert decode_properties(data) == expected

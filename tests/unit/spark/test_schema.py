@@ -17,6 +17,7 @@ from pyspark_rocketmq.record.arrow import COLUMNS, Column
 from pyspark_rocketmq.spark.schema import (
     COLUMN_TYPES,
     DEFAULT_COLUMNS,
+    check_nullable,
     read_schema,
     to_projection,
 )
@@ -110,3 +111,11 @@ def test_user_schema_may_forbid_nulls_where_there_are_none():
 def test_empty_user_schema():
     with pytest.raises(OptionError, match="no column"):
         to_projection(StructType([]))
+
+
+def test_null_for_what_does_not_decode_needs_columns_that_take_it():
+    place = [StructField("queueOffset", LongType(), nullable=False)]
+    check_nullable(to_projection(StructType([*place, StructField("body", BinaryType())])))
+    with pytest.raises(OptionError, match="nullable") as caught:
+        check_nullable(to_projection(StructType([*place, StructField("body", BinaryType(), nullable=False)])))
+    assert caught.value.facts["column"] == "body"
