@@ -144,7 +144,7 @@ def drop_repeats(df: DataFrame, *, within: str | None = None) -> DataFrame:
     read. Messages without a write id are never dropped.
 
     A stream forgets write ids. Of two rows with one write id, stored no more than ``within`` apart, one is
-    dropped; the page on guarantees says under which conditions. ``within`` must cover the writer's longest
+    dropped; ``docs/guarantees.md`` says under which conditions. ``within`` must cover the writer's longest
     outage, from a failed batch to its repetition, whether or not the reader runs meanwhile.
 
     The stream's watermark is on the column ``alignedTimestamp``, and Spark takes one watermark between two

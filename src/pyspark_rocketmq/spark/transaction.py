@@ -53,9 +53,9 @@ class Finished:
 class Transactions:
     """The batches of one log: each is decided once, and its commit finished however often it takes.
 
-    Promise: a batch that was not decided is never visible. One that was is visible as a whole when `commit`
-    returns, each message once, unless a broker loses what it had acknowledged. Of several processes that
-    commit the batches of one owner the last one that began does so; the others raise.
+    Promise: no message of a batch that was not decided is visible. Readers see a part of one that was until
+    `commit` returns, and each message once then; ``docs/guarantees.md`` has the conditions. Of several
+    processes that commit the batches of one owner the last one that began does so; the others raise.
 
     Parameters
     ----------
