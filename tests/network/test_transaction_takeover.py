@@ -179,6 +179,35 @@ def test_of_two_decisions_about_a_batch_that_of_the_later_process_counts(mq, job
     assert visible(mq) == Counter(OTHERS)
 
 
+def test_a_decision_that_appears_after_the_later_process_looked_does_not_count(mq, job, monkeypatch) -> None:
+    first, second = job(), job()
+    halves, again = first.write(OTHERS, NAME), second.write(BODIES, NAME)
+    undone = second.log.undone
+    earlier = first.log.claim("query")
+
+    def look(owner: str) -> tuple[int, ...]:
+        found = undone(owner)
+        stale = Decision(name=NAME, group=first.group, ordered=False, since={}, halves=halves)
+        first.log.decide(stale, earlier)
+        return found
+
+    monkeypatch.setattr(second.log, "undone", look)
+    second.commit(again, NAME)
+    assert visible(mq) == Counter(BODIES)
+
+
+def test_a_batch_that_its_process_finishes_after_all_is_left_alone(mq, job, clock: SkippingClock) -> None:
+    """It had sent its last commits when it lost the right to send more."""
+    first, second = job(), job()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(first.log, "finish", lambda _: None)
+        first.commit(first.write(BODIES, NAME), NAME)
+    again = second.write(BODIES, NAME)
+    clock.when_it_sleeps = lambda: first.log.finish(NAME)
+    second.commit(again, NAME)
+    assert visible(mq) == Counter(BODIES)
+
+
 def test_the_successor_outwaits_what_its_predecessor_may_still_send(job, clock: SkippingClock) -> None:
     first, second = job(), job()
     halves = first.write(BODIES[:5], NAME)

@@ -85,11 +85,12 @@ class Transactions:
             The log or the queues cannot be read.
         """
         lease = Lease(self._log, name.owner, self._client.clock)
-        decided = self._is_decided(name)
+        undone = self._log.undone(name.owner)  # looked for once: a decision that appears later does not count
+        decided = name.number in undone or self._is_done(name)
         if decided:
             _LOG.warning("%s was decided before: %d rows are not written again", name, halves.num_rows)
             roll_back(self._client, group, halves)
-        for number in self._log.undone(name.owner):
+        for number in undone:
             self._finish(TransactionName(name.owner, number), lease)
         if decided or not halves.num_rows:
             return
@@ -118,6 +119,8 @@ class Transactions:
 
     def _finish(self, name: TransactionName, lease: Lease, *, skip_lost: bool = False) -> Finished:
         lease.outwait()
+        if self._is_done(name):  # the process that had the lease before was at the end of its commit
+            return Finished(committed=0)
         decision = self._log.read(name)
         left = self._settled(decision, decision.halves)
         _LOG.info("batch %s: %d of %d messages are left to commit", name, left.num_rows, len(decision.halves))
@@ -126,12 +129,12 @@ class Transactions:
 
     def abandon(self, name: TransactionName, halves: pa.Table, *, group: str) -> None:
         """Roll half messages back, unless their batch was decided about: that stays."""
-        if not self._is_decided(name):
+        if name.number not in self._log.undone(name.owner) and not self._is_done(name):
             roll_back(self._client, group, halves)
 
-    def _is_decided(self, name: TransactionName) -> bool:
+    def _is_done(self, name: TransactionName) -> bool:
         done = self._log.newest_done(name.owner)
-        return (done is not None and name.number <= done) or name.number in self._log.undone(name.owner)
+        return done is not None and name.number <= done
 
     def _carry_out(
         self, decision: Decision, halves: pa.Table, lease: Lease, *, skip_lost: bool = False
