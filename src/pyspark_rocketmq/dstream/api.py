@@ -169,7 +169,9 @@ class RocketMQUtils:
         started_at_ms = SYSTEM_CLOCK.now_ms()
         client = planning_client(source.client)
         try:
-            queues = available_ends(client, queues_to_read(client, source))
+            brokers = client.broker_names()  # before their topics: a broker registers with all that it has
+            wanted = queues_to_read(client, source)
+            queues = available_ends(client, wanted)
             check_filter(client, queues, source)
             policy = _policy(client, consumerStrategy, source, force_special=forceSpecial)
             positions = resolve_offsets(
@@ -178,7 +180,11 @@ class RocketMQUtils:
         finally:
             client.close()
         plan = DirectPlan(
-            policy, positions, started_at_ms, pace_of(ssc.sparkContext.getConf().get, _interval_ms(ssc))
+            policy,
+            positions,
+            started_at_ms,
+            pace_of(ssc.sparkContext.getConf().get, _interval_ms(ssc)),
+            brokers=brokers - {queue.broker_name for queue in wanted if queue not in queues},
         )
         return RocketMQDStream(
             ssc,

@@ -97,12 +97,15 @@ class DirectPlan:
     started_at_ms : int
         When the start was resolved.
     pace : Pace
+    brokers : frozenset of str
+        The brokers all of whose topics were seen at that moment.
     """
 
     policy: StartPolicy
     positions: dict[MessageQueue, int]
     started_at_ms: int
     pace: Pace
+    brokers: frozenset[str] = frozenset()
     estimate: RateEstimate = RateEstimate()  # noqa: RUF009 - frozen
     clock: Clock = SYSTEM_CLOCK
     _batches: dict[int, _Batch] = field(default_factory=dict)
@@ -150,7 +153,14 @@ class DirectPlan:
         check_filter(client, ends.masters, options)
         begins = moved_back(client, self.positions, ends.masters, fail_on_data_loss=options.fail_on_data_loss)
         begins |= late_begins(
-            client, self.policy, self.positions, ends.masters, options, started_at_ms=self.started_at_ms
+            client,
+            self.policy,
+            self.positions,
+            ends.masters,
+            options,
+            started_at_ms=self.started_at_ms,
+            brokers=self.brokers,
+            first_topics=options.topics.__contains__,
         )
         positions = {**self.positions, **begins}
         until = admit(

@@ -45,6 +45,8 @@ class Discovery:
         Queues without a position: each needs one before it is read.
     grown : tuple of MessageQueue
         Those of ``new`` that extend a topic on a broker whose queues were known: certainly created since.
+    created : tuple of MessageQueue
+        Those of ``new`` of a topic that a broker did not have when the query started: created since, too.
     absent : tuple of MessageQueue
         Known queues that the route does not show (broker away, queue count reduced, topic deleted).
     """
@@ -52,10 +54,15 @@ class Discovery:
     new: tuple[MessageQueue, ...]
     grown: tuple[MessageQueue, ...]
     absent: tuple[MessageQueue, ...]
+    created: tuple[MessageQueue, ...] = ()
 
 
 def discover(
-    known: Collection[MessageQueue], seen: Iterable[MessageQueue], *, closed: bool = False
+    known: Collection[MessageQueue],
+    seen: Iterable[MessageQueue],
+    *,
+    closed: bool = False,
+    brokers: Collection[str] = (),
 ) -> Discovery:
     """Compare the queues that have a position with those that the route shows now.
 
@@ -67,6 +74,8 @@ def discover(
         The readable queues of the route now, of all topics that the query reads.
     closed : bool
         Under ``Trigger.AvailableNow`` queues that appear wait for the next run.
+    brokers : collection of str
+        The brokers all of whose topics were seen when the query started.
     """
     there = set(seen)
     absent = tuple(sorted(queue for queue in known if queue not in there))
@@ -82,7 +91,8 @@ def discover(
         for queue in new
         if queue.queue_id > highest.get((queue.topic, queue.broker_name), queue.queue_id)
     )
-    return Discovery(new=new, grown=grown, absent=absent)
+    created = tuple(q for q in new if q.broker_name in brokers and (q.topic, q.broker_name) not in highest)
+    return Discovery(new=new, grown=grown, absent=absent, created=created)
 
 
 def targets(

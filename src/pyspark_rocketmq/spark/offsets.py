@@ -19,7 +19,8 @@ Version 1::
      "begin": {"orders": {"broker-a": {"1": 7}}}}
 
 ``startedAt`` is the moment of the start in milliseconds since the epoch; the initial offset has
-``"unresolved": true`` in place of it and of the offsets. ``heartbeatAt``, in the same unit, is there once
+``"unresolved": true`` in place of it and of the offsets. ``brokers`` names those whose topics
+were all seen at that moment. ``heartbeatAt``, in the same unit, is there once
 the query has had a heartbeat row (`heartbeat`): a batch has one exactly when it grew. ``alignedAt``, in the
 same unit, is there where rows have the column of that name (`aligned_column`). ``witness`` holds, as
 ``[offset, store time]``, one of the messages that were read last of each topic and broker (`witness`).
@@ -29,6 +30,7 @@ Secrets have no place in it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, TypeVar
@@ -52,6 +54,7 @@ _FIELDS: Final = frozenset(
         "offsets",
         "begin",
         "unresolved",
+        "brokers",
         "heartbeatAt",
         "alignedAt",
         "witness",
@@ -93,6 +96,10 @@ class SourceIdentity:
             "commitOffsets": None if self.commits else "false",
         }
         return {name: value for name, value in facts.items() if value}
+
+    def reads(self, topic: str) -> bool:
+        """Whether the query named the topic."""
+        return topic in self.topics if self.pattern is None else bool(re.fullmatch(self.pattern, topic))
 
     def client_options(self) -> dict[str, str]:
         """Return what of the client's options is known: where the source is."""
@@ -137,6 +144,8 @@ class SourceOffset:
         The time of the last heartbeat row; 0 before the first one.
     aligned_at_ms : int
         What the rows of the batch that ends here have as ``alignedTimestamp``; 0 where they have none.
+    brokers : frozenset of str
+        The brokers all of whose topics were seen at that moment: what else they have was created since.
     witnesses : Mapping
         A message of each topic and broker, by its queue.
     """
@@ -145,6 +154,7 @@ class SourceOffset:
     offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
     begin: Mapping[MessageQueue, int] = field(default_factory=dict)
     started_at_ms: int | None = None
+    brokers: frozenset[str] = frozenset()
     heartbeat_at_ms: int = 0
     aligned_at_ms: int = 0
     witnesses: Mapping[MessageQueue, Witness] = field(default_factory=dict)
@@ -188,10 +198,13 @@ class SourceOffset:
 
     def without(self, forgotten: Callable[[MessageQueue], bool]) -> Self:
         """Return this position without some queues."""
-        if not any(map(forgotten, {*self.offsets, *self.begin, *self.witnesses})):
+        dropped = set(filter(forgotten, {*self.offsets, *self.begin, *self.witnesses}))
+        if not dropped:
             return self
         return replace(
             self,
+            # Remembered again, such a queue is not newer than the start.
+            brokers=self.brokers - {queue.broker_name for queue in dropped},
             offsets={queue: at for queue, at in self.offsets.items() if not forgotten(queue)},
             begin={queue: at for queue, at in self.begin.items() if not forgotten(queue)},
             witnesses={queue: seen for queue, seen in self.witnesses.items() if not forgotten(queue)},
@@ -203,6 +216,8 @@ class SourceOffset:
         if self.started_at_ms is None:
             return document | {"unresolved": True}
         document |= {"startedAt": self.started_at_ms, "offsets": _nested(self.offsets)}
+        if self.brokers:
+            document["brokers"] = sorted(self.brokers)
         if self.heartbeat_at_ms:
             document["heartbeatAt"] = self.heartbeat_at_ms
         if self.aligned_at_ms:
@@ -238,6 +253,7 @@ class SourceOffset:
                 offsets=_flat(document.get("offsets", {})),
                 begin=_flat(document.get("begin", {})),
                 started_at_ms=None if document.get("unresolved") else int(document["startedAt"]),
+                brokers=frozenset(map(str, document.get("brokers", ()))),
                 heartbeat_at_ms=int(document.get("heartbeatAt", 0)),
                 aligned_at_ms=int(document.get("alignedAt", 0)),
                 witnesses={

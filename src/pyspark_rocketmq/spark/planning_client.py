@@ -74,6 +74,10 @@ class PlanningClient(Protocol):
         """Return every topic there is, the system's too."""
         ...
 
+    def broker_names(self) -> frozenset[str]:
+        """Return the brokers that are registered now; none where that cannot be asked (a proxy)."""
+        ...
+
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the topic's queues."""
         ...
@@ -155,6 +159,14 @@ class _Client(Client):
             self._topics = Admin(self).topics(include_system=True)
             self._topics_expire = self.clock.monotonic() + self.options.route_refresh_ms / 1000
         return self._topics
+
+    def broker_names(self) -> frozenset[str]:
+        """Return the brokers that are registered now; none where that cannot be asked (a proxy)."""
+        try:
+            return frozenset(Admin(self).cluster_info().brokers)
+        except RocketMQError as error:
+            _LOG.debug("the brokers are not known: %s", error)
+            return frozenset()
 
     def ends(
         self, queues: Iterable[MessageQueue], *, patience_ms: float | None = None, slaves: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -259,6 +259,8 @@ def late_begins(
     options: SourceOptions,
     *,
     started_at_ms: int,
+    brokers: Collection[str],
+    first_topics: Callable[[str], bool],
 ) -> dict[MessageQueue, int]:
     """Return where the queues begin that a running stream has no position of; without an answer they wait.
 
@@ -270,13 +272,24 @@ def late_begins(
         The queues that there are now.
     started_at_ms : int
         When the stream's start was resolved.
+    brokers : collection of str
+        The brokers all of whose topics were seen then.
+    first_topics : Callable
+        Whether a topic was asked for then.
     """
-    found = discover(known, seen)
+    found = discover(known, seen, brokers=brokers)
     if not found.new:
         return {}
     late = late_policy(policy, start_time_ms=started_at_ms, grown=found.grown)
+    # A topic that was created since holds nothing older than the start, whatever the driver's clock says.
+    newer = late_policy(policy, start_time_ms=0)
+    created = tuple(queue for queue in found.created if first_topics(queue.topic))
+    others = tuple(queue for queue in found.new if queue not in created)
     try:
-        return resolve_offsets(client, late, found.new, options, start_time_ms=started_at_ms)
+        return {
+            **resolve_offsets(client, late, others, options, start_time_ms=started_at_ms),
+            **resolve_offsets(client, newer, created, options, start_time_ms=0),
+        }
     except RocketMQError as error:
         if not error.retriable:
             raise

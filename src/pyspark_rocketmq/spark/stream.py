@@ -100,6 +100,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commits: GroupCommits | None = None
         self._client: PlanningClient | None = None
         self._origin: SourceOffset | None = None
+        self._brokers: frozenset[str] | None = None
         self._frozen: Mapping[MessageQueue, int] | None = None
         self._frozen_at_ms: int | None = None
         self._newest: SourceOffset | None = None
@@ -274,14 +275,26 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._origin is None:
             client = self._connected()
             moment = self._clock.now_ms()
+            brokers = self._first_brokers()
             queues = self._visible(queues_to_read(client, self._options))
             check_listed(self._policy, queues)
             there = self._frozen or available_ends(client, queues)
             offsets = resolve_offsets(
                 client, self._policy, there, self._options, start_time_ms=moment, ends=there
             )
-            self._origin = SourceOffset(source=self._identity, offsets=offsets, started_at_ms=moment)
+            self._origin = SourceOffset(
+                source=self._identity,
+                offsets=offsets,
+                started_at_ms=moment,
+                brokers=brokers - {queue.broker_name for queue in queues if queue not in there},
+            )
         return self._origin
+
+    def _first_brokers(self) -> frozenset[str]:
+        """Return the brokers, as they are before queues are asked for: a broker registers with all topics."""
+        if self._brokers is None:
+            self._brokers = frozenset() if self._options.assign else self._connected().broker_names()
+        return self._brokers
 
     def _settled_ends(self, known: Mapping[MessageQueue, int]) -> Ends:
         """Return the ends; queues that end before their position get some time, and hold nobody back."""
@@ -351,6 +364,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._visible(ends.masters),
             self._options,
             started_at_ms=origin.started_at_ms,
+            brokers=origin.brokers,
+            first_topics=origin.source.reads,
         )
 
     def _visible(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:

@@ -43,6 +43,11 @@ def test_queues_come_and_go(
     assert discover(known, seen, closed=True) == Discovery(new=(), grown=(), absent=expected.absent)
 
 
+def test_a_topic_of_a_broker_that_was_there_is_newer_than_the_query() -> None:
+    found = discover((A0,), (A0, A1, B0, P0), brokers={"broker-a"})
+    assert (found.grown, found.created) == ((A1,), (P0,))
+
+
 @pytest.mark.parametrize(
     ("max_offsets", "frozen", "expected"),
     [

@@ -28,6 +28,19 @@ class FakeClock:
         self.on_sleep()
 
 
+class SkewedClock:
+    """A clock that is wrong by some seconds."""
+
+    def __init__(self, clock: FakeClock, ahead_s: float) -> None:
+        self._clock = clock
+        self._ahead_s = ahead_s
+        self.monotonic = clock.monotonic
+        self.sleep = clock.sleep
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + int(self._ahead_s * 1000)
+
+
 class FakeRocketMQ:
     """Logs of (store time, body) by queue."""
 
@@ -62,6 +75,9 @@ class FakeRocketMQ:
 
     def topics(self) -> tuple[str, ...]:
         return ("TBW102", *{queue.topic for queue in self.logs if queue.broker_name not in self.hidden})
+
+    def broker_names(self) -> frozenset[str]:
+        return frozenset(q.broker_name for q in self.logs if q.broker_name not in self.hidden)
 
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         self.calls.append("read_queues")

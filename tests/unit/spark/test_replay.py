@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
+from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ, SkewedClock
 
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
@@ -667,3 +667,47 @@ def test_nothing_changes_while_nothing_new_comes_to_a_query_that_forgets():
     run = Query(mq, kept, STARTS["earliest"] | {"forgetQueues": "@broker-b"}, lambda _: None)
     run.run(2)
     assert len(kept.ends) == 1
+
+
+@pytest.mark.parametrize("start", ["latest", "earliest", "a moment ago", "group"])
+@pytest.mark.parametrize("ahead_s", [60, -60])
+def test_a_topic_created_after_the_start_is_read_whole_though_the_drivers_clock_is_wrong(
+    start: str, ahead_s: float
+):
+    mq, kept = world(), Checkpoint()
+    options = STARTS[start] | {"subscribePattern": ".*"}
+    run = Query(mq, kept, options, lambda _: None)
+    run.reader._clock = SkewedClock(mq.clock, ahead_s)
+    run.run(1)
+    mq.logs[P0] = []
+    mq.send(P0, A0)
+    mq.send(P0, A0)
+    Query(mq, kept, options, lambda _: None).run(1)  # also when it is found by a later run
+    assert written(kept)[P0] == mq.bodies(P0, 0, 2)
+
+
+def test_a_topic_that_the_query_is_told_to_read_later_is_not_taken_for_a_new_one():
+    mq, kept = world(), Checkpoint()
+    mq.logs[P0] = []
+    mq.send(P0)
+    mq.clock.seconds += 1
+    Query(mq, kept, {}, lambda _: None).run(1)
+    mq.clock.seconds += 1
+    mq.send()
+    Query(mq, kept, {"topic": "orders;payments"}, lambda _: None).run(1)
+    assert written(kept)[P0] == mq.bodies(P0, 1, 2), "from the query's start on"
+
+
+def test_a_broker_that_was_away_at_the_start_has_no_new_topics():
+    mq, kept = world(), Checkpoint()
+    mq.logs[P0] = []
+    mq.send(P0)
+    mq.clock.seconds += 1
+    mq.hidden.add("broker-b")
+    options = {"subscribePattern": ".*"}
+    Query(mq, kept, options, lambda _: None).run(1)
+    mq.hidden.clear()
+    mq.clock.seconds += 1
+    mq.send()
+    Query(mq, kept, options, lambda _: None).run(1)
+    assert written(kept)[P0] == mq.bodies(P0, 1, 2)
