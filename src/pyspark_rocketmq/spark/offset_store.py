@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import DataLossError, OptionError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.planning.ledger import BatchId, StoredProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["HadoopFileOffsetStore", "OffsetStore", "StoreTransaction"]
+__all__ = ["FileTransaction", "HadoopFileOffsetStore", "OffsetStore", "StoreTransaction"]
 
 H = TypeVar("H")
 
@@ -82,7 +82,9 @@ class HadoopFileOffsetStore(OffsetStore[None]):
     """Offsets in a small file on any path that Hadoop knows; replaced in one step.
 
     For classic Spark (not Connect), which has Hadoop's file systems at hand. The file is not part of a
-    transaction with the rows: it is written after them.
+    transaction with the rows: it is written after them. A second query under the same path is noticed when
+    the file is written, and stops the one that comes later; file systems cannot compare and replace in one
+    step, so of two that write within the same moment only the last one's offsets may remain.
 
     Parameters
     ----------
@@ -105,9 +107,10 @@ class HadoopFileOffsetStore(OffsetStore[None]):
     @contextmanager
     def transaction(self) -> Iterator[StoreTransaction[None]]:
         """Begin a transaction; the file is replaced at its end."""
-        transaction = _FileTransaction(self._read())
+        transaction = FileTransaction(self._read)
         yield transaction
         if transaction.after is not None:
+            transaction.check()
             self._write(transaction.after)
 
     def _read(self) -> StoredProgress:
@@ -135,18 +138,49 @@ class HadoopFileOffsetStore(OffsetStore[None]):
         context.rename(self._temporary, self._path, options)
 
 
-class _FileTransaction(StoreTransaction[None]):
-    def __init__(self, before: StoredProgress) -> None:
+class FileTransaction(StoreTransaction[None]):
+    """What a transaction is to leave in the file.
+
+    Parameters
+    ----------
+    read : Callable
+        Returns what the file holds now.
+    """
+
+    def __init__(self, read: Callable[[], StoredProgress]) -> None:
         self.handle = None
         self.after: StoredProgress | None = None
-        self._before = before
+        self._read = read
+        self._before = read()
 
     def progress(self) -> StoredProgress:
+        """Return what the file held when the transaction began."""
         return self._before
 
     def advance(self, before: StoredProgress, batch: BatchId, ranges: Sequence[OffsetRange]) -> None:
+        """Set what the file is to hold; see `StoreTransaction.advance`."""
+        self._before = before
+        self.check()
         moved = {offsets.queue: offsets.until_offset for offsets in ranges}
         self.after = StoredProgress({**before.offsets, **moved}, batch)
+
+    def check(self) -> None:
+        """Raise unless the file still holds what the transaction began with.
+
+        Raises
+        ------
+        DataLossError
+            ``BATCH_OVERLAPS``.
+        """
+        found = self._read()
+        if found != self._before:
+            raise DataLossError(
+                "the stored offsets changed during the batch: another query writes to the same file; give "
+                "each query a path of its own",
+                condition="BATCH_OVERLAPS",
+                stored=found.batch,
+                expected=self._before.batch,
+            )
 
 
 def _nested(offsets: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
