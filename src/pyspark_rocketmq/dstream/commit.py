@@ -87,6 +87,10 @@ class _Queue:
                 error = failure
                 if callback is None:
                     _LOG.warning("offsets are not committed: %s", failure)
+            except Exception as failure:  # noqa: BLE001 - the thread's outermost frame; later commits go on
+                _LOG.exception("offsets are not committed")
+                error = RocketMQError(f"offsets are not committed: {failure!r}")
+                error.__cause__ = failure
             if callback is not None:
                 self._call(callback, ends, error)
 

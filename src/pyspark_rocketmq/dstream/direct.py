@@ -23,6 +23,7 @@ from pyspark_rocketmq.dstream.commit import CommitCallback, Committer
 from pyspark_rocketmq.dstream.jvm import (
     failures,
     listen,
+    pending_times,
     planned_stream,
     remember_ms,
     report_input,
@@ -113,6 +114,8 @@ class _Run(StreamingListener):
         self._rdds: dict[int, RocketMQRDD] = {}
         self._commits = GroupCommits(maker.group, self._client, interval_ms=0, clock=SYSTEM_CLOCK)
         self._context = streaming_context(sc)
+        if self._context.isCheckpointPresent():
+            maker.plan.recover(pending_times(self._context))
         directory = self._context.checkpointDir()
         self._log = None if directory is None else BatchLog(sc, directory, maker.stream_id)
         listen(sc, self._context, self)

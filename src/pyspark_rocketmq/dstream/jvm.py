@@ -35,6 +35,7 @@ __all__ = [
     "executors",
     "failures",
     "listen",
+    "pending_times",
     "planned_stream",
     "remember_ms",
     "report_input",
@@ -169,6 +170,11 @@ def failures(batch_info: Any) -> list[str]:
     """Return why outputs of a finished batch failed, from Spark's BatchInfo."""
     outputs = get_method(batch_info.outputOperationInfos(), "values")()  # py4j's map has one of its own
     return [reason for output in _elements_of(outputs) if (reason := output.failureReason())]
+
+
+def pending_times(context: Any) -> frozenset[int]:
+    """Return the times of the batches that a StreamingContext from a checkpoint runs again, in ms."""
+    return frozenset(int(time.milliseconds()) for time in context.initialCheckpoint().pendingTimes())
 
 
 def remember_ms(context: Any, stream_id: int) -> int:

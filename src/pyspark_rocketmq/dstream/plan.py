@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -185,6 +185,16 @@ class DirectPlan:
             if time_ms not in self._batches and follows:
                 self._batches[time_ms] = _Batch(ranges)
                 self.positions |= {found.queue: found.until_offset for found in ranges}
+
+    def recover(self, pending: Collection[int]) -> None:
+        """Take note of the batches that Spark runs again after a recovery: all others had finished.
+
+        Spark writes a checkpoint when a batch is done, maybe before its listeners hear of it. What such a
+        checkpoint does not know to be finished would never be, and nothing after it would be committed.
+        """
+        with self._lock:
+            for time, batch in self._batches.items():
+                batch.finished = batch.finished or time not in pending
 
     def remembered(self) -> frozenset[int]:
         """Return the times of the batches that may be asked for again."""

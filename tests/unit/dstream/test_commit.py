@@ -69,6 +69,22 @@ def test_a_failure_is_told_and_the_next_commit_is_made(committer, caplog):
     assert "a callback of commitAsync failed" in caplog.text
 
 
+def test_an_error_of_another_kind_does_not_end_the_commits(committer, caplog):
+    commits, client, done = committer
+    client.failure = ValueError("a bug")
+    told = []
+    commits.commitAsync(RANGES, lambda _, error: told.append(error))
+    commits.commitAsync(RANGES)
+    eventually(no_thread_is_left, what="the thread to end")
+    (error,) = told
+    assert isinstance(error, RocketMQError)
+    assert error.__cause__ is client.failure
+    assert "offsets are not committed" in caplog.text
+    client.failure = None
+    commits.commitAsync(RANGES)
+    eventually(lambda: done == [("g", ENDS)], what="the next commit")
+
+
 def test_a_committer_travels_with_a_closure(committer):
     commits, _, done = committer
     commits.commitAsync(RANGES)

@@ -108,6 +108,20 @@ def test_ends_are_told_only_up_to_the_first_batch_that_is_not_finished():
     assert world.finish(9000) is None, "not of this stream"
 
 
+def test_a_checkpoint_from_before_the_listener_s_event_does_not_hold_up_the_ends():
+    world = World(A0)
+    for _ in range(3):
+        world.mq.send(A0)
+        world.batch()
+    world.finish(1000)
+    world.recover()
+    world.plan.recover({3000})  # Spark ran 2000 to its end: it does not run it again
+    assert world.finish(3000) == {A0: 3}
+    world.mq.send(A0)
+    world.batch()
+    assert world.finish() == {A0: 4}
+
+
 def test_speed_holds_for_each_queue():
     world = World(A0, A1, **{"pull.max.speed.per.partition": 3})
     world.mq.send(*[A0] * 8, A1)
