@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from pyspark import StorageLevel
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
-from pyspark_rocketmq.options import ReceiverOptions, parse_options
+from pyspark_rocketmq.options import MessageModel, ReceiverOptions, parse_options
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.dstream.receiver_task import ReceiverTask
@@ -98,7 +98,13 @@ class RocketMQReceiver:
         self.storageLevel = storage_level(storageLevel)
         self._deserialize = deserialize
         self._task: ReceiverTask | None = None
-        self.parsed()
+        if self.parsed().message_model is MessageModel.BROADCASTING and self.reliable:
+            raise OptionError(
+                "a reliable receiver cannot be a broadcasting one: nobody keeps the offsets of a member that "
+                "gets every message, so what comes while it restarts is not received; give each reader a "
+                "group of its own, or take a direct stream",
+                option="messageModel",
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_task": None}
@@ -114,6 +120,8 @@ class RocketMQReceiver:
 
     def deserialize(self, body: bytes) -> Any:
         """Make an element of the stream of a message's body.
+
+        Called by several threads; what they make of a queue's messages stays in the messages' order.
 
         None skips the message, which is counted. An exception puts it off: it comes again through
         ``%RETRY%group``, and goes to ``%DLQ%group`` after 16 times.

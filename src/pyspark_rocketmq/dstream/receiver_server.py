@@ -30,13 +30,14 @@ from pyspark_rocketmq.dstream.receiver_link import (
 from pyspark_rocketmq.dstream.receiver_task import ReceiverRunner
 from pyspark_rocketmq.errors import RocketMQError
 
-__all__ = ["BlockSink", "ReceiverInfo", "ReceiverServer"]
+__all__ = ["BlockSink", "FailureRow", "ReceiverInfo", "ReceiverServer"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 _HELLO_S: Final = 10.0
 _MOST_FAILURES: Final = 10
 """How often a task may end without having stored anything in between, before the stream fails."""
+_FAILURE_COUNTS_S: Final = 3_600.0
 _LONGEST_PAUSE_S: Final = 30.0
 _POOL: Final = "rocketmq-receivers"
 
@@ -70,6 +71,22 @@ class ReceiverInfo:
     restarts: int = 0
     failures: int = 0
     last_error: str = ""
+
+
+class FailureRow:
+    """Counts failures in a row: success ends the row, and a failure counts for an hour only.
+
+    A receiver of a quiet topic that dies once a day must not end its stream after ten days.
+    """
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+
+    def add(self, now_s: float, *, after_success: bool) -> int:
+        """Take note of a failure; return how many there are in the row now."""
+        kept = [] if after_success else [at for at in self._times if now_s - at < _FAILURE_COUNTS_S]
+        self._times = [*kept, now_s]
+        return len(self._times)
 
 
 class BlockSink(Protocol):
@@ -185,7 +202,7 @@ class ReceiverServer:
 
     def _keep(self, number: int) -> None:
         info = self.infos[number]
-        in_vain = 0
+        row = FailureRow()
         while not self._stopping.is_set():
             before = info.blocks
             try:
@@ -200,7 +217,7 @@ class ReceiverServer:
                 return
             info.failures += 1
             info.last_error = reason
-            in_vain = in_vain + 1 if info.blocks == before else 1
+            in_vain = row.add(self._clock.monotonic(), after_success=info.blocks != before)
             if in_vain > _MOST_FAILURES:
                 self.failure = RocketMQError(
                     f"receiver {number} of {self._name} failed {in_vain} times in a row: {reason}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
@@ -16,18 +16,17 @@ from pyspark_rocketmq.client.push_options import ConsumeFromWhere, PushOptions
 from pyspark_rocketmq.client.push_worker import PulledRun, QueueWorker
 from pyspark_rocketmq.dstream.receiver import RocketMQReceiver
 from pyspark_rocketmq.dstream.receiver_block import count_records, encode_objects, encode_runs, run_messages
+from pyspark_rocketmq.dstream.receiver_collect import Collected, Collector, InTurn, RateLimiter
 from pyspark_rocketmq.dstream.receiver_link import FrameKind, Link, ReceiverSpec, Reply, ReplyStatus
 from pyspark_rocketmq.errors import ConnectionLostError
 from pyspark_rocketmq.model import Message
 from pyspark_rocketmq.options import MessageModel, ReceiverOptions, StartFrom
 from pyspark_rocketmq.planning.assign import AllocateStrategy
 
-__all__ = ["Collected", "Collector", "RateLimiter", "ReceiverRunner", "ReceiverTask"]
+__all__ = ["ReceiverRunner", "ReceiverTask"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_BLOCK_BYTES: Final = 8 << 20
-"""A block is closed when it has this much, before its interval is over."""
 _QUEUE_BYTES: Final = 16 << 20
 _SPAN: Final = 1 << 20
 _ALIVE_S: Final = 0.5
@@ -37,76 +36,6 @@ _STARTS: Final = {
     StartFrom.EARLIEST: ConsumeFromWhere.FIRST_OFFSET,
     StartFrom.TIMESTAMP: ConsumeFromWhere.TIMESTAMP,
 }
-
-
-class RateLimiter:
-    """Spreads messages over time so that they do not exceed a rate; safe for threads.
-
-    Parameters
-    ----------
-    clock : Clock
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._free_at = 0.0
-        self.rate: float | None = None
-        """Messages a second; None is no limit."""
-
-    def reserve(self, count: int) -> float:
-        """Return how many seconds to wait before that many messages may pass."""
-        with self._lock:
-            now = self._clock.monotonic()
-            begin = max(now, self._free_at)
-            self._free_at = begin if self.rate is None else begin + count / self.rate
-            return begin - now
-
-
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """One pull that waits to be stored; with objects if they were made of its messages."""
-
-    worker: QueueWorker
-    run: PulledRun
-    messages: int
-    objects: tuple[Any, ...] | None = None
-
-
-class Collector:
-    """What waits to become a block; safe for threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: list[Collected] = []
-        self._bytes = 0
-        self.full = threading.Event()
-
-    def add(self, collected: Collected) -> None:
-        """Take what a pull found."""
-        with self._lock:
-            self._waiting.append(collected)
-            self._bytes += len(collected.run.records)
-            if self._bytes >= _BLOCK_BYTES:
-                self.full.set()
-
-    def take(self) -> list[Collected]:
-        """Return what the next block consists of, the oldest first, and forget it."""
-        with self._lock:
-            size = count = 0
-            while count < len(self._waiting) and size < _BLOCK_BYTES:
-                size += len(self._waiting[count].run.records)
-                count += 1
-            taken, self._waiting = self._waiting[:count], self._waiting[count:]
-            self._bytes -= size
-            if self._bytes < _BLOCK_BYTES:
-                self.full.clear()
-            return taken
-
-    def clear(self) -> None:
-        """Forget everything: it was not acknowledged."""
-        while self.take():
-            pass
 
 
 class ReceiverTask:
@@ -140,6 +69,7 @@ class ReceiverTask:
         self._clock = clock
         self._limiter = RateLimiter(clock)
         self._collector = Collector()
+        self._in_turn = InTurn(self._collector.add)
         self._consumer: PushConsumer | None = None
         self._pools: dict[str, ThreadPoolExecutor] = {}
         self._restart: str | None = None
@@ -201,6 +131,7 @@ class ReceiverTask:
     # --- the task's thread ---
 
     def _start(self) -> None:
+        self._in_turn.clear()
         self._collector.clear()
         self.stopped = False
         try:
@@ -277,10 +208,11 @@ class ReceiverTask:
             else:
                 self._collector.add(collected)
         elif ordered:
-            worker.in_order(lambda: self._deserialize(worker, run, messages))
+            worker.in_order(lambda: self._deserialize(worker, run, messages, self._collector.add))
         else:
+            hand_on = partial(self._in_turn.leave, worker, self._in_turn.enter(worker))
             try:
-                self._pool(run.queue.topic).submit(self._deserialize_in_pool, worker, run, messages)
+                self._pool(run.queue.topic).submit(self._deserialize_in_pool, worker, run, messages, hand_on)
             except RuntimeError:  # it was shut down: the receiver is being stopped
                 return
 
@@ -290,14 +222,18 @@ class ReceiverTask:
             self._pools.setdefault(topic, ThreadPoolExecutor(threads, f"deserialize-{topic}"))
         return self._pools[topic]
 
-    def _deserialize_in_pool(self, worker: QueueWorker, run: PulledRun, messages: int) -> None:
+    def _deserialize_in_pool(
+        self, worker: QueueWorker, run: PulledRun, messages: int, hand_on: Callable[[Collected], None]
+    ) -> None:
         try:
-            self._deserialize(worker, run, messages)
+            self._deserialize(worker, run, messages, hand_on)
         except Exception as error:  # noqa: BLE001 - the thread's outermost frame
             _LOG.exception("receiver %d restarts", self.number)
             self.ask_to_restart("messages could not be handed on", error)
 
-    def _deserialize(self, worker: QueueWorker, run: PulledRun, messages: int) -> None:
+    def _deserialize(
+        self, worker: QueueWorker, run: PulledRun, messages: int, hand_on: Callable[[Collected], None]
+    ) -> None:
         objects: list[Any] = []
         skipped = 0
         for message in run_messages(run, self._options.selector.tags):
@@ -317,16 +253,17 @@ class ReceiverTask:
                 break
         if not worker.stopped:
             self._skipped += skipped
-            self._collector.add(Collected(worker, run, messages, tuple(objects)))
+            hand_on(Collected(worker, run, messages, tuple(objects)))
 
     def _put_off(self, message: Message, worker: QueueWorker) -> bool:
-        """Send a message back; in order it is tried again at once, and everybody's cannot come again."""
+        """Have a message come again later; in order it is tried again, and everybody's cannot come again."""
         if self._options.message_model is MessageModel.BROADCASTING:
             self._skipped += 1
             return True
-        if self._options.ordered or self._consumer is None:
+        if self._options.ordered:
             return False
-        return self._consumer.send_back(message, worker.queue)
+        worker.put_off([message])
+        return True
 
 
 def push_options(options: ReceiverOptions) -> PushOptions:

@@ -16,6 +16,7 @@ from pyspark_rocketmq.client.push_worker import PulledRun
 from pyspark_rocketmq.dstream.config import RocketMQConfig
 from pyspark_rocketmq.dstream.receiver import ReliableRocketMQReceiver, RocketMQReceiver, storage_level
 from pyspark_rocketmq.dstream.receiver_block import block_elements
+from pyspark_rocketmq.dstream.receiver_collect import Collected, Collector, InTurn, RateLimiter
 from pyspark_rocketmq.dstream.receiver_link import (
     FRAME,
     HELLO_SIZE,
@@ -26,15 +27,10 @@ from pyspark_rocketmq.dstream.receiver_link import (
     ReplyStatus,
     proof,
 )
-from pyspark_rocketmq.dstream.receiver_task import (
-    Collected,
-    Collector,
-    RateLimiter,
-    ReceiverTask,
-    push_options,
-)
+from pyspark_rocketmq.dstream.receiver_server import FailureRow
+from pyspark_rocketmq.dstream.receiver_task import ReceiverTask, push_options
 from pyspark_rocketmq.errors import ConnectionLostError, OptionError, RocketMQError
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.options import ReceiverOptions, option_reference, parse_options
 from pyspark_rocketmq.planning.assign import AllocateStrategy
 from pyspark_rocketmq.record.message import encode_message
@@ -50,10 +46,14 @@ class Worker:
     def __init__(self) -> None:
         self.stopped = False
         self.finished: list[int] = []
+        self.came_again: list[int] = []
         self.queue = QUEUE
 
     def finish_run(self, run: PulledRun) -> None:
         self.finished.append(run.from_offset)
+
+    def put_off(self, messages: list[Message]) -> None:
+        self.came_again += [message.queue_offset for message in messages]
 
     def pause(self, seconds: float) -> bool:
         del seconds
@@ -178,22 +178,11 @@ def test_a_block_that_stays_refused_restarts_the_receiver_and_is_not_finished(ru
 def test_deserialize_skips_with_none_and_puts_off_with_an_error(running, caplog):
     receiver = Numbers(None, {"orders": 1}, "g", options=NAMES)
     task, driver = running(receiver)
-    put_off = []
-
-    class Consumer:
-        def send_back(self, message, queue):
-            put_off.append((message.queue_offset, queue))
-            return len(put_off) > 1
-
-        def stop_pulling(self):
-            pass
-
-    task._consumer = Consumer()
     worker = Worker()
     task._take(worker, a_run(0, b"1", b"skip", b"x", b"4"))
     eventually(lambda: worker.finished == [0], what="the acknowledgement")
     assert [made for block in driver.blocks for made in block_elements(block, None)] == [1, 4]
-    assert put_off == [(2, QUEUE), (2, QUEUE)], "a message that could not be sent back was dropped"
+    assert worker.came_again == [2]
     task._take(worker, a_run(9, b"skip"))
     eventually(lambda: worker.finished == [0, 9], what="a run of which nothing is left")
     eventually(lambda: driver.skipped == 2, what="the count of skipped messages")
@@ -221,6 +210,71 @@ def test_in_order_a_failing_message_is_tried_again_before_the_next_one(running):
     eventually(lambda: worker.finished == [0, 1, 2], what="the acknowledgements")
     assert [made for block in driver.blocks for made in block_elements(block, None)] == [0, 1, 2]
     assert receiver.failures == 9
+
+
+class Slow(Numbers):
+    """Its odd numbers wait for the test."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)
+        self.gate = threading.Event()
+        self.made: list[int] = []
+
+    def deserialize(self, body: bytes) -> int | None:
+        if int(body) % 2:
+            assert self.gate.wait(30)
+        self.made.append(int(body))
+        return int(body)
+
+
+def test_several_threads_keep_the_order_within_a_queue(running):
+    receiver = Slow(None, {"orders": 4}, "g", options=NAMES)
+    task, driver = running(receiver)
+    worker, other = Worker(), Worker()
+    for number in range(1, 5):
+        task._take(worker, a_run(number, str(number).encode()))
+    eventually(lambda: sorted(receiver.made) == [2, 4], what="the later runs, on other threads")
+    task._take(other, a_run(0, b"6"))
+    eventually(lambda: other.finished == [0], what="another queue, which waits for none of them")
+    assert worker.finished == []
+    receiver.gate.set()
+    eventually(lambda: worker.finished == [1, 2, 3, 4], what="the acknowledgements")
+    assert [made for block in driver.blocks for made in block_elements(block, None)] == [6, 1, 2, 3, 4]
+
+
+def test_what_threads_make_is_handed_on_in_turn():
+    handed: list[int] = []
+    turns, worker, other = InTurn(lambda made: handed.append(made.run.from_offset)), Worker(), Worker()
+    places = [turns.enter(worker) for _ in range(3)]
+    elsewhere = turns.enter(other)
+
+    def made(number: int) -> Collected:
+        return Collected(worker, PulledRun(QUEUE, number, 0, b""), 1)
+
+    turns.leave(worker, places[1], made(1))
+    turns.leave(other, elsewhere, made(9))
+    assert handed == [9]
+    turns.leave(worker, places[0], made(0))
+    assert handed == [9, 0, 1]
+    turns.clear()
+    turns.leave(worker, places[2], made(2))
+    assert handed == [9, 0, 1], "what was forgotten comes again from the broker"
+
+
+def test_failures_in_a_row_age():
+    row = FailureRow()
+    assert [row.add(60.0 * n, after_success=False) for n in range(4)] == [1, 2, 3, 4]
+    assert row.add(300.0, after_success=True) == 1, "a block was stored in between"
+    day = 86_400.0
+    assert {row.add(day * n, after_success=False) for n in range(1, 30)} == {1}
+    assert [row.add(day * 40 + n, after_success=False) for n in (0.0, 3_599.0, 3_600.0)] == [1, 2, 2]
+
+
+def test_a_reliable_receiver_needs_offsets_that_somebody_keeps():
+    broadcasting = {**NAMES, "messageModel": "broadcasting"}
+    with pytest.raises(OptionError, match="cannot be a broadcasting one"):
+        ReliableRocketMQReceiver(None, "a", "g", options=broadcasting)
+    assert not RocketMQReceiver(None, "a", "g", options=broadcasting).reliable
 
 
 def test_a_message_that_everybody_gets_cannot_come_again_and_is_counted(running):
