@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from tests.support.topics import TopicFactory, fresh_name
@@ -23,10 +23,17 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.model import Permission
 from pyspark_rocketmq.record.message import BatchItem, decode_messages, encode_batch
-from pyspark_rocketmq.remoting.body import encode_heartbeat
+from pyspark_rocketmq.remoting.body import (
+    decode_consumer_ids,
+    decode_locked_queues,
+    encode_heartbeat,
+    encode_queue_lock,
+)
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import (
+    ConsumerSendMsgBackRequest,
     GetAllSubscriptionGroupRequest,
+    GetConsumerListByGroupRequest,
     GetEarliestMsgStoretimeRequest,
     GetMaxOffsetRequest,
     GetMinOffsetRequest,
@@ -34,14 +41,18 @@ from pyspark_rocketmq.remoting.header import (
     GetTopicConfigRequest,
     HeartbeatRequest,
     LockBatchMqRequest,
+    OffsetResponse,
     PullMessageRequest,
     PullMessageResponse,
     QueryConsumerOffsetRequest,
     QueryMessageRequest,
+    QueryTopicsByConsumerRequest,
     RequestHeader,
     SearchOffsetRequest,
     SendBatchMessageRequest,
     SendMessageRequest,
+    UnlockBatchMqRequest,
+    UnregisterClientRequest,
     UpdateConsumerOffsetRequest,
 )
 from pyspark_rocketmq.testing import MockBroker
@@ -423,6 +434,68 @@ def test_what_a_server_does_not_know(world: World) -> None:
     assert world.ask(GetRouteInfoRequest(topic=world.topic)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
+# --- members of groups ----------------------------------------------------------------------
+
+
+def beat(world: World, client_id: str) -> None:
+    body = encode_heartbeat(client_id, consumer_groups=(world.group,), consume_type="CONSUME_PASSIVELY")
+    assert world.ask(HeartbeatRequest(), body).code == ResponseCode.SUCCESS
+
+
+def test_members_are_those_that_beat_until_they_leave(world: World) -> None:
+    request = GetConsumerListByGroupRequest(consumer_group=world.group)
+    assert world.ask(request).code == ResponseCode.SYSTEM_ERROR
+    beat(world, "one")
+    assert decode_consumer_ids(world.ask(request).body) == ("one",)
+    leave = UnregisterClientRequest(client_id="one", consumer_group=world.group)
+    assert world.ask(leave).code == ResponseCode.SUCCESS
+    assert world.ask(request).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_queue_is_locked_for_one_member(world: World) -> None:
+    queues = [world.queue, MessageQueue(world.topic, BROKER, 1)]
+
+    def lock(client_id: str, some: list[MessageQueue]) -> frozenset[MessageQueue]:
+        answer = world.ask(LockBatchMqRequest(), encode_queue_lock(world.group, client_id, some))
+        return decode_locked_queues(answer.require().body)
+
+    assert lock("one", queues[:1]) == {queues[0]}
+    assert lock("one", queues[:1]) == {queues[0]}
+    assert lock("two", queues) == {queues[1]}
+    for client_id in ("two", "one"):  # who does not hold a lock cannot give it back
+        body = encode_queue_lock(world.group, client_id, queues[:1])
+        assert world.ask(UnlockBatchMqRequest(), body).code == ResponseCode.SUCCESS
+        assert lock("two", queues) == ({queues[1]} if client_id == "two" else set(queues))
+
+
+@pytest.mark.parametrize(("delay_level", "most", "kind"), [(1, 16, "RETRY"), (-1, 16, "DLQ"), (1, 0, "DLQ")])
+def test_a_message_that_is_sent_back_comes_again_or_is_a_dead_letter(
+    world: World, delay_level: int, most: int, kind: str
+) -> None:
+    beat(world, "one")
+    world.fill(OutgoingMessage(world.topic, b"x", tags="t"))
+    (message,) = decode_messages(world.pull(0).body, broker_name=BROKER)
+    request = ConsumerSendMsgBackRequest(
+        offset=message.commit_log_offset,
+        group=world.group,
+        delay_level=delay_level,
+        origin_msg_id=message.msg_id,
+        origin_topic=world.topic,
+        max_reconsume_times=most,
+        broker_name=BROKER,
+    )
+    assert world.ask(request).code == ResponseCode.SUCCESS
+    again = MessageQueue(f"%{kind}%{world.group}", BROKER, 0)
+    end = GetMaxOffsetRequest(topic=again.topic, queue_id=0, broker_name=BROKER)
+    eventually(lambda: OffsetResponse.parse(world.ask(end).fields).offset == 1, 30, what="the message again")
+    pulled = world.pull(0, topic=again.topic)
+    (found,) = decode_messages(pulled.body, broker_name=BROKER)
+    assert (found.body, found.tags, found.properties["RETRY_TOPIC"]) == (b"x", "t", world.topic)
+    assert found.reconsume_times == 1
+    lost = replace(request, offset=message.commit_log_offset + (1 << 40))
+    assert world.ask(lost).code == ResponseCode.SYSTEM_ERROR
+
+
 # --- what is not mocked ---------------------------------------------------------------------
 
 
@@ -430,7 +503,7 @@ def test_the_mock_refuses_what_it_does_not_know() -> None:
     with MockBroker({"orders": 1}) as mock, Client(mock.name_server) as client:
         connection = client.connection(mock.address(BROKER))
         for request in (
-            LockBatchMqRequest(),
+            QueryTopicsByConsumerRequest(group="g"),
             QueryMessageRequest(topic="orders", key="k", max_num=1, begin_timestamp=0, end_timestamp=1),
         ):
             assert connection.call(request).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.group_member import Member
 from tests.support.java_member import JavaMember
 from tests.support.wait import eventually
 
@@ -35,31 +36,6 @@ then: its pulls are then refused (SUBSCRIPTION_NOT_LATEST) until the next heartb
 
 SOON_S = 25
 """Java's members compare their queues every 20 s; where a broker tells of a change they do so at once."""
-
-
-class Member:
-    """A push consumer and what it got."""
-
-    def __init__(self, cluster: DevCluster, group: str, options: PushOptions | None = None) -> None:
-        self.consumer = PushConsumer(group, cluster.name_server, options or PushOptions(start=FIRST))
-        self.got: list[Message] = []
-        self.answer: Callable[[Sequence[Message]], ConsumeResult | None] = lambda _: None
-
-    def start(self, topic: str, expression: str = "*") -> Member:
-        self.consumer.subscribe(topic, expression)
-        self.consumer.start(self._take)
-        return self
-
-    def _take(self, messages: Sequence[Message]) -> ConsumeResult | None:
-        self.got += messages
-        return self.answer(messages)
-
-    @property
-    def bodies(self) -> list[str]:
-        return [message.body.decode() for message in self.got]
-
-    def queues(self, topic: str) -> set[MessageQueue]:
-        return {queue for queue in self.consumer.queues if queue.topic == topic}
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from typing import Final
 
 from pyspark_rocketmq.client.connection import Connection
 from pyspark_rocketmq.client.core import Client
-from pyspark_rocketmq.errors import RocketMQError, RouteError, TopicNotFoundError
-from pyspark_rocketmq.model import MessageQueue, MessageSelector, Permission
+from pyspark_rocketmq.errors import RocketMQError, RouteError
+from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.remoting.body import (
     decode_consumer_ids,
     decode_locked_queues,
@@ -39,6 +39,8 @@ from pyspark_rocketmq.remoting.header import (
 __all__ = ["Membership", "create_client_id"]
 
 _UNIQUE_BITS: Final = 48
+_MEMBERS_MS: Final = 3_000
+"""How long a broker may take to tell the members, or to let one go."""
 
 
 def create_client_id(number: int) -> str:
@@ -51,7 +53,7 @@ def create_client_id(number: int) -> str:
 
 
 class Membership:
-    """One member of one group, over a client of its own.
+    """One member of one group, over a client of its own; safe for threads.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ class Membership:
         self._group = group
         self._subscriptions = dict(subscriptions)
         self._on_change = on_change
-        self._beaten: dict[str, weakref.ref[Connection]] = {}
+        self._registered: dict[str, weakref.ref[Connection]] = {}
         names = client.namespace
         self._heartbeat = encode_heartbeat(
             client_id,
@@ -95,32 +97,42 @@ class Membership:
             consume_from_where=start,
         )
 
-    def beat(self, *, everywhere: bool) -> list[RocketMQError]:
-        """Register at brokers: everywhere, or only where the connection is a new one.
+    def beat(self, addr: str, *, again: bool) -> bool:
+        """Register at a broker's server: again, or only where the connection is a new one.
 
         Returns
         -------
-        list of RocketMQError
-            What kept some brokers from being reached; the others know of this member.
+        bool
+            Whether the server did not know this member before.
+
+        Raises
+        ------
+        RocketMQError
+            The server cannot be reached, or refuses.
         """
-        errors: list[RocketMQError] = []
-        for addr in self._addresses(errors):
-            try:
-                connection = self._client.connection(addr)
-                known = self._beaten.get(addr)
-                if not everywhere and known is not None and known() is connection:
-                    continue
+        known = self._registered.get(addr)
+        try:
+            connection = self._client.connection(addr)
+            new = known is None or known() is not connection
+            if new or again:
                 connection.on_request = self._take
                 deadline = self._client.deadline(self._client.request_timeout_ms)
                 connection.call(HeartbeatRequest(), self._heartbeat, deadline=deadline).require(addr=addr)
-                self._beaten[addr] = weakref.ref(connection)
-            except RocketMQError as error:
-                self._beaten.pop(addr, None)
-                errors.append(error)
-        return errors
+                self._registered[addr] = weakref.ref(connection)
+        except RocketMQError:
+            self._registered.pop(addr, None)
+            raise
+        return new
+
+    def is_registered(self, addrs: Collection[str]) -> bool:
+        """Whether one of the servers took the last heartbeat that it was sent."""
+        return not self._registered.keys().isdisjoint(addrs)
 
     def members(self, topic: str) -> tuple[str, ...]:
         """Return the ids of the group's members, sorted, as a broker of the topic knows them.
+
+        Only brokers that took this member's heartbeat are asked: of the others none knows all members, and
+        one that is away would hold up those that are not.
 
         Raises
         ------
@@ -128,17 +140,16 @@ class Membership:
             No broker of the topic knows, or can be reached.
         """
         request = GetConsumerListByGroupRequest(consumer_group=self._group)
-        failure: RocketMQError = RouteError("no broker of the topic can be asked for members", topic=topic)
-        homes = {
-            data.broker_name for data in self._client.route(topic).queues if Permission.READ in data.perm
-        }
-        for name in sorted(homes):
+        failure: RocketMQError = RouteError("no broker of the topic took a heartbeat yet", topic=topic)
+        for addr in [addr for data in self._client.route(topic).brokers for addr in data]:
+            if addr not in self._registered:
+                continue
             try:
-                addr = self._client.broker_address(name, topic=topic, master_only=False)
-                deadline = self._client.deadline(self._client.request_timeout_ms)
+                deadline = self._client.deadline(min(_MEMBERS_MS, self._client.request_timeout_ms))
                 answer = self._client.connection(addr).call(request, deadline=deadline)
                 return decode_consumer_ids(answer.require(group=self._group).body)
             except RocketMQError as error:
+                self._registered.pop(addr, None)  # its next heartbeat comes at once
                 failure = error
         raise failure
 
@@ -169,36 +180,20 @@ class Membership:
             except RocketMQError:
                 continue
 
-    def leave(self) -> None:
+    def leave(self, addr: str) -> None:
         """Unregister: the other members take over at once. Where that fails the closed connection tells."""
+        if self._registered.pop(addr, None) is None:
+            return
         request = UnregisterClientRequest(client_id=self.client_id, consumer_group=self._group)
-        for addr in list(self._beaten):
-            try:
-                deadline = self._client.deadline(self._client.request_timeout_ms)
-                self._client.connection(addr).call(request, deadline=deadline).require(addr=addr)
-            except RocketMQError:
-                continue
-        self._beaten.clear()
+        try:
+            deadline = self._client.deadline(min(_MEMBERS_MS, self._client.request_timeout_ms))
+            self._client.connection(addr).call(request, deadline=deadline).require(addr=addr)
+        except RocketMQError:
+            return
 
     def _take(self, command: Command, _: memoryview) -> None:
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             self._on_change()
-
-    def _addresses(self, errors: list[RocketMQError]) -> list[str]:
-        """Return every replica of every broker of the topics."""
-        found: dict[str, None] = {}
-        for topic in self._subscriptions:
-            try:
-                route = self._client.route(topic)
-            except TopicNotFoundError as error:
-                if not topic.startswith("%RETRY%"):  # that one comes with the first heartbeat
-                    errors.append(error)
-                continue
-            except RocketMQError as error:
-                errors.append(error)
-                continue
-            found |= dict.fromkeys(addr for data in route.brokers for addr in data)
-        return list(found)
 
     def _by_master(self, queues: Collection[MessageQueue]) -> dict[str, list[MessageQueue]]:
         placed: dict[str, list[MessageQueue]] = {}

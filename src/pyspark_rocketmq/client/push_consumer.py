@@ -3,24 +3,25 @@
 # Facts (DefaultMQPushConsumerImpl, RebalanceImpl, RebalancePushImpl; 5.4.0)
 # - Each member deals the queues out by itself, from the sorted list of members that a broker tells.
 # - Members that share the queues read %RETRY%group too; broadcasting members read all queues.
-# - Consumed in order, a queue is locked before its offset is asked for, and unlocked behind the last commit.
+# - Consumed in order, a queue is locked before its offset is asked for, and unlocked after the last commit.
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
 from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.membership import Membership, create_client_id
-from pyspark_rocketmq.client.push_delivery import Delivery, Listener, send_back
+from pyspark_rocketmq.client.push_delivery import Delivery, Listener
+from pyspark_rocketmq.client.push_lane import BrokerLane, LaneMember
 from pyspark_rocketmq.client.push_options import PushOptions
-from pyspark_rocketmq.client.push_progress import FileProgress, GroupProgress, Progress, starting_offsets
+from pyspark_rocketmq.client.push_progress import Beginnings, FileProgress, GroupProgress, Progress
 from pyspark_rocketmq.client.push_worker import QueueWorker, TakeRun
 from pyspark_rocketmq.errors import OptionError, RocketMQError, TopicNotFoundError
-from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector
+from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.planning.assign import allocate
 
@@ -29,8 +30,10 @@ __all__ = ["PushConsumer"]
 _LOG: Final = logging.getLogger(__name__)
 
 _TICK_S: Final = 1.0
-_LOCK_MS: Final = 20_000
+_SHORTEST_TICK_S: Final = 0.1
 _JOIN_S: Final = 5.0
+_OPERATION_MS: Final = 5_000
+"""How long one step at a broker is tried before the next one has its turn."""
 _MANY: Final = 1e12
 _RETRY_PREFIX: Final = "%RETRY%"
 _PATIENCE: Final = 10
@@ -40,12 +43,15 @@ _PATIENCE: Final = 10
 class PushConsumer:
     """Reads topics as a member of a consumer group, side by side with others, Java's too.
 
-    The group's members share the queues; when members come or go, each computes the same deal anew, at once
-    where a broker tells of it and within ``rebalance_ms`` otherwise.
+    The group's members share the queues. When members come or go, each computes the new shares, at once
+    where a broker tells of it and within ``rebalance_ms`` otherwise. Brokers and topics are independent of
+    each other: while one broker is away, the queues of the others are read, committed and handed over as
+    usual.
 
-    Delivery promise: at least once. Offsets are committed behind finished messages only, every ``commit_ms``
+    Delivery promise: at least once. Offsets are committed after messages are finished, every ``commit_ms``
     and when a queue is given up or the consumer is closed: what was finished since the last commit comes
-    again after a crash. Broadcasting: as `PushOptions` says.
+    again after a crash. Queues that a topic gains later are read from their first message. Broadcasting: as
+    `PushOptions` says.
 
     Parameters
     ----------
@@ -69,19 +75,20 @@ class PushConsumer:
             raise OptionError("a push consumer needs a group")
         self.group = group
         self.options = options or PushOptions()
-        self._client = Client(name_server)
+        self._client = Client(name_server, operation_timeout_ms=_OPERATION_MS)
         self.client_id = create_client_id(int(self._client.random.uniform(0, _MANY)))
         self._subscriptions: dict[str, MessageSelector] = {}
-        self._workers: dict[MessageQueue, QueueWorker] = {}
-        self._leaving: list[QueueWorker] = []
-        self._committed: dict[MessageQueue, int] = {}
+        self._lanes: dict[str, BrokerLane] = {}
+        self._ended_lanes: list[BrokerLane] = []
+        self._known_routes: dict[str, TopicRoute] = {}
         self._wake = threading.Event()
         self._ends = threading.Event()
         self._rebalance_now = True
+        self._undealt: set[str] = set()
         self._patience = _PATIENCE
-        self._due: dict[str, float] = {}
+        self._rebalance_at = 0.0
         self._membership: Membership | None = None
-        self._progress: Progress = GroupProgress(self._client, group)
+        self._lane_member: LaneMember | None = None
         self._delivery: Delivery | None = None
         self._take_run: TakeRun | None = None
         self._thread: threading.Thread | None = None
@@ -121,13 +128,16 @@ class PushConsumer:
         """
         if self._thread is not None or not self._subscriptions:
             raise OptionError("a push consumer is started once, with a subscription", group=self.group)
-        for topic, selector in self._subscriptions.items():
-            self._client.read_queues(topic)
-            self._client.check_selector(selector, topic, group=self.group)
         options = self.options
+        progress: Progress = GroupProgress(self._client, self.group)
         if options.broadcasting:
-            self._progress = FileProgress(options.progress_file)
-        else:
+            progress = FileProgress(options.progress_file)
+        beginnings = Beginnings(self._client, progress, options, self.group)
+        for topic, selector in self._subscriptions.items():
+            queues = self._client.read_queues(topic)
+            self._client.check_selector(selector, topic, group=self.group)
+            beginnings.look(topic, queues)
+        if not options.broadcasting:
             self._subscriptions[f"{_RETRY_PREFIX}{self.group}"] = MessageSelector()
         self._delivery = Delivery(self._client, self.group, options, listener)
         self._membership = Membership(
@@ -138,6 +148,16 @@ class PushConsumer:
             broadcasting=options.broadcasting,
             start=options.start.value,
             on_change=self.rebalance,
+        )
+        self._lane_member = LaneMember(
+            client=self._client,
+            group=self.group,
+            options=options,
+            membership=self._membership,
+            progress=progress,
+            beginnings=beginnings,
+            make_worker=self._make_worker,
+            on_registered=self.rebalance,
         )
         self._thread = threading.Thread(target=self._run, name=f"push-{self.group}", daemon=True)
         self._thread.start()
@@ -151,18 +171,14 @@ class PushConsumer:
         self._take_run = take
         self.start(lambda _: None)
 
-    def send_back(self, message: Message, queue: MessageQueue) -> bool:
-        """Put a message off that came in a run of a queue; return whether the broker took it."""
-        return send_back(self._client, self.group, self.options, message, queue)
-
     def stop_pulling(self) -> None:
         """Pull no more and stay in the group until `close`: what is under way can still be finished."""
         self._ends.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join(_JOIN_S)
-        for worker in self._workers.values():
-            worker.stop()
+        for lane in list(self._lanes.values()):
+            lane.stop_pulling()
 
     def rebalance(self) -> None:
         """Compare the queues with the group's members now, in the background."""
@@ -172,7 +188,7 @@ class PushConsumer:
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues that this member has now, sorted; with those of ``%RETRY%group``."""
-        return tuple(sorted(self._workers))
+        return tuple(sorted(queue for lane in list(self._lanes.values()) for queue in lane.queues))
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Leave the group: wait for the calls of the listener under way, commit, and tell the others.
@@ -186,159 +202,119 @@ class PushConsumer:
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout_s + _JOIN_S)
-        workers = [*self._workers.values(), *self._leaving]
-        for worker in workers:
-            worker.stop()
+        lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.stop_pulling()
+        workers = [worker for lane in lanes for worker in lane.workers]
         if self._delivery is not None:
             self._delivery.close(workers, timeout_s)
-        if self._membership is not None:
-            self._quietly(self._commit)
-            if self.options.ordered:
-                self._membership.unlock(list(self._workers))
-            self._membership.leave()
-        self._client.close()  # wakes up the workers that wait for messages
-        for worker in workers:
-            worker.join(_JOIN_S)
+        for lane in lanes:
+            lane.finish()
+        goodbye = self._client.deadline(_JOIN_S * 1000)
+        for lane in lanes:
+            lane.join(goodbye.remaining_s)
+        self._client.close()  # wakes up the workers that wait for messages, and lanes of brokers that hang
+        for lane in (*lanes, *self._ended_lanes):
+            lane.join(_JOIN_S)
+        for lane in lanes:
+            lane.stop_pulling()
+            for worker in lane.workers:
+                worker.join(_JOIN_S)
         self._client.close()  # a worker may have connected once more meanwhile
-        self._workers.clear()
+        self._lanes.clear()
 
-    # --- the member's own thread ---
+    def _make_worker(self, queue: MessageQueue, position: int, on_put_off: Callable[[], None]) -> QueueWorker:
+        assert self._delivery is not None
+        return QueueWorker(
+            self._client,
+            self.group,
+            queue,
+            position,
+            selector=self._subscriptions[queue.topic],
+            options=self.options,
+            deliver=self._delivery,
+            take_run=self._take_run,
+            on_put_off=on_put_off,
+        )
+
+    # --- whose queues: the member's own thread, which asks name servers and for the members only ---
 
     def _run(self) -> None:
         while not self._ends.is_set():
             try:
                 self._turn()
-            except RocketMQError as error:
-                _LOG.warning("group %s: %s; trying again", self.group, error)
-                self._rebalance_now = True
             except Exception:  # noqa: BLE001 - the thread's outermost frame
                 _LOG.exception("group %s: trying again", self.group)
-            self._wake.wait(_TICK_S)
+            self._wake.wait(min(_TICK_S, max(_SHORTEST_TICK_S, self.options.rebalance_ms / 1000)))
             self._wake.clear()
 
     def _turn(self) -> None:
-        membership = self._membership
-        assert membership is not None
-        everywhere = self._is_due("heartbeat", self.options.heartbeat_ms)
-        for error in membership.beat(everywhere=everywhere):
-            _LOG.warning("group %s: no heartbeat: %s", self.group, error)
-        if self._is_due("commit", self.options.commit_ms):
-            self._commit()
-        if self.options.ordered and self._is_due("lock", _LOCK_MS):
-            self._renew_locks(membership)
-        self._let_go(membership)
-        if self._rebalance_now or self._is_due("rebalance", self.options.rebalance_ms):
-            self._rebalance_now = False
-            self._rebalance(membership)
-
-    def _is_due(self, what: str, every_ms: int) -> bool:
         now = self._client.clock.monotonic()
-        if now < self._due.get(what, now):
-            return False
-        self._due[what] = now + every_ms / 1000
-        return True
+        if self._rebalance_now or now >= self._rebalance_at:
+            self._rebalance_now = False
+            self._rebalance_at = now + self.options.rebalance_ms / 1000
+            self._undealt = set(self._subscriptions)
+        routes = self._routes()
+        self._place_lanes(routes)
+        for topic, route in routes.items():
+            if topic in self._undealt:
+                try:
+                    self._deal(topic, route)
+                except RocketMQError as error:  # the member keeps what it has of the topic
+                    _LOG.warning("group %s: %s; trying again", self.group, error)
 
-    # --- whose queues ---
-
-    def _rebalance(self, membership: Membership) -> None:
-        broken = [queue for queue, worker in self._workers.items() if worker.broken]
-        self._give_up(broken, membership)
+    def _routes(self) -> dict[str, TopicRoute]:
+        """Return the routes of the topics that have one."""
+        routes: dict[str, TopicRoute] = {}
         for topic in self._subscriptions:
             try:
-                everything = self._client.read_queues(topic)
-            except TopicNotFoundError:
-                if not topic.startswith(_RETRY_PREFIX):
-                    raise
-                if self._patience > 0:  # it comes with the first heartbeat, if brokers may create groups
-                    self._patience -= 1
-                    self._rebalance_now = True
-                continue
-            mine = set(everything)
-            if not self.options.broadcasting:
-                members = membership.members(topic)
-                if self.client_id not in members:
-                    self._rebalance_now = True  # a broker that restarted learns by the next heartbeat
-                    self._due.pop("heartbeat", None)
+                routes[topic] = self._client.route(topic)
+            except TopicNotFoundError as error:
+                if topic.startswith(_RETRY_PREFIX) and self._patience > 0:
+                    self._patience -= 1  # it comes with the first heartbeat, if brokers may create groups
                     continue
-                mine = set(allocate(self.options.allocate, everything, members, self.client_id))
-            has = {queue for queue in self._workers if queue.topic == topic}
-            self._give_up(has - mine, membership)
-            self._take_on(mine - has, membership)
+                if topic in self._undealt and not topic.startswith(_RETRY_PREFIX):
+                    _LOG.warning("group %s: %s", self.group, error)
+                self._undealt.discard(topic)  # until the next turn of `rebalance_ms`
+            except RocketMQError as error:
+                _LOG.warning("group %s: %s; trying again", self.group, error)
+        return routes
 
-    def _give_up(self, queues: Collection[MessageQueue], membership: Membership) -> None:
-        if not queues:
-            return
-        workers = [self._workers.pop(queue) for queue in queues]
-        for worker in workers:
-            if self.options.ordered:
-                worker.stop()  # the call under way still counts: nobody else gets the queue before its end
-            else:
-                worker.drop()
-        self._leaving += workers
-        self._let_go(membership)
+    def _place_lanes(self, routes: Mapping[str, TopicRoute]) -> None:
+        """Have a lane for each broker of the topics, which all get heartbeats; end lanes without use."""
+        self._known_routes |= routes  # a route that is missing now says nothing about its brokers
+        addrs: dict[str, dict[str, None]] = {name: {} for name in self._lanes}
+        for route in self._known_routes.values():
+            for data in route.brokers:
+                addrs.setdefault(data.broker_name, {}).update(dict.fromkeys(data))
+        for name, servers in addrs.items():
+            self._lane(name).reach(servers)
+        for name, lane in list(self._lanes.items()):
+            if lane.needless:
+                lane.finish()
+                self._ended_lanes = [one for one in self._ended_lanes if not one.ended]
+                self._ended_lanes.append(self._lanes.pop(name))
 
-    def _let_go(self, membership: Membership) -> None:
-        """Commit and unlock queues that were given up, when no listener works on them in order any more."""
-        done = [worker for worker in self._leaving if worker.idle or not self.options.ordered]
-        if not done:
-            return
-        self._write({worker.queue: worker.position for worker in done})
-        if self.options.ordered:
-            membership.unlock([worker.queue for worker in done])
-        self._leaving = [worker for worker in self._leaving if worker not in done]
-        for worker in done:
-            self._committed.pop(worker.queue, None)
+    def _lane(self, name: str) -> BrokerLane:
+        if name not in self._lanes:
+            assert self._lane_member is not None
+            self._lanes[name] = BrokerLane(name, self._lane_member)
+            self._lanes[name].start()
+        return self._lanes[name]
 
-    def _take_on(self, queues: set[MessageQueue], membership: Membership) -> None:
-        leaving = {worker.queue for worker in self._leaving}
-        wanted = sorted(queues - leaving)
-        if not wanted:
-            return
-        in_order = self.options.ordered and not self.options.broadcasting
-        if in_order:
-            wanted = sorted(membership.lock(wanted) & set(wanted))
-            if len(wanted) < len(queues):
-                self._rebalance_now = True  # the owner before has not let go yet
-        # Behind the lock: until then the owner before may have committed.
-        begins = starting_offsets(self._client, self._progress, wanted, self.options, self.group)
-        delivery = self._delivery
-        assert delivery is not None
-        for queue in wanted:
-            worker = QueueWorker(
-                self._client,
-                self.group,
-                queue,
-                begins[queue],
-                selector=self._subscriptions[queue.topic],
-                options=self.options,
-                deliver=delivery,
-                take_run=self._take_run,
-            )
-            worker.note_lock(held=True)
-            self._workers[queue] = worker
-            worker.start()
-
-    def _renew_locks(self, membership: Membership) -> None:
-        if self.options.broadcasting or not self._workers:
-            return
-        held = membership.lock(list(self._workers))
-        for queue, worker in self._workers.items():
-            if queue in held:
-                worker.note_lock(held=True)
-
-    # --- offsets ---
-
-    def _commit(self) -> None:
-        self._write({queue: worker.position for queue, worker in list(self._workers.items())})
-
-    def _write(self, offsets: dict[MessageQueue, int]) -> None:
-        news = {queue: offset for queue, offset in offsets.items() if self._committed.get(queue) != offset}
-        if news:
-            self._progress.write(news)
-            self._committed |= news
-
-    def _quietly(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except RocketMQError as error:
-            _LOG.warning("group %s: %s", self.group, error)
+    def _deal(self, topic: str, route: TopicRoute) -> None:
+        """Compute this member's queues of a topic and hand them to the lanes of their brokers."""
+        membership = self._membership
+        assert membership is not None
+        everything = route.read_queues()
+        mine = set(everything)
+        if not self.options.broadcasting:
+            members = membership.members(topic)
+            if self.client_id not in members:  # a broker that restarted learns by the next heartbeat
+                for lane in self._lanes.values():
+                    lane.register_again()
+                return
+            mine = set(allocate(self.options.allocate, everything, members, self.client_id))
+        for name in {*self._lanes, *(queue.broker_name for queue in mine)}:
+            self._lane(name).assign(topic, {queue for queue in mine if queue.broker_name == name})
+        self._undealt.discard(topic)

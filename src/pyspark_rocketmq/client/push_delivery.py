@@ -4,7 +4,8 @@
 # - What a listener puts off is sent back to the broker, which stores it in %RETRY%group with a delay, and
 #   after maxReconsumeTimes in %DLQ%group. It then shows the topic that its property RETRY_TOPIC names.
 # - Broadcasting members send nothing back.
-# - Consumed in order, messages that are put off come again after a second, for ever by default.
+# - Consumed in order, messages that are put off come again after a second, for ever by default; after
+#   maxReconsumeTimes the client itself sends them to %DLQ%group: the broker knows nothing of its tries.
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
 
-__all__ = ["Delivery", "Listener", "send_back", "shown_message"]
+__all__ = ["Delivery", "Listener", "home_address", "send_back_request", "shown_message"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_SEND_BACK_AGAIN_S: Final = 5.0
+_TO_DEAD_LETTERS: Final = -1
 _DEFAULT_RECONSUME_TIMES: Final = 16
 _RETRY_TOPIC: Final = "RETRY_TOPIC"
 _LOOK_AGAIN_S: Final = 0.02
@@ -80,40 +81,49 @@ class Delivery:
     def _consume(self, worker: QueueWorker, messages: Sequence[Message]) -> None:
         if worker.stopped:
             return
-        if self._call(messages) is ConsumeResult.SUCCESS:
-            worker.finish(messages)
-        elif self._options.broadcasting:
-            _LOG.warning("%d messages of %s were put off and are lost", len(messages), worker.queue)
-            worker.finish(messages)
-        else:
-            for message in messages:
-                while not self._send_back(message, worker.queue):
-                    if worker.pause(_SEND_BACK_AGAIN_S):
-                        return
-                worker.finish([message])
+        if self._call(messages) is ConsumeResult.LATER:
+            if self._options.broadcasting:
+                _LOG.warning("%d messages of %s were put off and are lost", len(messages), worker.queue)
+            else:
+                worker.put_off(messages)
+        worker.finish(messages)
 
     def _in_order(self, worker: QueueWorker, messages: Sequence[Message]) -> bool:
-        """Call until the messages are done with; return whether they are: not if the queue goes before."""
-        results: list[ConsumeResult] = []
+        """Call until the messages are done with; return whether they are: not if the queue is taken away."""
+        left = list(messages)
 
         def call() -> None:
-            results.append(self._call(messages))
-            if results[-1] is ConsumeResult.SUCCESS or self._given_up(worker, messages, len(results)):
-                results[-1] = ConsumeResult.SUCCESS
-                worker.finish(messages)
+            nonlocal left
+            if self._call(left) is ConsumeResult.SUCCESS:
+                worker.finish(left)
+                left = []
+                return
+            gone = {m.queue_offset for m in left if self._given_up(worker, m)}
+            worker.finish([m for m in left if m.queue_offset in gone])
+            left = [
+                replace(m, reconsume_times=m.reconsume_times + 1) for m in left if m.queue_offset not in gone
+            ]
 
         worker.in_order(call)
-        while not worker.stopped and results[-1] is ConsumeResult.LATER:
+        while left and not worker.stopped:
             worker.pause(self._options.order_pause_ms / 1000)
             worker.in_order(call)
-        return bool(results) and results[-1] is ConsumeResult.SUCCESS
+        return not left
 
-    def _given_up(self, worker: QueueWorker, messages: Sequence[Message], tries: int) -> bool:
-        """Send messages away that were tried too often in order; return whether they are gone."""
+    def _given_up(self, worker: QueueWorker, message: Message) -> bool:
+        """Send a message that failed too often in order to the dead letters; return whether it is there."""
         most = self._options.max_reconsume_times
-        if most < 0 or tries <= most or self._options.broadcasting:
+        if most < 0 or message.reconsume_times < most or self._options.broadcasting:
             return False
-        return all(self._send_back(message, worker.queue) for message in messages)
+        request = send_back_request(self._group, self._options, message, delay_level=_TO_DEAD_LETTERS)
+        try:
+            addr = home_address(self._client, message, worker.queue)
+            deadline = self._client.deadline(self._client.request_timeout_ms)
+            self._client.connection(addr).call(request, deadline=deadline).require(queue=worker.queue)
+        except RocketMQError as error:
+            _LOG.warning("a message of %s is not with the dead letters yet: %s", worker.queue, error)
+            return False
+        return True
 
     def _call(self, messages: Sequence[Message]) -> ConsumeResult:
         try:
@@ -122,35 +132,24 @@ class Delivery:
             _LOG.exception("the listener of group %s failed: the messages come again", self._group)
             return ConsumeResult.LATER
 
-    def _send_back(self, message: Message, queue: MessageQueue) -> bool:
-        return send_back(self._client, self._group, self._options, message, queue)
 
-
-def send_back(
-    client: Client, group: str, options: PushOptions, message: Message, queue: MessageQueue
-) -> bool:
-    """Have the broker deliver a message again later; return whether it took it."""
+def send_back_request(
+    group: str, options: PushOptions, message: Message, *, delay_level: int | None = None
+) -> ConsumerSendMsgBackRequest:
+    """Return the request that has a broker deliver a message again later, or store it as a dead letter."""
     most = options.max_reconsume_times
-    request = ConsumerSendMsgBackRequest(
+    return ConsumerSendMsgBackRequest(
         offset=message.commit_log_offset,
         group=group,
-        delay_level=options.retry_delay_level,
+        delay_level=options.retry_delay_level if delay_level is None else delay_level,
         origin_msg_id=message.msg_id,
         origin_topic=shown_message(message).topic,
         max_reconsume_times=_DEFAULT_RECONSUME_TIMES if most < 0 else most,
-        broker_name=queue.broker_name,
+        broker_name=message.broker_name,
     )
-    try:
-        addr = _home(client, message, queue)
-        deadline = client.deadline(client.request_timeout_ms)
-        client.connection(addr).call(request, deadline=deadline).require(queue=queue)
-    except RocketMQError as error:
-        _LOG.warning("a message of %s could not be sent back yet: %s", queue, error)
-        return False
-    return True
 
 
-def _home(client: Client, message: Message, queue: MessageQueue) -> str:
+def home_address(client: Client, message: Message, queue: MessageQueue) -> str:
     """Return the address of the broker that has the message: a static topic's queue may be elsewhere now.
 
     Raises

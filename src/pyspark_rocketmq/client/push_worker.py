@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark_rocketmq.client import broker
@@ -32,6 +32,7 @@ __all__ = ["Deliver", "PulledRun", "QueueWorker", "TakeRun"]
 _LOG: Final = logging.getLogger(__name__)
 
 _PAUSE_AFTER_ERROR_S: Final = 1.0
+_SEND_BACK_AGAIN_S: Final = 5.0
 _LOOK_AGAIN_S: Final = 0.05
 _LOCK_LIVES_S: Final = 30.0
 _SUSPEND_LAG_MS: Final = 5_000
@@ -79,6 +80,14 @@ TakeRun = Callable[["QueueWorker", PulledRun], None]
 """Takes what a pull found instead of `Deliver`; ends with `QueueWorker.finish_run`, at any time."""
 
 
+@dataclass(frozen=True, slots=True)
+class _PutOff:
+    """A message that is to be sent back to its broker, from a moment on."""
+
+    message: Message
+    due_s: float = 0.0
+
+
 class QueueWorker:
     """Pulls a queue, in a thread of its own, for as long as the member has it.
 
@@ -94,6 +103,8 @@ class QueueWorker:
     deliver : Callable
     take_run : Callable, optional
         Takes whole pulls in its place; limits in messages then count pulls.
+    on_put_off : Callable
+        Called when messages wait to be sent back; must return at once.
     """
 
     def __init__(
@@ -107,6 +118,7 @@ class QueueWorker:
         options: PushOptions,
         deliver: Deliver,
         take_run: TakeRun | None = None,
+        on_put_off: Callable[[], None] = lambda: None,
     ) -> None:
         self.queue = queue
         self._client = client
@@ -115,6 +127,8 @@ class QueueWorker:
         self._options = options
         self._deliver = deliver
         self._take_run = take_run
+        self._on_put_off = on_put_off
+        self._put_off: dict[int, _PutOff] = {}
         self._decoder = MessageDecoder(queue)
         self._next = position
         self._in_flight = InFlight(position)
@@ -157,9 +171,9 @@ class QueueWorker:
 
     @property
     def position(self) -> int:
-        """The next offset to commit."""
+        """The next offset to commit: everything below is finished, or was taken back by the broker."""
         with self._state:
-            return self._in_flight.position
+            return min([self._in_flight.position, *self._put_off])
 
     def finish(self, messages: Sequence[Message]) -> None:
         """Take note that messages are done with."""
@@ -174,6 +188,48 @@ class QueueWorker:
             if not self._dropped:
                 self._in_flight.finish(offsets)
                 self._state.notify_all()
+
+    # --- put off ---
+
+    def put_off(self, messages: Sequence[Message]) -> None:
+        """Have messages sent back to the broker; until it has taken them their offsets are not committed.
+
+        Returns at once: a broker that does not answer holds no thread of a listener.
+        """
+        with self._state:
+            if self._dropped:
+                return
+            for message in messages:
+                self._put_off[message.queue_offset] = _PutOff(message)
+        self._on_put_off()
+
+    def to_send_back(self) -> list[Message]:
+        """Return the messages that are to be sent back now, in the order of their offsets."""
+        now = self._client.clock.monotonic()
+        with self._state:
+            return [put_off.message for _, put_off in sorted(self._put_off.items()) if put_off.due_s <= now]
+
+    def sent_back(self, message: Message) -> None:
+        """Take note that the broker has taken a message back."""
+        with self._state:
+            self._put_off.pop(message.queue_offset, None)
+            self._state.notify_all()
+
+    def not_sent_back(self, message: Message, *, refused: bool) -> None:
+        """Take note that it has not: it is tried again, or, refused for good, goes to the listener again.
+
+        As Java's client, which then counts the tries itself.
+        """
+        due_s = self._client.clock.monotonic() + _SEND_BACK_AGAIN_S
+        with self._state:
+            if self._dropped or self.stopped:
+                return
+            if not refused or self._take_run is not None:
+                self._put_off[message.queue_offset] = _PutOff(message, due_s)
+                return
+            del self._put_off[message.queue_offset]
+            self._in_flight.add([(message.queue_offset, len(message.body))], next_offset=self._next)
+        self._deliver(self, [replace(message, reconsume_times=message.reconsume_times + 1)])
 
     def pause(self, seconds: float) -> bool:
         """Wait, but not longer than until the worker is stopped; return whether it was."""
@@ -221,14 +277,18 @@ class QueueWorker:
                 return
 
     def _wait_for_room(self) -> None:
-        limits, waiting = self._options, self._in_flight
         with self._state:
-            while not self.stopped and (
-                len(waiting) >= limits.max_queued
-                or waiting.bytes >= limits.max_queued_bytes
-                or (not limits.ordered and waiting.span >= limits.max_span)
-            ):
+            while not self.stopped and self._is_full():
                 self._state.wait(1.0)
+
+    def _is_full(self) -> bool:
+        limits, waiting, put_off = self._options, self._in_flight, self._put_off
+        span = max(waiting.span, self._next - min(put_off) if put_off else 0)
+        return (
+            len(waiting) + len(put_off) >= limits.max_queued
+            or waiting.bytes >= limits.max_queued_bytes
+            or (not limits.ordered and span >= limits.max_span)
+        )
 
     def _pull(self) -> None:
         client, options = self._client, self._options

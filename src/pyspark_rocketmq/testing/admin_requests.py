@@ -49,8 +49,6 @@ def admin_requests() -> dict[int, Operation]:
         RequestCode.GET_BROKER_CONFIG: _broker_config,
         RequestCode.UPDATE_BROKER_CONFIG: _update_broker_config,
         RequestCode.GET_BROKER_RUNTIME_INFO: _runtime_info,
-        RequestCode.HEART_BEAT: _heartbeat,
-        RequestCode.UNREGISTER_CLIENT: _nothing,
         RequestCode.CHECK_CLIENT_CONFIG: _check_client,
         RequestCode.GET_CONSUMER_CONNECTION_LIST: _not_online,
     }
@@ -222,18 +220,6 @@ def _update_broker_config(replica: Replica, frame: Frame, limits: PullLimits) ->
 def _runtime_info(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
     del frame, limits
     return _json({"table": {"brokerVersionDesc": _VERSION, "brokerVersion": "493"}, "_": replica.broker_id})
-
-
-def _heartbeat(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
-    del limits
-    for data in read(frame.body, "heartbeat")["consumerDataSet"].elements():
-        replica.store.create_group(data["groupName"].string(), retry_topic=True)
-    return Reply()
-
-
-def _nothing(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
-    del replica, frame, limits
-    return Reply()
 
 
 def _check_client(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:

@@ -22,6 +22,7 @@ from pyspark_rocketmq.remoting.frame import Frame
 from pyspark_rocketmq.testing.admin_requests import Registry, admin_requests, name_server_requests
 from pyspark_rocketmq.testing.data import MockData
 from pyspark_rocketmq.testing.faults import Fault, FaultPlan, Injection, Refuse
+from pyspark_rocketmq.testing.group_requests import group_requests
 from pyspark_rocketmq.testing.log import PullLimits
 from pyspark_rocketmq.testing.requests import Refused, Replica, broker_requests, broker_settings
 from pyspark_rocketmq.testing.static_topics import static_requests
@@ -33,7 +34,12 @@ __all__ = ["MockBroker", "MockCluster"]
 CLUSTER_NAME: Final = "MockCluster"
 
 _STORING: Final = frozenset(
-    {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.END_TRANSACTION}
+    {
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.END_TRANSACTION,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+    }
 )
 
 
@@ -109,7 +115,7 @@ class MockCluster(MockData):
         }
         plain = broker_requests()
         static = static_requests(plain, self._static_topics, lambda name: self._replicas[name, MASTER_ID])
-        self._operations = {**plain, **static, **admin_requests()}
+        self._operations = {**plain, **static, **admin_requests(), **group_requests()}
         self._name_server = Server(self._loop, self._serve_name_server(), self._fault_for(None), tls=tls)
         self._servers = {
             key: Server(self._loop, self._serve_broker(replica), self._fault_for(key[0]), tls=tls)
@@ -208,6 +214,8 @@ class MockCluster(MockData):
     def stop_broker(self, broker: str, broker_id: int = MASTER_ID, *, unregister: bool = True) -> None:
         """End a server of a broker as a crash does; it leaves the route unless told otherwise."""
         self._servers[broker, broker_id].stop()
+        with self._lock:
+            self._stores[broker].members.clear()
         if unregister:
             self._announce(broker)
 

@@ -62,6 +62,9 @@ class BrokerStore:
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     resets: dict[tuple[str, str, int], int] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    members: dict[str, set[str]] = field(default_factory=dict)
+    locks: dict[tuple[str, MessageQueue], tuple[str, int]] = field(default_factory=dict)
+    _records: dict[int, bytes] = field(default_factory=dict)
     _logs: dict[tuple[str, int], QueueLog] = field(default_factory=dict)
     _halves: dict[int, HalfMessage] = field(default_factory=dict)
     _commit_log: int = 0
@@ -83,8 +86,11 @@ class BrokerStore:
         """Make a group known; a heartbeat makes its retry topic, too."""
         self.groups.add(group)
         if retry_topic:
-            name = _RETRY_PREFIX + group
-            self.topics.setdefault(name, TopicConfig(name, 1, 1, READ_WRITE))
+            self.create_inner_topic(_RETRY_PREFIX + group)
+
+    def create_inner_topic(self, name: str) -> None:
+        """Have a topic of one queue, as brokers make them for groups."""
+        self.topics.setdefault(name, TopicConfig(name, 1, 1, READ_WRITE))
 
     def has_queue(self, topic: str, queue_id: int) -> bool:
         """Whether the topic has a queue of this id, to read or to write."""
@@ -113,6 +119,7 @@ class BrokerStore:
         born_timestamp: int,
         store_timestamp: int,
         born_host: str = "127.0.0.1:0",
+        reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
     ) -> Placed:
         """Store a message whose body is compressed already, if ``sys_flag`` says so."""
@@ -131,14 +138,20 @@ class BrokerStore:
             born_host=born_host,
             store_timestamp=store_timestamp,
             store_host=self.store_host,
+            reconsume_times=reconsume_times,
             prepared_transaction_offset=prepared_transaction_offset,
         )
+        self._records[self._commit_log] = record
         tag = properties.get(PROPERTY_TAGS)
         hashed = None if tag is None else java_hash(tag)
         log.append(StoredMessage(log.max_offset, record, store_timestamp, hashed))
         msg_id = offset_message_id(encode_host(self.store_host), self._commit_log)
         self._commit_log += len(record)
         return Placed(log.max_offset - 1, msg_id)
+
+    def record_at(self, commit_log_offset: int) -> bytes | None:
+        """Return the record at a place of the commit log."""
+        return self._records.get(commit_log_offset)
 
     def append_half(self, half: HalfMessage) -> Placed:
         """Store a half message, whose ``offset`` is given here: nobody sees it."""

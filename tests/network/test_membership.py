@@ -1,0 +1,152 @@
+"""One member of a group, asked and told over real sockets, on a mock cluster of two brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_peer import Peer, answer
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import Client, MessageSelector
+from pyspark_rocketmq.client.membership import Membership, create_client_id
+from pyspark_rocketmq.errors import ConnectError, RouteError, TransportError
+from pyspark_rocketmq.options import ClientOptions, parse_options
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Command
+from pyspark_rocketmq.remoting.frame import Frame, encode_frame
+from pyspark_rocketmq.testing import MockCluster
+from pyspark_rocketmq.testing.faults import Silence
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def client_of(name_server: str) -> Client:
+    given = {"nameServer": name_server, "routeRefreshMs": "50", "requestTimeoutMs": "500"}
+    return Client(parse_options(ClientOptions, given, environ={}), operation_timeout_ms=2_000)
+
+
+@pytest.fixture
+def mq() -> Iterator[MockCluster]:
+    with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(mq: MockCluster) -> Iterator[Client]:
+    with client_of(mq.name_server) as client:
+        yield client
+
+
+def join(client: Client, name: str, on_change: object = lambda: None) -> Membership:
+    return Membership(
+        client,
+        "billing",
+        name,
+        {"orders": MessageSelector()},
+        broadcasting=False,
+        start="CONSUME_FROM_LAST_OFFSET",
+        on_change=on_change,
+    )
+
+
+def test_a_heartbeat_is_sent_once_a_connection_unless_it_is_time(mq, client):
+    member, addr = join(client, "one"), mq.address("broker-a")
+    assert member.beat(addr, again=False)
+    assert not member.beat(addr, again=False)
+    assert mq.asked[RequestCode.HEART_BEAT] == 1
+    assert not member.beat(addr, again=True)
+    assert mq.asked[RequestCode.HEART_BEAT] == 2
+    mq.disconnect("broker-a")
+    eventually(lambda: member.beat(addr, again=False), what="a heartbeat on the new connection")
+    assert member.is_registered([addr])
+    assert not member.is_registered([mq.address("broker-b")])
+
+
+def test_a_broker_that_does_not_take_a_heartbeat_does_not_know_the_member(mq, client):
+    member, addr = join(client, "one"), mq.address("broker-a")
+    member.beat(addr, again=False)
+    mq.stop_broker("broker-a", unregister=False)
+    with pytest.raises(TransportError):
+        member.beat(addr, again=True)
+    assert not member.is_registered([addr])
+    with pytest.raises(ConnectError):
+        member.beat(addr, again=False)
+
+
+def test_members_are_asked_of_a_broker_that_knows_this_one(mq, client):
+    member = join(client, "one")
+    with pytest.raises(RouteError, match="no broker of the topic took a heartbeat yet"):
+        member.members("orders")
+    assert mq.asked[RequestCode.GET_CONSUMER_LIST_BY_GROUP] == 0
+    member.beat(mq.address("broker-b"), again=False)
+    assert member.members("orders") == ("one",)
+    member.beat(mq.address("broker-a"), again=False)
+    silent = mq.inject(Silence(), on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None, broker="broker-a")
+    for _ in range(3):
+        assert member.members("orders") == ("one",)
+    assert silent.hits == 1, "a broker that hangs is not asked again before its next heartbeat"
+    assert not member.is_registered([mq.address("broker-a")])
+
+
+def test_locks_are_held_by_one_member_and_those_of_a_broker_that_is_away_by_none(mq, client):
+    queues = list(mq.queues("orders"))
+    one = join(client, "one")
+    assert one.lock(queues) == set(queues)
+    with client_of(mq.name_server) as other_client:
+        two = join(other_client, "two")
+        assert two.lock(queues) == frozenset()
+        one.unlock(queues[:1])
+        eventually(lambda: two.lock(queues) == {queues[0]}, what="the lock that was given back")
+        mq.stop_broker("broker-b", unregister=False)
+        assert two.lock(queues) == {queues[0]}
+        assert one.lock(queues) == {q for q in queues[1:] if q.broker_name == "broker-a"}
+
+
+def test_who_leaves_is_no_member_any_more(mq, client):
+    one, addr = join(client, "one"), mq.address("broker-a")
+    with client_of(mq.name_server) as other_client:
+        two = join(other_client, "two")
+        one.beat(addr, again=False)
+        two.beat(addr, again=False)
+        assert two.members("orders") == ("one", "two")
+        one.leave(addr)
+        assert two.members("orders") == ("two",)
+        one.leave(addr)
+        assert mq.asked[RequestCode.UNREGISTER_CLIENT] == 1
+        mq.stop_broker("broker-a", unregister=False)
+        two.leave(addr)  # a connection that ends tells as much
+
+
+def test_a_broker_tells_that_members_changed():
+    """What a real broker does: it writes to the connection that brought the heartbeat."""
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        assert frame.command.code == RequestCode.HEART_BEAT
+        peer.send(answer(frame, code=ResponseCode.SUCCESS))
+        for code in (RequestCode.CHECK_TRANSACTION_STATE, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED):
+            fields = {"consumerGroup": "billing"}
+            peer.send(encode_frame(Command(code, 7, FLAG_ONE_WAY, fields=fields)))
+
+    told = threading.Semaphore(0)
+    with ScriptedCluster(script) as cluster, client_of(cluster.name_server) as client:
+        member = join(client, "one", told.release)
+        addr = cluster.addresses["broker-a"]
+        member.beat(addr, again=False)
+
+        def heard() -> bool:
+            client.connection(addr)  # reads what came
+            return told.acquire(blocking=False)
+
+        eventually(heard, what="the news")
+        assert not told.acquire(blocking=False), "other requests of a broker are none of its business"
+
+
+def test_ids_are_unique_in_a_process():
+    first, second = create_client_id(1), create_client_id(2)
+    assert first != second
+    assert first.partition("#")[0] == second.partition("#")[0]
+    assert "@" in first

@@ -1,0 +1,293 @@
+"""Members of a group on a mock cluster: queues that come later, brokers that are away, messages put off."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import (
+    ConsumeFromWhere,
+    ConsumeResult,
+    Message,
+    MessageQueue,
+    OutgoingMessage,
+    PushConsumer,
+    PushOptions,
+)
+from pyspark_rocketmq.options import ClientOptions, parse_options
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.testing import MockCluster
+from pyspark_rocketmq.testing.faults import Silence
+
+pytestmark = pytest.mark.timeout(90)
+
+FIRST, LAST = ConsumeFromWhere.FIRST_OFFSET, ConsumeFromWhere.LAST_OFFSET
+GROUP = "billing"
+QUICK = {"suspend_ms": 200, "rebalance_ms": 100, "commit_ms": 100, "heartbeat_ms": 1_000}
+
+
+class Member:
+    """A consumer and what it got."""
+
+    def __init__(self, mq: MockCluster, **options: object) -> None:
+        given = {"nameServer": mq.name_server, "routeRefreshMs": "50", "connectTimeoutMs": "500"}
+        client = parse_options(ClientOptions, {**given, "requestTimeoutMs": "2000"}, environ={})
+        self.consumer = PushConsumer(GROUP, client, PushOptions(**{**QUICK, **options}))
+        self.got: list[Message] = []
+        self.answer: Callable[[Sequence[Message]], ConsumeResult | None] = lambda _: None
+
+    def start(self, *topics: str) -> Member:
+        for topic in topics:
+            self.consumer.subscribe(topic)
+        self.consumer.start(self._take)
+        return self
+
+    def _take(self, messages: Sequence[Message]) -> ConsumeResult | None:
+        self.got += messages
+        return self.answer(messages)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.got]
+
+    def queues(self, topic: str) -> set[MessageQueue]:
+        return {queue for queue in self.consumer.queues if queue.topic == topic}
+
+
+@pytest.fixture
+def mq() -> Iterator[MockCluster]:
+    with MockCluster({"orders": 2, "payments": 1}, brokers=("broker-a", "broker-b")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def member(mq: MockCluster) -> Iterator[Callable[..., Member]]:
+    """``member(**options)``: closed at the end, with no thread left."""
+    made: list[Member] = []
+
+    def make(**options: object) -> Member:
+        made.append(Member(mq, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.consumer.close(1.0)
+    eventually(
+        lambda: not [t for t in threading.enumerate() if t.name.startswith(("push-", "consume-"))],
+        30,
+        what="the consumers' threads to end",
+    )
+
+
+def put(mq: MockCluster, queue: MessageQueue, *bodies: bytes) -> list[bytes]:
+    for body in bodies:
+        mq.send(OutgoingMessage(queue.topic, body), queue)
+    return list(bodies)
+
+
+def numbered(prefix: str, count: int) -> list[bytes]:
+    return [f"{prefix}{number}".encode() for number in range(count)]
+
+
+# --- queues that a topic gains --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_queue_that_a_topic_gains_is_read_from_its_first_message(mq, member, ordered: bool):
+    put(mq, mq.queue("orders"), b"old")
+    one = member(start=LAST, ordered=ordered).start("orders")
+    eventually(lambda: len(one.queues("orders")) == 4, 30, what="the queues")
+    mq.create_topic("orders", 3)
+    bodies = put(mq, mq.queue("orders", 2, "broker-a"), *numbered("a", 10))
+    bodies += put(mq, mq.queue("orders", 2, "broker-b"), *numbered("b", 10))
+    eventually(lambda: len(one.got) >= 20, 30, what="what the new queues have")
+    assert sorted(one.bodies) == sorted(bodies)
+
+
+def test_start_offsets_are_committed_at_once(mq, member):
+    put(mq, mq.queue("orders"), b"old")
+    one = member(start=LAST, commit_ms=600_000).start("orders")
+    eventually(lambda: len(one.queues("orders")) == 4, 30, what="the queues")
+    starts = {queue: mq.max_offset(queue) for queue in mq.queues("orders")}
+    assert sum(starts.values()) == 1
+    eventually(
+        lambda: {queue: mq.committed(GROUP, queue) for queue in starts} == starts,
+        30,
+        what="the first commits",
+    )
+
+
+def test_a_queue_that_came_while_no_member_was_looking_is_read_from_its_first_message(mq, member):
+    first = member(start=LAST).start("orders")
+    eventually(lambda: mq.committed(GROUP, mq.queue("orders")) == 0, 30, what="the first commit")
+    first.consumer.close()
+    mq.create_topic("orders", 3)
+    bodies = put(mq, mq.queue("orders", 2, "broker-b"), *numbered("b", 10))
+    second = member(start=LAST).start("orders")
+    eventually(lambda: len(second.got) >= 10, 30, what="what came meanwhile")
+    assert second.bodies == bodies
+
+
+def test_members_that_start_together_begin_where_they_are_told(mq, member):
+    for queue in mq.queues("orders"):
+        put(mq, queue, b"old")
+    mq.fail(RequestCode.HEART_BEAT, code=ResponseCode.SYSTEM_BUSY, times=None)
+    one, two = member(start=LAST), member(start=LAST)
+    one.start("orders")
+    two.start("orders")  # looks before the first one has joined
+    mq.heal()
+    eventually(
+        lambda: len(one.queues("orders")) == len(two.queues("orders")) == 2, 30, what="half of them each"
+    )
+    bodies = [body for queue in mq.queues("orders") for body in put(mq, queue, b"new")]
+    eventually(lambda: len(one.got) + len(two.got) >= 4, 30, what="the new ones")
+    assert one.bodies + two.bodies == bodies
+
+
+# --- a broker that is away ------------------------------------------------------------------
+
+
+def away(mq: MockCluster, how: str) -> None:
+    if how == "down":
+        mq.stop_broker("broker-b", unregister=False)
+    else:
+        mq.inject(Silence(), times=None, broker="broker-b")
+
+
+@pytest.mark.parametrize("how", ["down", "silent"])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_broker_that_is_away_holds_up_no_other(mq, member, how: str, ordered: bool):
+    one = member(start=FIRST, ordered=ordered).start("orders")
+    eventually(lambda: len(one.queues("orders")) == 4, 30, what="the queues")
+    away(mq, how)
+    here = mq.queue("orders", 0, "broker-a")
+    for number in range(3):
+        put(mq, here, b"%d" % number)
+        eventually(
+            lambda n=number: mq.committed(GROUP, here) == n + 1, 10, what="a commit at the healthy broker"
+        )
+    two = member(start=FIRST, ordered=ordered).start("orders")
+    eventually(
+        lambda: (
+            len([q for q in two.queues("orders") if q.broker_name == "broker-a"])
+            + len([q for q in one.queues("orders") if q.broker_name == "broker-a"])
+            == 2
+            and two.queues("orders") | one.queues("orders") >= {here}
+        ),
+        20,
+        what="the healthy broker's queues to have one owner each",
+    )
+    assert one.queues("orders").isdisjoint(two.queues("orders"))
+    put(mq, here, b"3")
+    eventually(lambda: mq.committed(GROUP, here) == 4, 10, what="a commit by the new owner")
+    there = mq.queue("orders", 1, "broker-b")
+    if how == "down":
+        mq.start_broker("broker-b")
+    mq.heal()
+    put(mq, there, b"back")
+    eventually(lambda: b"back" in one.bodies + two.bodies, 40, what="the broker that came back")
+    eventually(lambda: mq.committed(GROUP, there) == 1, 20, what="its commit")
+
+
+def test_a_group_starts_while_a_broker_is_away(mq, member):
+    mq.stop_broker("broker-b", unregister=False)
+    one = member(start=FIRST).start("orders")
+    bodies = put(mq, mq.queue("orders", 0, "broker-a"), b"here")
+    eventually(lambda: one.bodies == bodies, 20, what="the healthy broker's message")
+    mq.start_broker("broker-b")
+    bodies += put(mq, mq.queue("orders", 0, "broker-b"), b"there")
+    eventually(lambda: one.bodies == bodies, 40, what="the other one's")
+
+
+def test_a_deleted_topic_does_not_stop_the_others(mq, member):
+    one = member(start=FIRST).start("orders", "payments")
+    eventually(lambda: len(one.queues("orders")) == 4 and len(one.queues("payments")) == 2, 30, what="queues")
+    mq.delete_topic("payments")
+    two = member(start=FIRST)
+    two.start("orders")
+    eventually(lambda: len(one.queues("orders")) == len(two.queues("orders")) == 2, 20, what="half each")
+    bodies = [b for queue in mq.queues("orders") for b in put(mq, queue, b"x%d" % queue.queue_id)]
+    eventually(lambda: len(one.got) + len(two.got) == 4, 20, what="the messages")
+    assert sorted(one.bodies + two.bodies) == sorted(bodies)
+
+
+def test_closing_waits_for_no_broker_that_is_away(mq, member):
+    one = member(start=FIRST).start("orders")
+    eventually(lambda: len(one.queues("orders")) == 4, 30, what="the queues")
+    here = mq.queue("orders", 0, "broker-a")
+    mq.stop_broker("broker-b", unregister=False)
+    put(mq, here, b"0")
+    eventually(lambda: one.got, 20, what="the message")
+    one.consumer.close()
+    assert mq.committed(GROUP, here) == 1
+
+
+# --- messages that are put off --------------------------------------------------------------
+
+
+def test_a_message_that_cannot_be_sent_back_holds_no_thread_of_the_listener(mq, member):
+    there, here = mq.queue("orders", 0, "broker-b"), mq.queue("orders", 0, "broker-a")
+    failed = mq.fail(
+        RequestCode.CONSUMER_SEND_MSG_BACK, code=ResponseCode.SYSTEM_BUSY, times=None, broker="broker-b"
+    )
+    one = member(start=FIRST, threads=1)
+    one.answer = lambda messages: (
+        ConsumeResult.LATER
+        if messages[0].broker_name == "broker-b" and not messages[0].reconsume_times
+        else None
+    )
+    one.start("orders")
+    put(mq, there, *numbered("b", 3))
+    eventually(lambda: failed.hits >= 3, 30, what="what the broker refuses to take back")
+    bodies = put(mq, here, *numbered("a", 50))
+    eventually(
+        lambda: [b for b in one.bodies if b in bodies] == bodies, 10, what="the healthy broker's messages"
+    )
+    assert mq.committed(GROUP, there) == 0, "what was not taken back is not committed"
+    mq.heal()
+    eventually(lambda: Counter(one.bodies)[b"b2"] == 2, 30, what="the messages to come again")
+    eventually(lambda: mq.committed(GROUP, there) == 3, 10, what="their commit")
+
+
+def test_a_message_that_the_broker_does_not_know_any_more_goes_to_the_listener_again(mq, member):
+    mq.fail(RequestCode.CONSUMER_SEND_MSG_BACK, code=ResponseCode.SYSTEM_ERROR, times=1)
+    one = member(start=FIRST)
+    one.answer = lambda messages: None if messages[0].reconsume_times else ConsumeResult.LATER
+    one.start("orders")
+    queue = mq.queue("orders")
+    put(mq, queue, b"x")
+    eventually(lambda: mq.committed(GROUP, queue) == 1, 30, what="the commit")
+    assert [(message.body, message.reconsume_times) for message in one.got] == [(b"x", 0), (b"x", 1)]
+    assert mq.max_offset(MessageQueue(f"%RETRY%{GROUP}", "broker-a", 0)) == 0
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_in_order_a_message_is_tried_as_often_as_it_says(mq, member, most: int):
+    one = member(start=FIRST, ordered=True, max_reconsume_times=most, order_pause_ms=1)
+    one.answer = lambda messages: ConsumeResult.LATER if messages[0].body == b"bad" else None
+    one.start("orders")
+    queue = mq.queue("orders")
+    put(mq, queue, b"bad", b"good")
+    eventually(lambda: mq.committed(GROUP, queue) == 2, 30, what="the commit")
+    assert one.bodies == [b"bad"] * (most + 1) + [b"good"]
+    assert [message.reconsume_times for message in one.got[:-1]] == list(range(most + 1))
+    (dead,) = mq.messages(f"%DLQ%{GROUP}")
+    assert dead.body == b"bad"
+    assert mq.max_offset(MessageQueue(f"%RETRY%{GROUP}", "broker-a", 0)) == 0
+
+
+def test_in_order_a_message_waits_for_the_dead_letters(mq, member):
+    refused = mq.fail(RequestCode.CONSUMER_SEND_MSG_BACK, code=ResponseCode.SYSTEM_BUSY, times=3)
+    one = member(start=FIRST, ordered=True, max_reconsume_times=1, order_pause_ms=1, batch_size=2)
+    one.answer = lambda messages: ConsumeResult.LATER if messages[0].body.startswith(b"bad") else None
+    queue = mq.queue("orders")
+    put(mq, queue, b"bad0", b"bad1", b"good")
+    one.start("orders")
+    eventually(lambda: mq.committed(GROUP, queue) == 3, 30, what="the commit")
+    assert refused.hits == 3
+    assert sorted(message.body for message in mq.messages(f"%DLQ%{GROUP}")) == [b"bad0", b"bad1"], "each once"
+    assert one.bodies[-1] == b"good"
