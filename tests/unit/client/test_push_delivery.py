@@ -55,7 +55,7 @@ class Client:
         self.dead: list[ConsumerSendMsgBackRequest] = []
         self.away = 0
 
-    def broker_address(self, *_: object, **__: object) -> str:
+    def queue_address(self, *_: object, **__: object) -> str:
         return "10.0.0.1:10911"
 
     def deadline(self, _: float) -> None:
