@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 from tests.support.deduplication import Deduplication
@@ -193,7 +193,15 @@ def test_copies_that_are_stored_within_are_dropped_and_nothing_else(
             event("a repeat came through that was stored later than within")
 
 
+OLD_MESSAGES_COME_BACK = [
+    Send(2, 0, 0),
+    Outage("broker-b"),
+    *[step for row in (1, 2) for step in (Send(0, row, 7_200_000), Read(1_000))],
+]
+
+
 @bounded
+@example(OLD_MESSAGES_COME_BACK, (0, 0))
 @given(st.lists(STORMY, max_size=40), SKEWS)
 def test_brokers_that_are_away_make_no_row_late(steps: list[object], skews_ms: tuple[int, int]) -> None:
     world = play(steps, skews_ms)
