@@ -21,6 +21,7 @@ from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import EventTime
 from pyspark_rocketmq.planning.alignment import ahead, align, barrier, heads, tails
 from pyspark_rocketmq.planning.limit import FIRST_INTERVAL_MS, Limits, admit, enough
+from pyspark_rocketmq.spark.message_weights import MessageWeights
 from pyspark_rocketmq.spark.positions import PlanningClient
 
 __all__ = ["Admission", "default_limit"]
@@ -30,7 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 _MAX_LONG: Final = 2**63 - 1
 
 _SAMPLED_QUEUES: Final = 64
-"""Queues whose messages are weighed for one micro-batch; the others go by what is known of their topic."""
+"""Queues whose messages are weighed for one micro-batch."""
 
 
 def default_limit(options: SourceOptions) -> ReadLimit:
@@ -59,7 +60,7 @@ class Admission:
         self._started = clock.monotonic()
         self._last_batch: float | None = None
         self._last_look = self._started
-        self._sizes: dict[MessageQueue, int] = {}
+        self._weights = MessageWeights(_SAMPLED_QUEUES)
 
     @property
     def idle_since(self) -> float:
@@ -138,7 +139,7 @@ class Admission:
         now: float,
     ) -> dict[MessageQueue, int]:
         elapsed_ms = self._elapsed_ms(now)
-        sizes = self._message_bytes(client, positions, reach) if limits.max_bytes is not None else None
+        sizes = self._sizes(client, heads(positions, reach)) if limits.max_bytes is not None else None
         until = admit(positions, reach, limits, elapsed_ms=elapsed_ms, message_bytes=sizes)
         if self._options.event_time_alignment is EventTime.OFF or not tails(until, reach):
             return until
@@ -180,32 +181,7 @@ class Admission:
             case other:
                 assert_never(other)
 
-    # --- bytes ---
-
-    def _message_bytes(
-        self,
-        client: PlanningClient,
-        positions: Mapping[MessageQueue, int],
-        reach: Mapping[MessageQueue, int],
-    ) -> dict[MessageQueue, int]:
-        """Return what a message of each queue weighs: weighed now, before, or as its topic's others do."""
-        waiting = heads(positions, reach)
-        by_age = [queue for queue in waiting if queue not in self._sizes]
-        by_age += [queue for queue in self._sizes if queue in waiting]
-        sampled = {queue: waiting[queue] for queue in by_age[:_SAMPLED_QUEUES]}
-        try:
-            found = client.message_sizes(sampled, self._options.group, self._options.selector)
-        except RocketMQError as error:
-            if not error.retriable:
-                raise
-            _LOG.warning("messages cannot be weighed now, maxBytesPerTrigger goes by former ones: %s", error)
-            found = {}
-        for queue, size in found.items():
-            former = self._sizes.pop(queue, size)
-            self._sizes[queue] = (former + size) // 2  # now the one that was weighed last
-        by_topic: dict[str, list[int]] = {}
-        for queue, size in self._sizes.items():
-            by_topic.setdefault(queue.topic, []).append(size)
-        means = {topic: sum(sizes) // len(sizes) for topic, sizes in by_topic.items()}
-        others = {queue: means[queue.topic] for queue in waiting if queue.topic in means}
-        return others | self._sizes
+    def _sizes(self, client: PlanningClient, waiting: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        return self._weights.weigh(
+            client, waiting, group=self._options.group, selector=self._options.selector
+        )

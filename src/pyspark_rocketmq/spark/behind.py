@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.options import ClientOptions, parse_options
+from pyspark_rocketmq.spark.message_weights import MessageWeights
 from pyspark_rocketmq.spark.offsets import SourceOffset, offset_of_rocketmq
 from pyspark_rocketmq.spark.positions import PlanningClient, available_ends, planning_client
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Lag", "QueueLag", "Spread", "lag", "lag_between", "measured", "newest_lag"]
+
+
+_SAMPLED_QUEUES: Final = 64
+"""Queues whose messages are weighed to answer once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +171,12 @@ def lag_between(positions: Mapping[MessageQueue, int], ends: Mapping[MessageQueu
 
 
 def newest_lag(
-    client: PlanningClient, positions: Mapping[MessageQueue, int], *, group: str, now_ms: int
+    client: PlanningClient,
+    positions: Mapping[MessageQueue, int],
+    *,
+    group: str,
+    now_ms: int,
+    weights: MessageWeights,
 ) -> Lag:
     """Ask the brokers for the lag of a reader at these positions, as it is now.
 
@@ -178,11 +188,11 @@ def newest_lag(
         Nobody answers.
     """
     ends = available_ends(client, positions)
-    return measured(client, lag_between(positions, ends), group=group, now_ms=now_ms)
+    return measured(client, lag_between(positions, ends), group=group, now_ms=now_ms, weights=weights)
 
 
-def measured(client: PlanningClient, lag: Lag, *, group: str, now_ms: int) -> Lag:
-    """Add seconds and bytes to a lag in messages, by one look at the next messages of each queue.
+def measured(client: PlanningClient, lag: Lag, *, group: str, now_ms: int, weights: MessageWeights) -> Lag:
+    """Add seconds and bytes to a lag in messages: seconds by each queue's next message, bytes by weights.
 
     Raises
     ------
@@ -193,7 +203,7 @@ def measured(client: PlanningClient, lag: Lag, *, group: str, now_ms: int) -> La
     if not behind:
         return lag
     times = client.message_times(behind, group)
-    sizes = client.message_sizes(behind, group, MessageSelector())
+    sizes = weights.weigh(client, behind, group=group, selector=MessageSelector())
 
     def look(queue: QueueLag) -> QueueLag:
         if queue.queue not in behind:
@@ -213,7 +223,8 @@ def _connected(options: Mapping[str, Any]) -> PlanningClient:
 
 
 def _now(client: PlanningClient, positions: Mapping[MessageQueue, int], group: str) -> Lag:
-    return newest_lag(client, positions, group=group, now_ms=SYSTEM_CLOCK.now_ms())
+    weights = MessageWeights(_SAMPLED_QUEUES)
+    return newest_lag(client, positions, group=group, now_ms=SYSTEM_CLOCK.now_ms(), weights=weights)
 
 
 def _running(queries: Iterable[_HasProgress], group: str, topic: str) -> SourceOffset | None:

@@ -18,6 +18,7 @@ from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.options.source import DEFAULT_GROUP
 from pyspark_rocketmq.planning.discovery import plan_ranges
 from pyspark_rocketmq.spark.behind import Lag, lag_between, measured, newest_lag
+from pyspark_rocketmq.spark.message_weights import MessageWeights
 from pyspark_rocketmq.spark.offsets import SourceOffset, offset_of_rocketmq
 from pyspark_rocketmq.spark.positions import PlanningClient, planning_client
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["QueryStatus", "RocketMQQueryListener"]
 
 _LOG: Final = logging.getLogger(__name__)
+
+_SAMPLED_QUEUES: Final = 2
+"""Queues whose messages are weighed after a batch: the listener must not read the backlog a second time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +137,7 @@ class RocketMQQueryListener(StreamingQueryListener):
         self._statuses: dict[tuple[str, int], QueryStatus] = {}
         self._asking = threading.RLock()  # held while a broker is asked, so that nothing opens after `close`
         self._clients: dict[ClientOptions, PlanningClient] = {}
+        self._weights = MessageWeights(_SAMPLED_QUEUES)
         self._closed = False
 
     # --- what it knows ------------------------------------------------------------------------
@@ -223,7 +228,13 @@ class RocketMQQueryListener(StreamingQueryListener):
         lag = lag_between(end.offsets, newest.offsets)
         try:
             with self._asking:
-                return measured(self._client(end), lag, group=_group(end), now_ms=self._clock.now_ms())
+                return measured(
+                    self._client(end),
+                    lag,
+                    group=_group(end),
+                    now_ms=self._clock.now_ms(),
+                    weights=self._weights,
+                )
         except RocketMQError as error:
             _LOG.warning("how long messages have waited is not known: %s", error)
             return lag
@@ -234,7 +245,9 @@ class RocketMQQueryListener(StreamingQueryListener):
         try:
             with self._asking:
                 client = self._client(offset)
-                lag = newest_lag(client, offset.offsets, group=_group(offset), now_ms=now)
+                lag = newest_lag(
+                    client, offset.offsets, group=_group(offset), now_ms=now, weights=self._weights
+                )
         except RocketMQError as error:
             _LOG.warning("the lag of %s is not known: %s", status.label, error)
             return status

@@ -97,6 +97,29 @@ def test_lag_in_messages_seconds_and_bytes(world: World):
     assert (status.rows_per_second, status.input_rows_per_second) == (20.0, 10.0)
 
 
+def test_a_batch_costs_a_sample_of_two_queues_however_many_lag():
+    world = World()
+    many = [MessageQueue("orders", "a", queue_id) for queue_id in range(20)]
+    world.mq.logs = {queue: [] for queue in many}
+    world.mq.send()
+    world.mq.sizes = dict.fromkeys(many, 300)
+    sampled: list[MessageQueue] = []
+    weigh = world.mq.message_sizes
+
+    def note(offsets, group, selector):
+        sampled.extend(offsets)
+        return weigh(offsets, group, selector)
+
+    world.mq.message_sizes = note
+    world.newest = lambda: SourceOffset(source=SOURCE, offsets=dict.fromkeys(many, 1), started_at_ms=1)
+    start = SourceOffset(source=SOURCE, offsets=dict.fromkeys(many, 0), started_at_ms=1)
+    for batch in range(1, 4):
+        world.progress(start, start, 0)
+        assert len(sampled) == 2 * batch
+        assert world.listener.statuses()[0].lag.bytes == 20 * 300
+    assert len(set(sampled)) == 6, "each time others"
+
+
 def test_rows_are_held_against_ranges(world: World, caplog: pytest.LogCaptureFixture):
     world.progress(world.offset(0, 0, 0), world.offset(4, 9, 10), 20)
     (status,) = world.listener.statuses()
