@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import pytest
 from tests.support.fakes import Lowest
@@ -150,12 +151,15 @@ def test_advice_that_cannot_be_followed() -> None:
         assert seen == ["broker-a", "broker-a"]
 
 
-def test_a_child_process_has_clients_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_process_has_clients_of_its_own() -> None:
     options = ClientOptions(name_servers=("127.0.0.1:1",))
     parents = shared_client(options)
     assert shared_client(options) is parents
-    monkeypatch.setattr("os.getpid", lambda: -1)
-    assert shared_client(options) is not parents
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if shared_client(options) is not parents else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert shared_client(options) is parents
 
 
 def test_no_commit_is_none_and_minus_one_too() -> None:

@@ -13,10 +13,11 @@ from pyspark_rocketmq.client.connection import Connection
 from pyspark_rocketmq.client.endpoint import ConnectionOptions, TlsOptions
 from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.group import GroupAnnouncer
+from pyspark_rocketmq.client.name_servers import NameServers
 from pyspark_rocketmq.client.pipeline import Call, pipeline
 from pyspark_rocketmq.client.pool import ConnectionPool
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RandomSource, RetryPolicy, retry
-from pyspark_rocketmq.client.route import NameServers, RouteCache
+from pyspark_rocketmq.client.route import RouteCache
 from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue, MessageSelector, TopicRoute

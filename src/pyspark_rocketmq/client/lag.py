@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark_rocketmq.client.admin import Admin
+from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.model import MessageQueue
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def group_lag(client: Client, group: str, topics: Iterable[str]) -> tuple[QueueL
     """
     topics = tuple(topics)
     admin = Admin(client)
+    look_up(client, topics)
     queues = [queue for topic in topics for queue in client.read_queues(topic)]
     committed = client.committed_offsets(group, queues)
     mins, maxs = client.min_offsets(queues), client.max_offsets(queues)

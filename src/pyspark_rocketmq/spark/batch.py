@@ -84,7 +84,7 @@ class RocketMQBatchReader(DataSourceReader):
 
     def _ranges(self, client: PlanningClient) -> tuple[OffsetRange, ...]:
         moment = self._clock.now_ms()
-        queues = queues_to_read(client, self._options)
+        queues = queues_to_read(client, self._options, whole=True)
         check_listed(self._start, queues)
         check_listed(self._end, queues)
         check_filter(client, queues, self._options)

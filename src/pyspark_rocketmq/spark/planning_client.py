@@ -14,6 +14,7 @@ from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.peek import MessageTimes, message_sizes, message_times, stored_at
 from pyspark_rocketmq.client.pipeline import Call
 from pyspark_rocketmq.client.reachable import ReachableBrokers
+from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, MessageSelector
 from pyspark_rocketmq.options import ClientOptions
@@ -76,6 +77,10 @@ class PlanningClient(Protocol):
 
     def broker_names(self) -> frozenset[str]:
         """Return the brokers that are registered now; none where that cannot be asked (a proxy)."""
+        ...
+
+    def look_up(self, topics: Iterable[str], *, whole: bool = False) -> None:
+        """Look up routes together; ``whole``: wait for brokers that had a topic and are not known now."""
         ...
 
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -167,6 +172,10 @@ class _Client(Client):
         except RocketMQError as error:
             _LOG.debug("the brokers are not known: %s", error)
             return frozenset()
+
+    def look_up(self, topics: Iterable[str], *, whole: bool = False) -> None:
+        """Look up routes together."""
+        look_up(self, topics, whole=whole)
 
     def ends(
         self, queues: Iterable[MessageQueue], *, patience_ms: float | None = None, slaves: bool = False

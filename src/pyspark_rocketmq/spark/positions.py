@@ -41,19 +41,29 @@ _LOG: Final = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.5
 
 
-def queues_to_read(client: PlanningClient, options: SourceOptions) -> tuple[MessageQueue, ...]:
+def queues_to_read(
+    client: PlanningClient, options: SourceOptions, *, whole: bool = False
+) -> tuple[MessageQueue, ...]:
     """Return the queues that the options name and the name servers know now, sorted.
+
+    Parameters
+    ----------
+    whole : bool
+        Wait for brokers that had queues of a topic lately: nobody would come back for what they have.
 
     Raises
     ------
     TopicNotFoundError
         A topic does not exist.
+    BrokerNotFoundError
+        With ``whole``: a broker that had queues of a topic lately is still unknown.
     NameServerError
         No name server answers.
     """
     if options.assign:
         return _wanted(options.assign, options)
     topics = _topics_to_read(client, options)
+    client.look_up(topics, whole=whole)
     return _wanted(sorted(queue for topic in topics for queue in client.read_queues(topic)), options)
 
 
@@ -239,7 +249,9 @@ def _queues_with_a_route(client: PlanningClient, options: SourceOptions) -> tupl
         return _wanted(options.assign, options)
     queues: list[MessageQueue] = []
     missing: list[TopicNotFoundError] = []
-    for topic in _topics_to_read(client, options):
+    topics = _topics_to_read(client, options)
+    client.look_up(topics)
+    for topic in topics:
         try:
             queues += client.read_queues(topic)
         except TopicNotFoundError as error:

@@ -14,6 +14,7 @@ from pyspark_rocketmq.remoting.body import (
     decode_route,
     decode_topic_list,
 )
+from pyspark_rocketmq.remoting.body.route import MAX_QUEUES
 
 # As a 5.4.0 name server sent it, with and without acceptStandardJsonOnly.
 STANDARD = (
@@ -122,6 +123,24 @@ def test_route_of_another_shape(old: bytes, new: bytes) -> None:
     assert old in STANDARD
     with pytest.raises(RemoteProtocolError):
         decode_route("t", STANDARD.replace(old, new))
+
+
+def test_the_queues_of_all_brokers_are_counted_together() -> None:
+    """Each entry alone is in bounds; planning would make an object for each of 65 million queues."""
+    entry = {"readQueueNums": MAX_QUEUES, "writeQueueNums": 0, "perm": 6}
+    document = {"brokerDatas": [], "queueDatas": [entry | {"brokerName": f"b{n}"} for n in range(1_000)]}
+    with pytest.raises(RemoteProtocolError, match="65536000 queues"):
+        decode_route("t", json.dumps(document).encode())
+    document["queueDatas"] = document["queueDatas"][:1]
+    assert len(decode_route("t", json.dumps(document).encode()).read_queues()) == MAX_QUEUES
+
+
+def test_the_queues_of_all_scopes_of_a_static_topic_are_counted_together() -> None:
+    mappings = {
+        f"b{n}": mapping("b", 1, {}, scope=f"s{n}") | {"totalQueues": MAX_QUEUES} for n in range(1_000)
+    }
+    with pytest.raises(RemoteProtocolError, match="65536000 queues"):
+        static_route(**mappings)
 
 
 def test_complaint_names_the_place() -> None:

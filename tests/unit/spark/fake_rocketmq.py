@@ -79,6 +79,9 @@ class FakeRocketMQ:
     def broker_names(self) -> frozenset[str]:
         return frozenset(q.broker_name for q in self.logs if q.broker_name not in self.hidden)
 
+    def look_up(self, topics: Iterable[str], *, whole: bool = False) -> None:
+        del topics, whole
+
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         self.calls.append("read_queues")
         there = set(self.logs) - self.unreadable

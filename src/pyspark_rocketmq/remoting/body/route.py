@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pyspark_rocketmq.errors import RemoteProtocolError
 from pyspark_rocketmq.inventory import ClusterInfo
 from pyspark_rocketmq.model import (
     LOGICAL_BROKER_PREFIX,
@@ -32,7 +33,7 @@ from pyspark_rocketmq.remoting.command import Buffer
 __all__ = ["MAX_QUEUES", "decode_cluster_info", "decode_group_list", "decode_route", "decode_topic_list"]
 
 MAX_QUEUES: Final = 65_536
-"""More queues of a topic at one broker than this are taken for damage, not for a route."""
+"""More queues of a topic than this, at all its brokers, are taken for damage and not for a route."""
 
 _GLOBAL_SCOPE: Final = "__global__"
 
@@ -45,18 +46,20 @@ def decode_route(topic: str, view: Buffer) -> TopicRoute:
     RemoteProtocolError
     """
     route = read(view, "route")
+    queues = tuple(
+        QueueData(
+            data["brokerName"].string(),
+            data["readQueueNums"].integer(low=0, high=MAX_QUEUES),
+            data["writeQueueNums"].integer(low=0, high=MAX_QUEUES),
+            permission(data["perm"]),
+        )
+        for data in route["queueDatas"].elements()
+    )
+    _check_total(topic, sum(max(data.read_queues, data.write_queues) for data in queues))
     return TopicRoute(
         topic,
         tuple(_broker(data) for data in route["brokerDatas"].elements()),
-        tuple(
-            QueueData(
-                data["brokerName"].string(),
-                data["readQueueNums"].integer(low=0, high=MAX_QUEUES),
-                data["writeQueueNums"].integer(low=0, high=MAX_QUEUES),
-                permission(data["perm"]),
-            )
-            for data in route["queueDatas"].elements()
-        ),
+        queues,
         _static_queues(topic, route["topicQueueMappingByBroker"]),
     )
 
@@ -110,18 +113,31 @@ def _broker(data: Node) -> BrokerData:
     )
 
 
+def _check_total(topic: str, queues: int) -> None:
+    if queues > MAX_QUEUES:
+        raise RemoteProtocolError(
+            f"a route of {queues} queues is taken for damage: the most is {MAX_QUEUES}", topic=topic
+        )
+
+
 def _static_queues(topic: str, mappings: Node) -> dict[MessageQueue, str | None]:
     """Return the owner of each queue of a static topic; None of a queue that no broker maps now."""
     claims: dict[MessageQueue, tuple[int, str]] = {}
-    queues: set[MessageQueue] = set()
+    totals: dict[str, int] = {}
     for name, mapping in mappings.members():
         scope = mapping["scope"].string(_GLOBAL_SCOPE)
         logical = LOGICAL_BROKER_PREFIX + (scope[2:] if scope == _GLOBAL_SCOPE else scope)
         total = mapping["totalQueues"].integer(0, low=0, high=MAX_QUEUES)
-        queues |= {MessageQueue(topic, logical, queue_id) for queue_id in range(total)}
+        totals[logical] = max(total, totals.get(logical, 0))
         claim = (mapping["epoch"].integer(0), mappings.name(name))
         mapped = mapping["currIdMap"]
         for queue_id, _ in mapped.members():
             queue = MessageQueue(topic, logical, mapped.number(queue_id))
             claims[queue] = max(claims.get(queue, claim), claim)
+    _check_total(topic, max(len(claims), sum(totals.values())))
+    queues = {
+        MessageQueue(topic, logical, queue_id)
+        for logical, total in totals.items()
+        for queue_id in range(total)
+    }
     return {queue: claims[queue][1] if queue in claims else None for queue in sorted(queues | claims.keys())}
