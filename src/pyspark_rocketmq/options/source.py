@@ -287,7 +287,7 @@ class SourceOptions(Options):
         default=600_000,
         default_text="10m",
         only=_STREAM,
-        doc="How long a broker that does not answer holds heartbeats back: what it has may be older.",
+        doc="How long a broker that does not answer holds heartbeats and alignedTimestamp back.",
     )
 
     # --- how parallel -----------------------------------------------------------------------
