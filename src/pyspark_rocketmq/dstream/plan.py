@@ -17,6 +17,7 @@ from pyspark_rocketmq.planning.discovery import targets
 from pyspark_rocketmq.planning.limit import Limits, admit
 from pyspark_rocketmq.planning.queue_names import renamed
 from pyspark_rocketmq.planning.rate import FinishedBatch, PidSettings, RateEstimate
+from pyspark_rocketmq.spark.offsets import Witness
 from pyspark_rocketmq.spark.positions import (
     Ends,
     PlanningClient,
@@ -26,6 +27,7 @@ from pyspark_rocketmq.spark.positions import (
     moved_back,
     running_ends,
 )
+from pyspark_rocketmq.spark.witness import Place, check_witnesses, new_witnesses, place, places_ahead
 
 __all__ = ["DirectPlan", "Pace", "pace_of"]
 
@@ -108,6 +110,7 @@ class DirectPlan:
     brokers: frozenset[str] = frozenset()
     estimate: RateEstimate = RateEstimate()  # noqa: RUF009 - frozen
     clock: Clock = SYSTEM_CLOCK
+    witnesses: dict[MessageQueue, Witness] = field(default_factory=dict)
     _batches: dict[int, _Batch] = field(default_factory=dict)
     _waits: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -122,6 +125,7 @@ class DirectPlan:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self.witnesses = {}  # which plans of former releases lack
         self.__dict__.update(state, _lock=threading.Lock(), _waits={}, clock=SYSTEM_CLOCK)
 
     def ranges(
@@ -143,7 +147,8 @@ class DirectPlan:
         RocketMQError
             Nobody has answered for a minute.
         DataLossError
-            A queue ends before its position and ``failOnDataLoss`` is set.
+            A queue ends before its position, or holds another message than was read, and ``failOnDataLoss``
+            is set.
         """
         with self._lock:
             planned = self._batches.get(time_ms)
@@ -163,15 +168,14 @@ class DirectPlan:
             first_topics=options.topics.__contains__,
         )
         positions = {**self.positions, **begins}
-        until = admit(
-            positions,
-            targets(positions, ends.readable),
-            self._limits(options),
-            elapsed_ms=self.pace.pid.batch_interval_ms,
-        )
+        reach = targets(positions, ends.readable)
+        self._check_witnesses(client, options, places_ahead(positions, reach), ends)
+        until = admit(positions, reach, self._limits(options), elapsed_ms=self.pace.pid.batch_interval_ms)
+        read = {queue: until[queue] for queue in until.keys() & ends.masters.keys()}
+        witnesses = new_witnesses(client, self.witnesses, positions, read, group=options.group)
         ranges = to_ranges(OffsetRange(queue, positions[queue], until[queue]) for queue in sorted(positions))
         with self._lock:
-            self.positions = until
+            self.positions, self.witnesses = until, witnesses
             self._batches[time_ms] = _Batch(ranges)
             old = [t for t, batch in self._batches.items() if batch.finished and t < time_ms - remember_ms]
             for time in old:
@@ -243,6 +247,18 @@ class DirectPlan:
         return Limits(
             max_offsets=None if rate is None else max(1, int(rate * interval_s)),
             max_rate_per_queue=options.max_rate_per_queue,
+        )
+
+    def _check_witnesses(
+        self, client: PlanningClient, options: SourceOptions, places: Collection[Place], ends: Ends
+    ) -> None:
+        """Look whether what was read is still there, before more of the same topic and broker is read."""
+        check_witnesses(
+            client,
+            {queue: witness for queue, witness in self.witnesses.items() if place(queue) in places},
+            ends.masters,
+            group=options.group,
+            fail_on_data_loss=options.fail_on_data_loss,
         )
 
     def _ends(self, client: PlanningClient, options: SourceOptions) -> Ends:

@@ -40,7 +40,7 @@ from pyspark_rocketmq.spark.positions import (
     resolve_offsets,
 )
 from pyspark_rocketmq.spark.schema import check_nullable, to_projection
-from pyspark_rocketmq.spark.witness import Place, check_witnesses, new_witnesses, place
+from pyspark_rocketmq.spark.witness import Place, check_witnesses, new_witnesses, place, places_ahead
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -327,7 +327,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends: Ends,
     ) -> None:
         """Look whether what was read is still there: at a run's start, and before more is read."""
-        ahead = {place(queue) for queue in reach if reach[queue] > positions[queue]}
+        ahead = places_ahead(positions, reach)
         due = {
             queue: witness
             for queue, witness in origin.witnesses.items()

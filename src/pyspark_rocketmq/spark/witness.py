@@ -20,7 +20,7 @@ from pyspark_rocketmq.planning.gaps import decide_replaced
 from pyspark_rocketmq.spark.offsets import Witness
 from pyspark_rocketmq.spark.positions import PlanningClient
 
-__all__ = ["Place", "check_witnesses", "new_witnesses", "place"]
+__all__ = ["Place", "check_witnesses", "new_witnesses", "place", "places_ahead"]
 
 Place: TypeAlias = tuple[str, str]
 """A topic at a broker: created and deleted as one."""
@@ -31,6 +31,13 @@ _LOG: Final = logging.getLogger(__name__)
 def place(queue: MessageQueue) -> Place:
     """Return the topic and broker that a queue's witness stands for."""
     return (queue.topic, queue.broker_name)
+
+
+def places_ahead(
+    positions: Mapping[MessageQueue, int], reach: Mapping[MessageQueue, int]
+) -> frozenset[Place]:
+    """Return where there is more to read: there a witness is looked at first."""
+    return frozenset(place(queue) for queue in reach if reach[queue] > positions[queue])
 
 
 def check_witnesses(

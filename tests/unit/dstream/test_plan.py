@@ -219,3 +219,69 @@ def test_a_recovered_stream_goes_on_under_the_names_of_a_static_topic():
     assert world.batch(1000) == {A0: (0, 2)}
     world.mq.send(logical)
     assert world.batch() == {logical: (2, 3)}
+
+
+def recreated(world, messages):
+    for log in world.mq.logs.values():
+        log.clear()
+    world.clock.seconds += 1
+    world.mq.send(*[A0] * messages)
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_a_topic_recreated_and_regrown_is_data_loss(recovered):
+    world = World(A0)
+    world.mq.send(*[A0] * 5)
+    assert world.batch() == {A0: (0, 5)}
+    if recovered:
+        world.recover()
+    recreated(world, 8)
+    with pytest.raises(DataLossError, match="OFFSET_WENT_BACK"):
+        world.batch()
+
+
+def test_with_fail_on_data_loss_off_a_recreated_topic_is_read_on(caplog):
+    world = World(A0, failOnDataLoss="false")
+    world.mq.send(*[A0] * 5)
+    world.batch()
+    recreated(world, 8)
+    assert world.batch() == {A0: (5, 8)}
+    assert "another message is at offset 4" in caplog.text
+    caplog.clear()
+    world.mq.send(A0)
+    assert world.batch() == {A0: (8, 9)}
+    assert caplog.text == ""
+
+
+def test_an_idle_batch_looks_at_no_message():
+    world = World(A0)
+    world.mq.send(A0)
+    world.batch()
+    world.mq.calls.clear()
+    world.batch()
+    assert "stored_at" not in world.mq.calls
+
+
+def test_a_topic_created_later_is_read_whole_though_the_drivers_clock_is_ahead():
+    world = World(A0, policy=GroupOffsets(Latest()))
+    world.plan.brokers = frozenset({"a"})
+    world.plan.started_at_ms += 60_000
+    world.options = parse_direct_options({"nameServer": "10.0.0.1:9876"}).source(("t", "u"), "g")
+    world.batch()
+    new = MessageQueue("u", "a", 0)
+    world.mq.logs[new] = []
+    world.mq.send(new, new)
+    assert world.batch() == {A0: (0, 0), new: (0, 2)}
+
+
+def test_what_a_slave_has_is_read_while_its_master_is_away():
+    world = World(A0, B0)
+    world.mq.send(A0, B0, B0)
+    world.batch()
+    world.mq.send(B0, B0)
+    world.mq.dead.add("b")
+    world.mq.slaves = {B0: 3}
+    assert world.batch() == {A0: (1, 1), B0: (2, 3)}
+    world.mq.slaves = {B0: 1}
+    world.clock.seconds += 100
+    assert world.batch() == {A0: (1, 1), B0: (3, 3)}
