@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import enum
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import pyarrow as pa
 
 from pyspark_rocketmq.errors import CorruptMessageError
+from pyspark_rocketmq.record.codecs import inflate, read_lz4, read_zstd
 from pyspark_rocketmq.record.layout import MAX_BODY_BYTES, MessageFlag
 
 __all__ = ["Compression", "compress", "decompress", "is_compressed"]
 
 _ZLIB_LEVEL: Final = 5
-_READ_STEP: Final = 8192
 
 _LZ4_BLOCK: Final = 4 * 1024 * 1024
 _LZ4_PLAIN: Final = 1 << 31
@@ -56,8 +56,7 @@ class Compression(enum.Enum):
         try:
             return _BY_TYPE[sys_flag & _TYPE]
         except KeyError:
-            kind = (sys_flag & _TYPE) >> 8
-            raise CorruptMessageError(f"unknown compression type {kind} in sysFlag {sys_flag:#x}") from None
+            raise _unknown(sys_flag) from None
 
 
 _BY_TYPE: Final[Mapping[int, Compression]] = {
@@ -66,6 +65,19 @@ _BY_TYPE: Final[Mapping[int, Compression]] = {
     int(MessageFlag.COMPRESSION_LZ4): Compression.LZ4,
     int(MessageFlag.COMPRESSION_ZSTD): Compression.ZSTD,
 }
+
+
+_READERS: Final[Mapping[int, Callable[[bytes | memoryview, int], bytes]]] = {
+    0: inflate,
+    int(MessageFlag.COMPRESSION_ZLIB): inflate,
+    int(MessageFlag.COMPRESSION_LZ4): read_lz4,
+    int(MessageFlag.COMPRESSION_ZSTD): read_zstd,
+}
+
+
+def _unknown(sys_flag: int) -> CorruptMessageError:
+    kind = (sys_flag & _TYPE) >> 8
+    return CorruptMessageError(f"unknown compression type {kind} in sysFlag {sys_flag:#x}")
 
 
 def is_compressed(sys_flag: int) -> bool:
@@ -113,47 +125,19 @@ def decompress(data: bytes | memoryview, sys_flag: int, *, limit: int = MAX_BODY
     sys_flag : int
         The record's sysFlag, which tells whether and how it is compressed.
     limit : int
-        What the plain body may take, in bytes; no more than this is ever unpacked.
+        What the plain body may take, in bytes; at most 32 MiB more than this are ever unpacked.
 
     Raises
     ------
     CorruptMessageError
         The body is damaged, cut short, of an unknown type, or larger than ``limit``.
     """
-    kind = Compression.of(sys_flag)
-    if kind is Compression.NONE or not len(data):  # Java, too, leaves an empty body alone
+    if not sys_flag & _COMPRESSED or not len(data):  # Java, too, leaves an empty body alone
         return bytes(data)
-    match kind:
-        case Compression.ZLIB:
-            body = _inflate(data, limit)
-        case _:
-            body = _read_stream(data, kind.name.lower(), limit)
+    read = _READERS.get(sys_flag & _TYPE)
+    if read is None:
+        raise _unknown(sys_flag)
+    body = read(data, limit)
     if len(body) > limit:
         raise CorruptMessageError(f"the decompressed body is larger than {limit} bytes")
     return body
-
-
-def _inflate(data: bytes | memoryview, limit: int) -> bytes:
-    inflater = zlib.decompressobj()
-    try:
-        body = inflater.decompress(data, limit + 1)
-    except zlib.error as error:
-        raise CorruptMessageError(f"the body does not decompress as zlib: {error}") from error
-    if not inflater.eof and len(body) <= limit:
-        raise CorruptMessageError("the body does not decompress as zlib: it is cut short")
-    return body
-
-
-def _read_stream(data: bytes | memoryview, codec: str, limit: int) -> bytes:
-    # read() allocates what it is asked for: ask for what such a body usually takes, not for the limit.
-    step = max(_READ_STEP, 8 * len(data))
-    parts: list[bytes] = []
-    left = limit + 1
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
-            while left and (part := stream.read(min(step, left))):
-                parts.append(part)
-                left -= len(part)
-    except (OSError, pa.ArrowException) as error:
-        raise CorruptMessageError(f"the body does not decompress as {codec}: {error}") from error
-    return b"".join(parts)
