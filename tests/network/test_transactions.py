@@ -46,9 +46,9 @@ def mq() -> Iterator[MockCluster]:
 def job(mq: MockCluster, tmp_path: Path) -> Iterator[Callable[..., TransactionalJob]]:
     jobs: list[TransactionalJob] = []
 
-    def start(**given: object) -> TransactionalJob:
+    def start(topic: str = "orders", **given: object) -> TransactionalJob:
         settings = {"requestTimeoutMs": "500", "folder": tmp_path / "log"} | given
-        jobs.append(TransactionalJob(mq.name_server, "orders", clock=ImpatientClock(), **settings))
+        jobs.append(TransactionalJob(mq.name_server, topic, clock=ImpatientClock(), **settings))
         return jobs[-1]
 
     yield start
@@ -287,6 +287,13 @@ def test_what_cannot_be_a_transaction_says_so(mq, job, given: Mapping[str, objec
 
     with pytest.raises(OptionError, match=expected):
         write()
+
+
+def test_a_static_topic_takes_no_transactions(mq, job) -> None:
+    mq.create_static_topic("moving", 2)
+    with pytest.raises(OptionError, match="static topic takes no transactions"):
+        job(topic="moving").write(BODIES, NAME)
+    assert mq.asked[RequestCode.SEND_MESSAGE_V2] == 0
 
 
 def test_each_log_has_a_group_of_its_own_unless_one_is_given(job, tmp_path: Path) -> None:

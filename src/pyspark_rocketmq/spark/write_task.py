@@ -16,7 +16,7 @@ from pyspark_rocketmq.client.outgoing import Outgoing
 from pyspark_rocketmq.client.producer import Producer, ProducerOptions
 from pyspark_rocketmq.client.send_pipeline import SendOutcome, SendPipeline
 from pyspark_rocketmq.client.transaction import HalfMessages
-from pyspark_rocketmq.errors import MessageIllegalError, RocketMQError, SendError
+from pyspark_rocketmq.errors import MessageIllegalError, OptionError, RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.record.compress import Compression
@@ -164,7 +164,7 @@ class WriteTask:
         SendError
             Messages were not stored (well enough); says how many and carries the first cause.
         OptionError
-            A row cannot be sent, and dead letters are off.
+            A row cannot be sent, and dead letters are off. Or a topic takes no transactions.
         TopicNotFoundError
             A topic does not exist, and ``createTopic`` is off.
         """
@@ -221,6 +221,13 @@ class WriteTask:
             if queues is None:
                 self._refuse(columns, mine.place, topic, "its topic does not exist")
                 continue
+            if self._transaction is not None and self._producer.client.route(topic).static_queues:
+                raise OptionError(
+                    "a static topic takes no transactions: its queues move to other brokers, half messages "
+                    "do not; write with another deliveryGuarantee",
+                    option="deliveryGuarantee",
+                    topic=topic,
+                )
             numbers, unknown = self._topics.assign(mine, queues)
             self._refuse(
                 columns, mine.place[unknown], topic, "its queue does not exist, or may not be written"
