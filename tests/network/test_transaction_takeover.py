@@ -270,6 +270,19 @@ def test_a_decision_outlives_a_crash_of_the_machine(tmp_path: Path, monkeypatch)
     assert [path.name for path in folder.iterdir()] == ["file"]
 
 
+def test_the_folders_that_a_log_creates_outlive_a_crash_of_the_machine(tmp_path: Path, monkeypatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(Path(f"/proc/self/fd/{number}").readlink()))
+    TransactionLog(f"{tmp_path}/checkpoint/log").claim("query")
+    folders = [path for path in synced if path.is_dir()]
+    assert folders == [
+        tmp_path / "checkpoint/log/query",
+        tmp_path / "checkpoint/log",
+        tmp_path / "checkpoint",
+        tmp_path,
+    ]
+
+
 @pytest.mark.parametrize(
     "use",
     [

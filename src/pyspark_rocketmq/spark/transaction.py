@@ -39,7 +39,7 @@ _ROLLBACK_MS: Final = 10_000
 
 
 _SHOWN: Final = 10
-"""Of so many lost messages an error names the ids."""
+"""The most lost messages whose ids an error names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,9 +126,7 @@ class TransactionLog:
         number = 0 if newest is None else int(newest.partition("-")[0])
         claim = f"{number + 1:0{_DIGITS}d}-{uuid.uuid4().hex}"
         with self._explained():
-            self._fs.create_dir(self._folder(owner), recursive=True)
-            with self._fs.open_output_stream(f"{self._folder(owner)}/{claim}{_CLAIM}"):
-                pass
+            write_durably(self._fs, f"{self._folder(owner)}/{claim}{_CLAIM}")  # and the folder, if it is new
         for lower in (name for name in self._names(owner, _CLAIM) if name < claim):
             self._delete(owner, lower + _CLAIM)
         return claim
