@@ -9,7 +9,7 @@ import pytest
 from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.spark.positions import patient_ends, planning_client
+from pyspark_rocketmq.spark.positions import patient_ends, planning_client, running_ends
 from pyspark_rocketmq.testing import MockBroker
 
 pytestmark = pytest.mark.timeout(60)
@@ -40,5 +40,21 @@ def test_ends_are_waited_for_while_the_whole_cluster_restarts() -> None:
             finally:
                 back.join()
             assert ends.masters == {mq.queue("orders"): 1}
+        finally:
+            client.close()
+
+
+def test_the_topics_of_a_pattern_are_read_on_while_the_name_servers_are_away() -> None:
+    with MockBroker({"orders": 1}) as mq:
+        mq.send(OutgoingMessage("orders", b"1"))
+        given = {"nameServer": mq.name_server, "subscribePattern": "ord.*"}
+        given |= {"connectTimeoutMs": "200", "routeRefreshMs": "1"}
+        options = parse_options(SourceOptions, given, environ={})
+        client = planning_client(options.client)
+        try:
+            assert running_ends(client, options).masters == {mq.queue("orders"): 1}
+            mq.stop_name_server()
+            mq.send(OutgoingMessage("orders", b"2"))
+            assert running_ends(client, options).masters == {mq.queue("orders"): 2}
         finally:
             client.close()

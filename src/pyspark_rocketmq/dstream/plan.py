@@ -169,9 +169,9 @@ class DirectPlan:
         )
         positions = {**self.positions, **begins}
         reach = targets(positions, ends.readable)
-        self._check_witnesses(client, options, places_ahead(positions, reach), ends)
+        unchecked = self._check_witnesses(client, options, places_ahead(positions, reach), ends)
         until = admit(positions, reach, self._limits(options), elapsed_ms=self.pace.pid.batch_interval_ms)
-        read = {queue: until[queue] for queue in until.keys() & ends.masters.keys()}
+        read = {q: at for q, at in until.items() if q in ends.masters and place(q) not in unchecked}
         witnesses = new_witnesses(client, self.witnesses, positions, read, group=options.group)
         ranges = to_ranges(OffsetRange(queue, positions[queue], until[queue]) for queue in sorted(positions))
         with self._lock:
@@ -251,15 +251,19 @@ class DirectPlan:
 
     def _check_witnesses(
         self, client: PlanningClient, options: SourceOptions, places: Collection[Place], ends: Ends
-    ) -> None:
-        """Look whether what was read is still there, before more of the same topic and broker is read."""
-        check_witnesses(
+    ) -> frozenset[Place]:
+        """Look whether what was read is still there, before more of the same topic and broker is read.
+
+        Returns the places that could not be looked at.
+        """
+        looks = check_witnesses(
             client,
             {queue: witness for queue, witness in self.witnesses.items() if place(queue) in places},
             ends.masters,
             group=options.group,
             fail_on_data_loss=options.fail_on_data_loss,
         )
+        return looks.failed
 
     def _ends(self, client: PlanningClient, options: SourceOptions) -> Ends:
         """Return the ends of the queues that can be asked and are not behind; none in an outage."""

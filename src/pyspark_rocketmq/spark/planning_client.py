@@ -15,8 +15,8 @@ from pyspark_rocketmq.client.peek import MessageTimes, message_sizes, message_ti
 from pyspark_rocketmq.client.pipeline import Call
 from pyspark_rocketmq.client.reachable import ReachableBrokers
 from pyspark_rocketmq.client.whole_routes import look_up
-from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import MASTER_ID, MessageQueue, MessageSelector
+from pyspark_rocketmq.errors import NameServerError, RocketMQError
+from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.options import ClientOptions
 
 __all__ = ["OPERATION_TIMEOUT_MS", "Ends", "PlanningClient", "planning_client"]
@@ -161,7 +161,12 @@ class _Client(Client):
     def topics(self) -> tuple[str, ...]:
         """Return every topic there is, the system's too."""
         if self.clock.monotonic() >= self._topics_expire:
-            self._topics = Admin(self).topics(include_system=True)
+            try:
+                self._topics = Admin(self).topics(include_system=True)
+            except NameServerError as error:  # as with routes: brokers serve without name servers
+                if not self._topics:
+                    raise
+                _LOG.warning("the topics stay as they were: %s", error)
             self._topics_expire = self.clock.monotonic() + self.options.route_refresh_ms / 1000
         return self._topics
 
@@ -202,13 +207,17 @@ class _Client(Client):
         return {queue: end for queue, end in ends.items() if queue.broker_name in open_at}
 
     def _has_slave(self, queue: MessageQueue) -> bool:
-        """Whether a slave may stand in; a static topic's queues wait: they name no broker of their own."""
+        """Whether a slave may stand in.
+
+        Only once the route has no master: tasks ask a master that it names first, and may wait for it. The
+        queues of a static topic wait: they name no broker of their own.
+        """
         try:
             route = self.route(queue.topic)
         except RocketMQError:
             return False
         data = None if route.static_queues else route.broker(queue.broker_name)
-        return data is not None and any(broker_id != MASTER_ID for broker_id in data.addresses)
+        return data is not None and data.master is None and bool(data.addresses)
 
     def _tell(self, away: Mapping[str, RocketMQError]) -> None:
         names = frozenset(away)

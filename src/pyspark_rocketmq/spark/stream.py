@@ -149,7 +149,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins |= self._new_begins(origin, ends)
         positions = {**origin.offsets, **begins}
         reach = targets(positions, ends.readable, frozen=self._frozen)
-        self._check_witnesses(origin, positions, reach, ends)
+        unchecked = self._check_witnesses(origin, positions, reach, ends)
         until = self._admission.cut(
             self._connected(), positions, reach, limit, closed=self._frozen is not None
         )
@@ -162,7 +162,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ):
             self._end_of_run()
             return start
-        read = {queue: until[queue] for queue in until.keys() & ends.masters.keys()}
+        read = {q: at for q, at in until.items() if q in ends.masters and place(q) not in unchecked}
         witnesses = new_witnesses(
             self._connected(), origin.witnesses, positions, read, group=self._options.group
         )
@@ -325,21 +325,26 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions: Mapping[MessageQueue, int],
         reach: Mapping[MessageQueue, int],
         ends: Ends,
-    ) -> None:
-        """Look whether what was read is still there: at a run's start, and before more is read."""
+    ) -> frozenset[Place]:
+        """Look whether what was read is still there: at a run's start, and before more is read.
+
+        Returns the places that could not be looked at.
+        """
         ahead = places_ahead(positions, reach)
         due = {
             queue: witness
             for queue, witness in origin.witnesses.items()
             if place(queue) in ahead or place(queue) not in self._witnessed
         }
-        self._witnessed |= check_witnesses(
+        looks = check_witnesses(
             self._connected(),
             due,
             ends.masters,
             group=self._options.group,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
+        self._witnessed |= looks.done
+        return looks.failed
 
     def _new_begins(self, origin: SourceOffset, ends: Ends) -> dict[MessageQueue, int]:
         """Return where the queues begin that are new, or end before their position."""

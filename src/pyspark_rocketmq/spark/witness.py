@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from pyspark_rocketmq.errors import RocketMQError
@@ -20,12 +21,28 @@ from pyspark_rocketmq.planning.gaps import decide_replaced
 from pyspark_rocketmq.spark.offsets import Witness
 from pyspark_rocketmq.spark.positions import PlanningClient
 
-__all__ = ["Place", "check_witnesses", "new_witnesses", "place", "places_ahead"]
+__all__ = ["Looks", "Place", "check_witnesses", "new_witnesses", "place", "places_ahead"]
 
 Place: TypeAlias = tuple[str, str]
 """A topic at a broker: created and deleted as one."""
 
 _LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looks:
+    """What became of a look at witnesses; where there was none to look at, neither has the place.
+
+    Parameters
+    ----------
+    done : frozenset of Place
+        Witnesses that are where they were, or have expired.
+    failed : frozenset of Place
+        There was no answer. Keep these witnesses, and look again.
+    """
+
+    done: frozenset[Place] = frozenset()
+    failed: frozenset[Place] = frozenset()
 
 
 def place(queue: MessageQueue) -> Place:
@@ -47,7 +64,7 @@ def check_witnesses(
     *,
     group: str,
     fail_on_data_loss: bool,
-) -> frozenset[Place]:
+) -> Looks:
     """Look whether messages that were read are still there.
 
     Parameters
@@ -60,11 +77,6 @@ def check_witnesses(
         The group that messages are looked at with.
     fail_on_data_loss : bool
 
-    Returns
-    -------
-    frozenset of Place
-        Those that were looked at. The others have no answer now: call it again for them.
-
     Raises
     ------
     DataLossError
@@ -76,8 +88,9 @@ def check_witnesses(
         if queue in ends and witness.offset < ends[queue]  # else the queue is shorter: `moved_back` tells
     }
     found = _stored_at(client, offsets, group)
+    looked_at = frozenset(map(place, offsets))
     if found is None:
-        return frozenset()
+        return Looks(failed=looked_at)
     for queue, found_ms in found.items():
         witness = witnesses[queue]
         if found_ms != witness.stored_at_ms:
@@ -89,7 +102,7 @@ def check_witnesses(
                 fail_on_data_loss=fail_on_data_loss,
             )
             _LOG.warning("another message is at offset %d of %s than was read", witness.offset, queue)
-    return frozenset(map(place, offsets))
+    return Looks(done=looked_at)
 
 
 def new_witnesses(

@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
 
-from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.errors import DataLossError, RequestTimeoutError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.offsets import SourceOffset, Witness
@@ -122,6 +122,24 @@ def test_a_running_query_goes_on_where_it_was_when_told_so(
     mq.send()
     stream.latestOffset(end, limit)
     assert caplog.text == "", "the new messages are the witnesses now"
+
+
+def test_a_witness_that_cannot_be_looked_at_is_kept_until_it_can(mq: FakeRocketMQ):
+    stream = reader(mq)
+    limit = stream.getDefaultReadLimit()
+    end = stream.latestOffset(stream.initialOffset(), limit)
+    recreated(mq, 8)
+    look = mq.stored_at
+
+    def no_answer(offsets, group):
+        raise RequestTimeoutError("no answer")
+
+    mq.stored_at = no_answer
+    end = stream.latestOffset(end, limit)
+    mq.stored_at = look
+    mq.send()
+    with pytest.raises(DataLossError, match="the topic was created anew"):
+        stream.latestOffset(end, limit)
 
 
 def test_a_witness_that_was_seen_is_not_asked_for_again_while_another_broker_is_away(mq: FakeRocketMQ):
