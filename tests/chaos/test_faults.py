@@ -28,6 +28,13 @@ def test_thirty_kinds_of_fault_on_the_mock_cluster() -> None:
     check(figures, longest_stall_s=20)
 
 
+@pytest.mark.timeout(120)
+def test_a_static_topic_moves_between_faults_of_the_mock_cluster() -> None:
+    figures = disturb(20_000 if FULL else 2_000, static=True)
+    assert sum("move" in kind for kind in figures.faults) == 2
+    check(figures, longest_stall_s=20)
+
+
 @pytest.mark.timeout(900)
 def test_servers_of_a_real_cluster_die_and_come_back(spark: SparkSession, tmp_path: Path) -> None:
     with chaos_cluster() as cluster:

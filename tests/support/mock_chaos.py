@@ -149,9 +149,16 @@ class _Disturber:
         self._mq.reset_offset("chaos", self._random.choice(self._mq.queues("orders")), 0)
 
 
-def disturb(messages: int, *, seed: int = 1, pause_s: float = 0.05) -> Figures:
-    """Run a workload of at least so many messages on a mock cluster, with every kind of fault."""
-    with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as mq:
+def disturb(messages: int, *, seed: int = 1, pause_s: float = 0.05, static: bool = False) -> Figures:
+    """Run a workload of at least so many messages on a mock cluster, with every kind of fault.
+
+    With ``static`` the topic is a static one whose queues move between the brokers, while servers fail.
+    """
+    with MockCluster(brokers=("broker-a", "broker-b")) as mq:
+        if static:
+            mq.create_static_topic("orders", 4)
+        else:
+            mq.create_topic("orders", 2)
         disturber = _Disturber(mq, seed)
         work = Workload(
             mq.name_server,
@@ -161,6 +168,11 @@ def disturb(messages: int, *, seed: int = 1, pause_s: float = 0.05) -> Figures:
             clock=disturber.clock,
         )
         kinds = disturber.kinds()
+        if static:
+            kinds = {kind: fault for kind, fault in kinds.items() if kind.startswith("server:")} | {
+                f"static topic: its queues move to {broker}": partial(mq.remap, "orders", broker)
+                for broker in mq.brokers
+            }
         order = random.Random(seed)
         with work.running():
             while True:

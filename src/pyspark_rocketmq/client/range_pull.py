@@ -343,7 +343,9 @@ class RangePull:
 
     def _moved(self, ask: Ask, header: PullMessageResponse, remark: str | None) -> None:
         self._window.postpone(ask.offset)
-        if not self._is_head(ask) or remark == "OFFSET_RESET":
+        # Of a static topic's queue the remark is left out: an offset that is there tells of a reset, too.
+        reset = remark == "OFFSET_RESET" or header.min_offset <= ask.offset < header.max_offset
+        if not self._is_head(ask) or reset:
             return  # asked again when its turn comes: a reset of the group is not of our offsets
         if header.next_begin_offset <= ask.offset:
             self._missing(header)

@@ -13,7 +13,11 @@ from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.retry import RetryPolicy, retry
 from pyspark_rocketmq.client.selection import queue_numbers
-from pyspark_rocketmq.errors import BrokerNotFoundError, PermissionDeniedError, TopicNotFoundError
+from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
+    PermissionDeniedError,
+    TopicNotFoundError,
+)
 from pyspark_rocketmq.model import MessageQueue, Permission
 from pyspark_rocketmq.options import SinkOptions
 from pyspark_rocketmq.record.outgoing_rows import OutgoingRows

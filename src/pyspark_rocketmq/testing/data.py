@@ -227,9 +227,9 @@ class MockData:
     def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Have the group's next pull of a queue told to go to ``offset``, as an operator's reset does."""
         with self._lock:
-            store = self._stores[queue.broker_name]
-            store.resets[group, queue.topic, queue.queue_id] = offset
-            store.committed[group, queue.topic, queue.queue_id] = offset
+            part = self._parts(queue)[-1]
+            store, key = self._stores[part.broker], (group, queue.topic, part.queue_id)
+            store.resets[key] = store.committed[key] = max(0, offset - part.begin)
 
     def set_limits(self, limits: PullLimits) -> None:
         """Change what one answer to a pull may hold, at every broker."""

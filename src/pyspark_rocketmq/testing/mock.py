@@ -114,7 +114,7 @@ class MockCluster(MockData):
             for broker_id in range(slaves + 1)
         }
         plain = broker_requests()
-        static = static_requests(plain, self._static_topics, lambda name: self._replicas[name, MASTER_ID])
+        static = static_requests(plain, self._static_topics, self._master)
         self._operations = {**plain, **static, **admin_requests(), **group_requests()}
         self._name_server = Server(self._loop, self._serve_name_server(), self._fault_for(None), tls=tls)
         self._servers = {
@@ -256,6 +256,12 @@ class MockCluster(MockData):
 
     def _servers_of(self, broker: str | None) -> list[Server]:
         return [server for (name, _), server in self._servers.items() if broker in (None, name)]
+
+    def _master(self, broker: str) -> Replica:
+        """Return a broker's master for another broker, which cannot reach it while it is away."""
+        if not self._servers[broker, MASTER_ID].running:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"cannot find addr for broker {broker}")
+        return self._replicas[broker, MASTER_ID]
 
     def _announce(self, broker: str) -> None:
         addresses = {

@@ -108,7 +108,8 @@ class _Asked:
     """A request for a static topic's queue, at the broker that owns it."""
 
     topic: StaticTopic
-    masters: Mapping[str, Replica]
+    replica: Replica
+    masters: Callable[[str], Replica]
     plain: Operation
     frame: Frame
     limits: PullLimits
@@ -116,7 +117,11 @@ class _Asked:
     def at(self, part: Part, request: RequestHeader) -> Reply:
         """Have the broker of a part execute a request for its own queue."""
         frame = replace(self.frame, command=replace(self.frame.command, fields=request.fields()))
-        return self.plain(self.masters[part.broker], frame, self.limits)
+        return self.plain(self.home(part), frame, self.limits)
+
+    def home(self, part: Part) -> Replica:
+        """Return the server that has a part."""
+        return self.replica if part.broker == self.replica.store.name else self.masters(part.broker)
 
 
 def static_requests(
@@ -130,7 +135,7 @@ def static_requests(
         What they do about the queues of other topics, and of their own.
     topics : mapping of str to StaticTopic
     masters : Callable
-        Returns the master of a broker.
+        Returns the master of a broker, or refuses while it is away.
     """
 
     def route(kind: type[RequestHeader], execute: _Execute, refusal: str) -> Operation:
@@ -145,13 +150,8 @@ def static_requests(
             if queue_id not in topic.parts or topic.owner(queue_id) != name:
                 place = f"{request.topic}-{queue_id}"
                 raise Refused(ResponseCode.NOT_LEADER_FOR_QUEUE, refusal.format(place=place, broker=name))
-            names = {part.broker for part in topic.parts[queue_id]}
             asked = _Asked(
-                topic=topic,
-                masters={each: masters(each) for each in names} | {name: replica},
-                plain=operation,
-                frame=frame,
-                limits=limits,
+                topic=topic, replica=replica, masters=masters, plain=operation, frame=frame, limits=limits
             )
             return execute(asked, request)
 
@@ -232,7 +232,7 @@ def _query_offset(asked: _Asked, request: QueryConsumerOffsetRequest) -> Reply:
         return asked.at(parts[0], replace(request, queue_id=parts[0].queue_id))
     for part in reversed(parts):
         here = MessageQueue(request.topic, part.broker, part.queue_id)
-        committed = asked.masters[part.broker].store.position(request.consumer_group, here)
+        committed = asked.home(part).store.position(request.consumer_group, here)
         if committed is not None and committed >= 0:
             return Reply(fields=OffsetResponse(offset=part.begin + committed).fields())
     raise Refused(ResponseCode.QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first")
