@@ -43,9 +43,10 @@ def real() -> Iterator[World]:
 def mock() -> Iterator[World]:
     """Two brokers, with gaps, and faults in every read."""
     with (
-        MockCluster({"orders": 3}, brokers=("broker-a", "broker-b")) as cluster,
+        MockCluster(brokers=("broker-a", "broker-b")) as cluster,
         Client(cluster.name_server) as client,
     ):
+        cluster.create_topic("orders", 3, attributes={"cleanup.policy": "COMPACTION"})
 
         def make_trouble() -> None:
             cluster.heal()

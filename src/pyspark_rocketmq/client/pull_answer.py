@@ -8,16 +8,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
+from pyspark_rocketmq.client.broker import PullAnswer
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.connection import Response
 from pyspark_rocketmq.client.pipeline import Call
-from pyspark_rocketmq.model import MASTER_ID, MessageQueue
+from pyspark_rocketmq.errors import RemoteProtocolError, ServiceNotAvailableError
+from pyspark_rocketmq.model import MASTER_ID, MessageQueue, MessageSelector, PullStatus
 from pyspark_rocketmq.record.arrow import Chunk
+from pyspark_rocketmq.record.holes import find_holes
 from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
+from pyspark_rocketmq.record.light_queue import is_light
 from pyspark_rocketmq.remoting.body import decode_topic_config
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import GetTopicConfigRequest, PullMessageResponse
@@ -30,6 +34,7 @@ __all__ = [
     "Records",
     "Removed",
     "Scanned",
+    "check_pull",
     "count_records",
     "has_natural_holes",
     "is_busy",
@@ -38,8 +43,6 @@ __all__ = [
     "scans_for_filter",
     "slave_is_closed",
 ]
-
-_LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +130,9 @@ def has_natural_holes(client: Client, queue: MessageQueue, deadline: Deadline) -
     RocketMQError
         As `Client.ask`: the master did not answer.
     """
-    if queue.logical or queue.topic.startswith(_LIGHT_QUEUE_PREFIX):
-        return True
-    if client.route(queue.topic).static_queues:
+    if is_light(queue.topic):  # no broker has settings of one
+        return False
+    if queue.logical or client.route(queue.topic).static_queues:
         return True
 
     def is_compacted(response: Response) -> bool:
@@ -141,3 +144,68 @@ def has_natural_holes(client: Client, queue: MessageQueue, deadline: Deadline) -
     return client.ask(
         {queue: Call(GetTopicConfigRequest(topic=queue.topic), is_compacted)}, deadline=deadline
     )[queue]
+
+
+def check_pull(
+    answer: PullAnswer,
+    queue: MessageQueue,
+    begin: int,
+    selector: MessageSelector,
+    is_master: Callable[[], bool],
+) -> None:
+    """Refuse an answer that leads nowhere, or one by which a slave would decide that messages are lost.
+
+    For those who pull one by one and go on wherever their master says.
+
+    Parameters
+    ----------
+    answer : PullAnswer
+    queue : MessageQueue
+    begin : int
+        The offset that was asked for.
+    selector : MessageSelector
+    is_master : Callable
+        Whether the answer is the master's; asked only where it matters.
+
+    Raises
+    ------
+    RocketMQError
+        The pull is to be repeated: of a slave until its master is back.
+    """
+    end, found = answer.header.next_begin_offset, answer.status is PullStatus.FOUND
+    if found and end <= begin:
+        raise RemoteProtocolError(
+            f"a broker found messages and says to go on at {end}, not after them",
+            queue=str(queue),
+            offset=begin,
+        )
+    if _is_gone(answer, begin, selector) and not is_master():
+        raise _not_at_slave(queue, begin)
+    if found and selector.takes_all and not is_master():
+        chunk = Chunk(answer.records, 0, len(answer.records), begin, end, answer.header.offset_delta)
+        if find_holes([chunk], queue.topic):
+            raise _not_at_slave(queue, begin)
+
+
+def _is_gone(answer: PullAnswer, begin: int, selector: MessageSelector) -> bool:
+    """Tell whether an answer without records passes over messages that no filter left out."""
+    match answer.status:
+        case PullStatus.OFFSET_ILLEGAL:
+            return True
+        case PullStatus.NO_NEW_MSG:
+            return answer.header.next_begin_offset > begin
+        case PullStatus.NO_MATCHED_MSG:
+            return selector.takes_all and answer.header.next_begin_offset > begin
+        case PullStatus.FOUND:
+            return False
+        case _:
+            assert_never(answer.status)
+
+
+def _not_at_slave(queue: MessageQueue, offset: int) -> ServiceNotAvailableError:
+    return ServiceNotAvailableError(
+        "the slave does not have these messages; its master may, and is waited for",
+        code=ResponseCode.PULL_NOT_FOUND,
+        queue=str(queue),
+        offset=offset,
+    )

@@ -18,10 +18,11 @@ from typing import Final
 from pyspark_rocketmq.client import broker
 from pyspark_rocketmq.client.broker import PullAnswer
 from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.pull_answer import check_pull
 from pyspark_rocketmq.client.push_options import PushOptions
-from pyspark_rocketmq.client.range_reader import Pulled, read_chunks
+from pyspark_rocketmq.client.range_reader import Pulled, RangeEnd, read_chunks
 from pyspark_rocketmq.client.read_options import ReadOptions
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, OffsetRange, PullStatus
 from pyspark_rocketmq.planning.in_flight import InFlight
 from pyspark_rocketmq.record.objects import MessageDecoder
@@ -303,6 +304,7 @@ class QueueWorker:
         )
         patience_ms = options.suspend_ms + _SUSPEND_LAG_MS + client.request_timeout_ms
         answer = call.on(client.connection(addr), deadline=client.deadline(patience_ms))
+        check_pull(answer, self.queue, self._next, self._selector, lambda: self._is_master(addr))
         take = self._take_run
         run = None if take is None else self._run_of(answer)
         messages = self._messages(answer) if take is None else []
@@ -326,6 +328,12 @@ class QueueWorker:
             if answer.header.max_offset - next_offset > _FAR_BEHIND * options.pull_batch_size:
                 self._catch_up(take, answer.header.max_offset)
 
+    def _is_master(self, addr: str) -> bool:
+        try:
+            return addr == self._client.queue_address(self.queue)
+        except BrokerNotFoundError:
+            return False
+
     def _catch_up(self, take: TakeRun, end: int) -> None:
         """Read on with several pulls under way, as batches do, until where the queue ended a moment ago."""
         options = ReadOptions(
@@ -338,6 +346,8 @@ class QueueWorker:
         )
         wanted = OffsetRange(self.queue, self._next, min(end, self._next + _MOST_AT_ONCE))
         for event in read_chunks(self._client, [wanted], options):
+            for lost in event.pull.lost if isinstance(event, RangeEnd) else ():
+                _LOG.warning("%d messages lost (%s): %s", len(lost.offsets), lost.condition, lost.offsets)
             for chunk in event.chunks if isinstance(event, Pulled) else ():
                 self._wait_for_room()
                 records = bytes(memoryview(chunk.buffer)[chunk.start : chunk.end])

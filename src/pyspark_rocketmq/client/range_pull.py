@@ -319,7 +319,7 @@ class RangePull:
         records = Records(response, offset_delta)
         if not self._replica.at_master and not self._filtered:
             chunk = records.chunk(ask.offset, min(next_offset, self.offsets.until_offset))
-            if find_holes([chunk]) and not self._has_natural_holes():
+            if find_holes([chunk], self.offsets.topic) and not self._has_natural_holes():
                 raise self._not_here()
         size = response.end - response.start
         self._hint.learn(size)
