@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
+from tests.support.fakes import Ahead
 
 from pyspark_rocketmq.client import Client, Message
 from pyspark_rocketmq.client.selection import queue_for_key
@@ -34,6 +35,7 @@ from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame
 from pyspark_rocketmq.spark import dead_letters
 from pyspark_rocketmq.spark.sink_schema import sink_layout
+from pyspark_rocketmq.spark.sink_topics import SinkTopics
 from pyspark_rocketmq.spark.write_task import WriteReport, WriteScope, WriteTask
 from pyspark_rocketmq.testing import Damage, Delay, HangUp, MockCluster, Refuse, Silence
 
@@ -344,6 +346,75 @@ def test_no_broker_at_all_is_not_a_missing_topic(mq: MockCluster, write: Write) 
 def test_a_topic_that_stays_away_beside_other_brokers_is_missing(mq: MockCluster, write: Write) -> None:
     with pytest.raises(TopicNotFoundError, match="createTopic"):
         write(numbered(1), topic="nowhere", outageTimeout="2s")
+
+
+@pytest.mark.parametrize("dead_letters", [{"deadLetterTopic": "dead"}, {}], ids=["dead letters", "none"])
+def test_a_topic_of_a_row_whose_broker_restarts_is_waited_for(
+    dead_letters: dict[str, str], mq: MockCluster, write: Write
+) -> None:
+    """Another broker is there: it takes dead letters, and knows nothing of the topic."""
+    mq.create_topic("dead", 1, brokers=["broker-b"])
+    mq.create_topic("payments", 1, brokers=["broker-a"])
+    mq.unregister("broker-a")
+    back = threading.Timer(0.3, lambda: mq.register("broker-a"))
+    back.start()
+    try:
+        batch = rows("x", "y", topic=["payments", "dead"])
+        report = write(batch, topic=None, outageTimeout="20s", **dead_letters)
+    finally:
+        back.join()
+    assert (report.rows, report.dead_letters) == (2, 0)
+    assert stored_bodies(mq, "payments") == ["x"]
+
+
+def test_a_broker_that_rows_name_is_waited_for_while_it_restarts(mq: MockCluster, write: Write) -> None:
+    mq.create_topic("dead", 1, brokers=["broker-b"])
+    mq.unregister("broker-a")
+    back = threading.Timer(0.3, lambda: mq.register("broker-a"))
+    back.start()
+    try:
+        batch = rows("x", "y", brokerName=["broker-a", "broker-b"], queueId=pa.array([1, 1], pa.int32()))
+        assert write(batch, deadLetterTopic="dead", outageTimeout="20s").dead_letters == 0
+    finally:
+        back.join()
+    assert [m.body for m in mq.messages("orders", mq.queue("orders", 1, "broker-a"))] == [b"x"]
+
+
+def test_missing_topics_of_rows_are_waited_for_once_while_all_brokers_are_there(mq: MockCluster) -> None:
+    settings = {"nameServer": mq.name_server, "deadLetterTopic": "dead", "outageTimeout": "60s"}
+    options = parse_options(SinkOptions, settings, environ={})
+    clock = Ahead()
+    with Client(options.client, clock=clock) as client:
+
+        def waited_s(topic: str) -> float:
+            """Return how long a new task waits before it gives the topic up."""
+            before = clock.by_s
+            assert SinkTopics(client, options, patient=True).queues(topic) is None
+            return clock.by_s - before
+
+        assert waited_s("nowhere") > 14
+        assert waited_s("nowhere") == 0
+        assert waited_s("nor here") == 0
+        mq.unregister("broker-b")
+        assert waited_s("nor here") > 14
+        mq.register("broker-b")
+        assert SinkTopics(client, options, patient=True).queues("orders") is not None
+        mq.unregister("broker-b")
+        assert waited_s("nowhere") > 14
+        clock.by_s += 3_600
+        assert waited_s("nowhere") > 14
+        mq.register("broker-b")
+
+        def waited_for_s(broker: str) -> float:
+            before = clock.by_s
+            client.invalidate("orders")
+            assert SinkTopics(client, options, patient=True).queues("orders", {broker}) is not None
+            return clock.by_s - before
+
+        assert waited_for_s("no such broker") == 0
+        mq.unregister("broker-b")
+        assert waited_for_s("broker-b") > 14
+        assert waited_for_s("broker-b") == 0
 
 
 # --- dead letters ---------------------------------------------------------------------------

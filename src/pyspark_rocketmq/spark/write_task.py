@@ -38,7 +38,7 @@ from pyspark_rocketmq.record.occurrences import FINGERPRINT, Occurrences
 from pyspark_rocketmq.record.outgoing_rows import MessageColumns, OutgoingRows, prepare
 from pyspark_rocketmq.spark.dead_letters import DeadLetter, DeadLetters
 from pyspark_rocketmq.spark.sink_schema import SinkLayout
-from pyspark_rocketmq.spark.sink_topics import SinkTopics
+from pyspark_rocketmq.spark.sink_topics import SinkTopics, named_brokers
 from pyspark_rocketmq.spark.transaction import roll_back
 from pyspark_rocketmq.spark.transaction_log import TransactionName
 
@@ -217,7 +217,7 @@ class WriteTask:
         for place, cause in refused.items():
             self._dead_letters.add(DeadLetter.of_row(columns, place, cause, self._options.topic))
         for topic, mine in _by_topic(rows, self._options.topic):
-            queues = self._topics.queues(topic)
+            queues = self._topics.queues(topic, named_brokers(mine))
             if queues is None:
                 self._refuse(columns, mine.place, topic, "its topic does not exist")
                 continue
