@@ -71,7 +71,8 @@ class GroupProgress:
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Commit at the brokers."""
         calls = {queue: broker.commit_offset(self._group, queue, at) for queue, at in offsets.items()}
-        first = {(queue.broker_name, queue.topic): queue for queue in offsets}
+        owners = self._client.owners(offsets)
+        first = {(owners[queue] or queue.broker_name, queue.topic): queue for queue in offsets}
         ahead = {queue: calls.pop(queue) for key, queue in first.items() if key not in self._committed}
         self._client.ask(ahead)
         self._committed |= first.keys()
