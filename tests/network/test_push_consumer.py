@@ -10,6 +10,7 @@ import pytest
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
+    Client,
     ConsumeFromWhere,
     ConsumeResult,
     Message,
@@ -146,6 +147,21 @@ def test_members_that_start_together_begin_where_they_are_told(mq, member):
     bodies = [body for queue in mq.queues("orders") for body in put(mq, queue, b"new")]
     eventually(lambda: len(one.got) + len(two.got) >= 4, 30, what="the new ones")
     assert one.bodies + two.bodies == bodies
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_static_topic_s_queues_are_read_wherever_they_are(mq, member, ordered: bool):
+    mq.create_static_topic("moving", 2, broker="broker-a")
+    first, second = mq.queues("moving")
+    bodies = [*put(mq, first, b"0"), *put(mq, second, b"1")]
+    one = member(start=FIRST, ordered=ordered).start("moving")
+    eventually(lambda: sorted(one.bodies) == bodies, 30, what="both queues")
+    mq.remap("moving", "broker-b")
+    bodies += put(mq, first, b"2", b"3")
+    eventually(lambda: sorted(one.bodies) == bodies, 30, what="the queue that moved")
+    with Client(mq.name_server) as client:
+        end = client.max_offsets([first])
+        eventually(lambda: client.committed_offsets(GROUP, [first]) == end, 30, what="its commit")
 
 
 # --- a broker that is away ------------------------------------------------------------------
