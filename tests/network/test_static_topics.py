@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +11,16 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
     Client,
+    ConsumeFromWhere,
     DecodeOptions,
+    Message,
     MessageQueue,
     OffsetRange,
     OutgoingMessage,
     Producer,
     PullConsumer,
+    PushConsumer,
+    PushOptions,
     ReadOptions,
     read_batches,
     read_messages,
@@ -178,6 +182,33 @@ def test_a_pull_consumer_goes_on_over_a_remap(mq: MockCluster, client: Client) -
             found += [(message.queue_offset, message.body) for message in result.messages]
             offset = result.next_begin_offset
     assert found == stored
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_group_goes_on_over_a_remap(mq: MockCluster, client: Client, ordered: bool) -> None:
+    """Locks, pulls and commits go to the owner; each message comes once, in order when that is asked."""
+    got: dict[int, list[bytes]] = {0: [], 1: []}
+    options = PushOptions(start=ConsumeFromWhere.FIRST_OFFSET, ordered=ordered, commit_ms=50)
+
+    def take(messages: Sequence[Message]) -> None:
+        for message in messages:
+            got[message.queue_id].append(message.body)
+
+    sent: dict[int, list[bytes]] = {0: [], 1: []}
+    with PushConsumer("g", mq.name_server, options) as member:
+        member.subscribe(TOPIC)
+        member.start(take)
+        for broker in ("a", "b", "c"):
+            mq.remap(TOPIC, broker)
+            for queue in mq.queues(TOPIC):
+                sent[queue.queue_id] += [body for _, body in fill(mq, 10, queue)]
+            eventually(lambda: sum(map(len, got.values())) >= sum(map(len, sent.values())), 30)
+        assert {queue_id: sorted(bodies) for queue_id, bodies in got.items()} == {
+            queue_id: sorted(bodies) for queue_id, bodies in sent.items()
+        }
+        assert got == sent or not ordered
+        ends = {queue: mq.max_offset(queue) for queue in mq.queues(TOPIC)}
+        eventually(lambda: {queue: mq.committed("g", queue) for queue in ends} == ends, 10)
 
 
 def test_queues_of_an_owner_that_is_away_wait_and_the_others_answer(mq: MockCluster) -> None:
