@@ -14,6 +14,7 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dstream.plan import DirectPlan, Pace
+from pyspark_rocketmq.errors import TopicNotFoundError
 from pyspark_rocketmq.model import Earliest, MessageQueue
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.planning.rate import PidSettings
@@ -42,7 +43,9 @@ class Stream:
 
     def __init__(self, mq: MockCluster, **options: str) -> None:
         given = {"nameServer": mq.name_server, "topic": "orders", "startingOffsets": "earliest"}
-        given |= {"routeRefreshMs": "1000"} | options
+        given = {
+            name: value for name, value in (given | {"routeRefreshMs": "1000"} | options).items() if value
+        }
         parsed = parse_options(SourceOptions, given, where="readStream", environ={})
         self.reader = RocketMQStreamReader(parsed, read_schema(None))
         self.end: dict[str, Any] = self.reader.initialOffset()
@@ -181,6 +184,23 @@ def test_a_readable_slave_is_read_while_its_master_is_away() -> None:
         mq.start_broker("broker-b")
         eventually(lambda: stream.trigger() == {A0: 2, B0: 5}, 20.0, what="the master is read again")
         stream.reader.stop()
+
+
+def test_a_topic_that_is_gone_holds_no_other_queue_of_its_broker_back(mq: MockCluster) -> None:
+    mq.create_topic("payments", 1)
+    given = json.dumps({"orders": {"broker-a": [0]}, "payments": {"broker-a": [0]}})
+    stream = Stream(mq, topic="", assign=given)
+    p0 = MessageQueue("payments", "broker-a", 0)
+    assert stream.trigger() == {A0: 1, p0: 0}
+    mq.delete_topic("payments")
+    send(mq, A0)
+    stream.reader._connected().invalidate("payments")  # type: ignore[attr-defined]
+    assert stream.trigger() == {A0: 2, p0: 0}
+    stream.reader.stop()
+    missing = Stream(mq, topic="", assign=given)
+    with pytest.raises(TopicNotFoundError):
+        missing.trigger()
+    missing.reader.stop()
 
 
 def test_a_slave_that_may_not_be_read_is_not_planned_with() -> None:

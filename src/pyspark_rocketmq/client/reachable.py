@@ -149,11 +149,16 @@ class ReachableBrokers:
             Retry, and wait, for so long for each broker that is not known to be away, whoever else has
             answered.
         """
+        topics = {queue.topic for queue in calls}
+        routes = self._client.routes.find_many(topics, deadline=self._client.deadline())
+        gone = {topic: self._why_gone(topic) for topic, route in routes.items() if route is None}
+        found: dict[MessageQueue, T | RocketMQError] = {q: gone[q.topic] for q in calls if q.topic in gone}
         by_broker: dict[str, dict[MessageQueue, Call[T]]] = {}
-        for queue, broker_name in self._brokers_of(calls).items():
-            by_broker.setdefault(broker_name, {})[queue] = calls[queue]
+        for queue, call in calls.items():
+            if (route := routes[queue.topic]) is not None:
+                # A static topic's queue names no broker of its own.
+                by_broker.setdefault(route.owner(queue) or queue.broker_name, {})[queue] = call
         due = self._health.due(frozenset(by_broker))
-        found: dict[MessageQueue, T | RocketMQError] = {}
         for name, own in by_broker.items():
             if name not in due:
                 found |= dict.fromkeys(own, self._health.why_away(name))
@@ -165,13 +170,13 @@ class ReachableBrokers:
         found.update(answers)
         return {queue: found[queue] for queue in calls}
 
-    def _brokers_of(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str]:
-        """Return who has each queue: a static topic's queues name no broker of their own."""
-        asked = tuple(queues)
-        topics = {queue.topic for queue in asked}
-        routes = self._client.routes.find_many(topics, deadline=self._client.deadline())
-        owners = {q: route.owner(q) if (route := routes[q.topic]) is not None else None for q in asked}
-        return {queue: owner or queue.broker_name for queue, owner in owners.items()}
+    def _why_gone(self, topic: str) -> RocketMQError:
+        """Return the error of a topic without a route: it may come back if it was ever known."""
+        try:
+            self._client.routes.get_served((topic,), deadline=self._client.deadline())
+        except RocketMQError as error:
+            return error
+        return BrokerNotFoundError("the topic had no route a moment ago", topic=topic)
 
     def _answer(self, question: _Question[T]) -> dict[MessageQueue, T | RocketMQError]:
         """Ask one broker, and take note of how it went."""
