@@ -22,14 +22,17 @@ class ConsumeResult(enum.Enum):
 
 
 class ConsumeFromWhere(enum.Enum):
-    """Where a group starts in a queue that it has no offset of; the values are Java's."""
+    """Where a group starts in a topic that it has no offsets of; the values are Java's.
+
+    Queues that the topic gains later are read from their first message.
+    """
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     """At its end. (Java's consumer begins at 0 where a broker has the queue's first message in memory.)"""
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
     """At its begin."""
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
-    """At the first message that was stored at ``timestamp_ms`` or later."""
+    """At the first message that was stored at ``timestamp_ms`` or later; in later queues, too, if given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ __all__ = ["Allocation", "MessageModel", "ReceiverOptions", "StartFrom"]
 
 
 class StartFrom(enum.Enum):
-    """Where a group begins in a queue that it has no offset of."""
+    """Where a group begins in a topic that it has no offsets of."""
 
     LATEST = "latest"
     EARLIEST = "earliest"
@@ -88,7 +88,7 @@ class ReceiverOptions(Options):
         default=StartFrom.LATEST,
         default_text="latest",
         aliases=("consumer.offset.reset.to",),
-        doc="Where a group begins in queues that it has no offset of.",
+        doc="Where a group begins in a topic that it has no offsets of; later queues: at their start.",
     )
     timestamp_ms: int | None = option(
         "startTimestamp",
