@@ -241,13 +241,14 @@ class TopicRoute:
     """A topic's route as one name server sees it.
 
     ``static_queues`` is filled for static topics only: the broker that owns each queue now, None where no
-    broker of the route does (it is away).
+    broker of the route does (it is away). Each remap makes a greater ``static_epoch``.
     """
 
     topic: str
     brokers: tuple[BrokerData, ...]
     queues: tuple[QueueData, ...]
     static_queues: Mapping[MessageQueue, str | None] = field(default_factory=dict)
+    static_epoch: int = 0
 
     def broker(self, broker_name: str) -> BrokerData | None:
         """Return the broker of that name, or None."""

@@ -180,3 +180,11 @@ def test_routes_are_merged() -> None:
     assert merged == route("b", ("a", {0: "master", 1: "slave"}, 1), ("b", {0: "other"}, 3))
     assert merge_routes([first]) is first
     assert merge_routes([]) is None
+
+
+def test_of_two_owners_of_a_static_topics_queue_the_one_of_the_later_remap_counts() -> None:
+    def route(owner: str, epoch: int) -> TopicRoute:
+        return TopicRoute("t", (), (), {MessageQueue("t", "__syslo__global__", 0): owner}, epoch)
+
+    early, late = route("a", 1), route("b", 2)
+    assert merge_routes([early, late]) == merge_routes([late, early]) == late

@@ -253,6 +253,9 @@ def merge_routes(routes: Sequence[TopicRoute]) -> TopicRoute | None:
             brokers[broker.broker_name] = BrokerData(broker.broker_name, known.cluster, addresses)
         for data in route.queues:
             queues.setdefault(data.broker_name, data)
+    by_epoch = sorted(routes, key=lambda route: -route.static_epoch)  # one may not have heard of a remap
+    for route in by_epoch:
         for queue, owner in route.static_queues.items():
             owners[queue] = owners.get(queue) or owner
-    return TopicRoute(routes[0].topic, tuple(brokers.values()), tuple(queues.values()), owners)
+    known_brokers, known_queues = tuple(brokers.values()), tuple(queues.values())
+    return TopicRoute(routes[0].topic, known_brokers, known_queues, owners, by_epoch[0].static_epoch)

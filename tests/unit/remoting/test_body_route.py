@@ -77,6 +77,7 @@ def test_static_topic_belongs_to_the_highest_epoch() -> None:
     route = static_route(b=mapping("b", 200, {1: 0, 2: 1}), a=mapping("a", 100, {0: 0, 1: 1}))
     queues = [MessageQueue("t", LOGICAL, queue_id) for queue_id in range(4)]
     assert route.static_queues == dict(zip(queues, ("a", "b", "b", None), strict=True))
+    assert route.static_epoch == 200
     assert list(route.read_queues()) == list(route.write_queues()) == queues
 
 

@@ -46,6 +46,7 @@ def decode_route(topic: str, view: Buffer) -> TopicRoute:
     RemoteProtocolError
     """
     route = read(view, "route")
+    mappings = route["topicQueueMappingByBroker"]
     queues = tuple(
         QueueData(
             data["brokerName"].string(),
@@ -60,7 +61,8 @@ def decode_route(topic: str, view: Buffer) -> TopicRoute:
         topic,
         tuple(_broker(data) for data in route["brokerDatas"].elements()),
         queues,
-        _static_queues(topic, route["topicQueueMappingByBroker"]),
+        _static_queues(topic, mappings),
+        max((mapping["epoch"].integer(0) for _, mapping in mappings.members()), default=0),
     )
 
 
