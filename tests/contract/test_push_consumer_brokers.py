@@ -1,11 +1,13 @@
-"""Members of a group on two real brokers: a topic grows, a broker dies."""
+"""Members of a group on two real brokers, beside a Java consumer: a topic grows, a broker dies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from tests.support.group_member import Member
+from tests.support.java_member import JavaMember
 from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
 
@@ -23,6 +25,8 @@ from pyspark_rocketmq.devcluster import DevCluster
 pytestmark = pytest.mark.timeout(240)
 
 FIRST, LAST = ConsumeFromWhere.FIRST_OFFSET, ConsumeFromWhere.LAST_OFFSET
+JAVA_S = 60
+"""A Java client that misses its turn is refused until its next heartbeat, 30 s later."""
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +126,28 @@ def test_a_broker_that_is_killed_holds_up_no_other(two, member, topic: TopicFact
     bodies += [body for queue in there for body in send(client, queue, f"c{queue.queue_id}-", 10)]
     eventually(lambda: {*one.bodies, *other.bodies} == set(bodies), 60, what="what the other broker has")
     eventually(lambda: client.committed_offsets(group, there) == dict.fromkeys(there, 10), 30, what="commits")
+
+
+def test_beside_a_java_consumer_while_a_broker_is_away(two, member, topic: TopicFactory, client, group):
+    classes: Path = two.compile_java(Path(__file__).parent / "java" / "GroupMember.java")
+    name = topic(queues=4, cluster=two)
+    queues = client.read_queues(name)
+    here = [queue for queue in queues if queue.broker_name == "broker-a"]
+    one = member(start=FIRST).start(name)
+    eventually(lambda: one.queues(name) == set(queues), 60, what="the queues")
+    with JavaMember(two, classes, group, name) as java:
+        eventually(lambda: len(one.queues(name)) == 4, 60, what="its half")
+        two.broker("broker-b").kill()
+        try:
+            bodies = [body for queue in here for body in send(client, queue, f"a{queue.queue_id}-", 20)]
+
+            def got() -> list[str]:
+                return [*one.bodies, *(body for _, _, body in java.got)]
+
+            eventually(lambda: set(got()) == set(bodies), JAVA_S, what="the healthy broker's messages")
+            java.leave()
+            eventually(lambda: one.queues(name) >= set(here), 30, what="the Java consumer's queues")
+            bodies += [body for queue in here for body in send(client, queue, f"b{queue.queue_id}-", 5)]
+            eventually(lambda: set(got()) == set(bodies), 30, what="all further messages")
+        finally:
+            two.broker("broker-b").start()

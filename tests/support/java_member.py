@@ -45,7 +45,13 @@ class JavaMember:
             text=True,
         )
         self._reader.start()
-        eventually(lambda: "|started" in self._lines, 60, what="the Java consumer")
+        try:
+            eventually(lambda: "|started" in self._lines, 60, what="the Java consumer")
+        except AssertionError as error:
+            self.kill()
+            raise AssertionError(
+                "\n".join(["the Java consumer did not start:", *self._lines[-30:]])
+            ) from error
         return self
 
     def __exit__(
