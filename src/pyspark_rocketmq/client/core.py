@@ -14,13 +14,14 @@ from pyspark_rocketmq.client.endpoint import ConnectionOptions, TlsOptions
 from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.group import GroupAnnouncer
 from pyspark_rocketmq.client.name_servers import NameServers
-from pyspark_rocketmq.client.pipeline import Call, pipeline
+from pyspark_rocketmq.client.pipeline import Call
 from pyspark_rocketmq.client.pool import ConnectionPool
-from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RandomSource, RetryPolicy, retry
+from pyspark_rocketmq.client.queue_requests import QueueRequests, broker_address, gravest, queue_address
+from pyspark_rocketmq.client.retry import RandomSource
 from pyspark_rocketmq.client.route import RouteCache
 from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
-from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
-from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue, MessageSelector, TopicRoute
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import BrokerData, MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.planning.pull_hints import PullHints
 from pyspark_rocketmq.remoting.acl import Credentials
@@ -83,6 +84,9 @@ class Client:
             timeout_ms=options.connect_timeout_ms,
         )
         self.routes = RouteCache(self.name_servers, clock=clock, ttl_ms=options.route_refresh_ms)
+        self.requests = QueueRequests(
+            self.routes, self.pool, clock=clock, random=self.random, timeout_ms=options.request_timeout_ms
+        )
         self.pull_hints = PullHints()
         """What readers learned of the brokers' answers to pulls."""
         self._groups = GroupAnnouncer(self)
@@ -156,7 +160,7 @@ class Client:
         BrokerNotFoundError
             The route names no such broker, or no master of it.
         """
-        return _address(self.route(topic), broker_name, master_only=master_only)
+        return broker_address(self.route(topic), broker_name, master_only=master_only)
 
     def queue_address(self, queue: MessageQueue, *, master_only: bool = True) -> str:
         """Return the address of the broker that has the queue now, as `broker_address` does.
@@ -166,7 +170,7 @@ class Client:
         BrokerNotFoundError
             The route names no such broker, or no master of it; or nobody has a static topic's queue.
         """
-        return _queue_address(self.route(queue.topic), queue, master_only=master_only)
+        return queue_address(self.route(queue.topic), queue, master_only=master_only)
 
     def owners(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str | None]:
         """Return the broker that has each queue now; None of a static topic's queue that nobody has."""
@@ -345,133 +349,14 @@ class Client:
         """
         answers: dict[MessageQueue, T] = {}
         errors: list[RocketMQError] = []
-        for queue, outcome in self.try_each(calls, deadline=deadline or self.deadline()).items():
+        for queue, outcome in self.requests.try_each(calls, deadline=deadline or self.deadline()).items():
             if isinstance(outcome, RocketMQError):
                 errors.append(outcome)
             else:
                 answers[queue] = outcome
         if errors:
-            raise _gravest(errors)
+            raise gravest(errors)
         return answers
-
-    def try_each(
-        self,
-        calls: Mapping[MessageQueue, Call[T]],
-        *,
-        deadline: Deadline,
-        policy: RetryPolicy = DEFAULT_POLICY,
-        slaves: bool = False,
-    ) -> dict[MessageQueue, T | RocketMQError]:
-        """As `ask`, but tell what each call came to: its value, or the last error that it met.
-
-        Parameters
-        ----------
-        policy : RetryPolicy
-        slaves : bool
-            Ask the queues' first slaves instead.
-        """
-        answers: dict[MessageQueue, T] = {}
-        errors: dict[MessageQueue, RocketMQError] = {}
-
-        def attempt() -> None:
-            todo = {queue: call for queue, call in calls.items() if queue not in answers}
-            errors.clear()
-            outcomes = self._ask_once(todo, deadline.sooner(self.request_timeout_ms), slaves=slaves)
-            for queue, outcome in outcomes.items():
-                if isinstance(outcome, RocketMQError):
-                    outcome.facts.setdefault("broker_name", queue.broker_name)
-                    outcome.facts.setdefault("topic", queue.topic)
-                    errors[queue] = outcome
-                else:
-                    answers[queue] = outcome
-            if errors:
-                raise _gravest(errors.values())
-
-        def look_again() -> None:
-            for topic in {queue.topic for queue in calls if queue not in answers}:
-                self.invalidate(topic)
-
-        try:
-            if calls:
-                retry(
-                    attempt,
-                    deadline=deadline,
-                    clock=self.clock,
-                    random=self.random,
-                    policy=policy,
-                    on_stale_route=look_again,
-                )
-        except RocketMQError as error:
-            for queue in calls:
-                errors.setdefault(queue, error)  # of the route, for all that were asked
-        return {queue: answers[queue] if queue in answers else errors[queue] for queue in calls}
-
-    def _ask_once(
-        self, calls: Mapping[MessageQueue, Call[T]], deadline: Deadline, *, slaves: bool
-    ) -> dict[MessageQueue, T | RocketMQError]:
-        routes = self.routes.get_served({queue.topic for queue in calls}, deadline=deadline)
-        placed: list[tuple[MessageQueue, Connection, Call[T]]] = []
-        failed: dict[MessageQueue, T | RocketMQError] = {}
-        reached: dict[str, Connection | RocketMQError] = {}
-        for queue, call in calls.items():
-            route = routes[queue.topic]
-            try:
-                addr = _queue_address(route, queue, slave=slaves)
-                if addr not in reached:
-                    reached[addr] = self._try_connection(addr)
-                connection = reached[addr]
-                if isinstance(connection, RocketMQError):
-                    failed[queue] = connection
-                else:
-                    placed.append((queue, connection, call))
-            except BrokerNotFoundError as error:
-                failed[queue] = error
-        return failed | pipeline(placed, deadline=deadline)
-
-    def _try_connection(self, addr: str) -> Connection | RocketMQError:
-        try:
-            return self.pool.get(addr)
-        except RocketMQError as error:
-            return error
-
-
-def _queue_address(
-    route: TopicRoute, queue: MessageQueue, *, master_only: bool = True, slave: bool = False
-) -> str:
-    owner = route.owner(queue)
-    if owner is None:
-        raise BrokerNotFoundError(
-            "no broker has the static topic's queue now: it is away, or the topic is another one now",
-            topic=queue.topic,
-            queue=str(queue),
-            broker_name=queue.broker_name,
-        )
-    return _address(route, owner, master_only=master_only, slave=slave)
-
-
-def _address(route: TopicRoute, broker_name: str, *, master_only: bool = True, slave: bool = False) -> str:
-    data = route.broker(broker_name)
-    if data is None:
-        raise BrokerNotFoundError(
-            "the route names no such broker: it is down, or the topic is no longer there",
-            topic=route.topic,
-            broker_name=broker_name,
-        )
-    if slave:
-        addr = next((data.addresses[i] for i in sorted(data.addresses) if i != MASTER_ID), None)
-    else:
-        addr = data.master if master_only else next(iter(data), None)
-    if addr is None:
-        which = "slave" if slave else "master"
-        raise BrokerNotFoundError(
-            f"the broker has no {which} now", topic=route.topic, broker_name=broker_name
-        )
-    return addr
-
-
-def _gravest(errors: Iterable[RocketMQError]) -> RocketMQError:
-    """Return the error to raise for several: one that no retry helps, else one that asks for a new route."""
-    return min(errors, key=lambda error: (error.retriable, not error.stale_route))
 
 
 def _connection_options(options: ClientOptions, namespace: Namespace) -> ConnectionOptions:

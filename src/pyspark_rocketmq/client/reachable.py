@@ -184,7 +184,7 @@ class ReachableBrokers:
         begin = client.clock.monotonic()
         failure: RocketMQError | None = RequestTimeoutError("no answer", broker_name=question.broker_name)
         try:
-            outcomes = client.try_each(
+            outcomes = client.requests.try_each(
                 question.calls,
                 deadline=self._deadline(question.patience_ms),
                 policy=_ONCE_MORE if question.patience_ms is None else DEFAULT_POLICY,

@@ -1,0 +1,183 @@
+"""One request for each of many queues: to whoever has each queue now, all in flight together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.client.connection import Connection
+from pyspark_rocketmq.client.pipeline import Call, pipeline
+from pyspark_rocketmq.client.pool import ConnectionPool
+from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RandomSource, RetryPolicy, retry
+from pyspark_rocketmq.client.route import RouteCache
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
+from pyspark_rocketmq.model import MASTER_ID, MessageQueue, TopicRoute
+
+__all__ = ["QueueRequests", "broker_address", "gravest", "queue_address"]
+
+T = TypeVar("T")
+
+
+class QueueRequests:
+    """Makes one call a queue, and retries what failed.
+
+    Parameters
+    ----------
+    routes : RouteCache
+    pool : ConnectionPool
+    clock, random
+        Injected.
+    timeout_ms : int
+        How long one try may take.
+    """
+
+    def __init__(
+        self,
+        routes: RouteCache,
+        pool: ConnectionPool,
+        *,
+        clock: Clock,
+        random: RandomSource,
+        timeout_ms: int,
+    ) -> None:
+        self._routes = routes
+        self._pool = pool
+        self._clock = clock
+        self._random = random
+        self._timeout_ms = timeout_ms
+
+    def try_each(
+        self,
+        calls: Mapping[MessageQueue, Call[T]],
+        *,
+        deadline: Deadline,
+        policy: RetryPolicy = DEFAULT_POLICY,
+        slaves: bool = False,
+    ) -> dict[MessageQueue, T | RocketMQError]:
+        """Return what each call came to: its value, or the last error that it met.
+
+        Only what failed is asked again, after a new look at the route where the error says so.
+
+        Parameters
+        ----------
+        policy : RetryPolicy
+        slaves : bool
+            Ask the queues' first slaves instead.
+        """
+        answers: dict[MessageQueue, T] = {}
+        errors: dict[MessageQueue, RocketMQError] = {}
+
+        def attempt() -> None:
+            todo = {queue: call for queue, call in calls.items() if queue not in answers}
+            errors.clear()
+            outcomes = self._ask_once(todo, deadline.sooner(self._timeout_ms), slaves=slaves)
+            for queue, outcome in outcomes.items():
+                if isinstance(outcome, RocketMQError):
+                    outcome.facts.setdefault("broker_name", queue.broker_name)
+                    outcome.facts.setdefault("topic", queue.topic)
+                    errors[queue] = outcome
+                else:
+                    answers[queue] = outcome
+            if errors:
+                raise gravest(errors.values())
+
+        def look_again() -> None:
+            for topic in {queue.topic for queue in calls if queue not in answers}:
+                self._routes.invalidate(topic)
+
+        try:
+            if calls:
+                retry(
+                    attempt,
+                    deadline=deadline,
+                    clock=self._clock,
+                    random=self._random,
+                    policy=policy,
+                    on_stale_route=look_again,
+                )
+        except RocketMQError as error:
+            for queue in calls:
+                errors.setdefault(queue, error)  # of the route, for all that were asked
+        return {queue: answers[queue] if queue in answers else errors[queue] for queue in calls}
+
+    def _ask_once(
+        self, calls: Mapping[MessageQueue, Call[T]], deadline: Deadline, *, slaves: bool
+    ) -> dict[MessageQueue, T | RocketMQError]:
+        routes = self._routes.get_served({queue.topic for queue in calls}, deadline=deadline)
+        placed: list[tuple[MessageQueue, Connection, Call[T]]] = []
+        failed: dict[MessageQueue, T | RocketMQError] = {}
+        reached: dict[str, Connection | RocketMQError] = {}
+        for queue, call in calls.items():
+            route = routes[queue.topic]
+            try:
+                addr = queue_address(route, queue, slave=slaves)
+                if addr not in reached:
+                    reached[addr] = self._try_connection(addr)
+                connection = reached[addr]
+                if isinstance(connection, RocketMQError):
+                    failed[queue] = connection
+                else:
+                    placed.append((queue, connection, call))
+            except BrokerNotFoundError as error:
+                failed[queue] = error
+        return failed | pipeline(placed, deadline=deadline)
+
+    def _try_connection(self, addr: str) -> Connection | RocketMQError:
+        try:
+            return self._pool.get(addr)
+        except RocketMQError as error:
+            return error
+
+
+def queue_address(
+    route: TopicRoute, queue: MessageQueue, *, master_only: bool = True, slave: bool = False
+) -> str:
+    """Return the address of whoever has the queue: the master, else any replica, or the first slave.
+
+    Raises
+    ------
+    BrokerNotFoundError
+    """
+    owner = route.owner(queue)
+    if owner is None:
+        raise BrokerNotFoundError(
+            "no broker has the static topic's queue now: it is away, or the topic is another one now",
+            topic=queue.topic,
+            queue=str(queue),
+            broker_name=queue.broker_name,
+        )
+    return broker_address(route, owner, master_only=master_only, slave=slave)
+
+
+def broker_address(
+    route: TopicRoute, broker_name: str, *, master_only: bool = True, slave: bool = False
+) -> str:
+    """Return a broker's address as the route tells it: the master's, else any replica's, or a slave's.
+
+    Raises
+    ------
+    BrokerNotFoundError
+    """
+    data = route.broker(broker_name)
+    if data is None:
+        raise BrokerNotFoundError(
+            "the route names no such broker: it is down, or the topic is no longer there",
+            topic=route.topic,
+            broker_name=broker_name,
+        )
+    if slave:
+        addr = next((data.addresses[i] for i in sorted(data.addresses) if i != MASTER_ID), None)
+    else:
+        addr = data.master if master_only else next(iter(data), None)
+    if addr is None:
+        which = "slave" if slave else "master"
+        raise BrokerNotFoundError(
+            f"the broker has no {which} now", topic=route.topic, broker_name=broker_name
+        )
+    return addr
+
+
+def gravest(errors: Iterable[RocketMQError]) -> RocketMQError:
+    """Return the error to raise for several: one that no retry helps, else one that asks for a new route."""
+    return min(errors, key=lambda error: (error.retriable, not error.stale_route))
