@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -307,6 +308,36 @@ def test_a_long_poll_holds_no_large_buffer(connect) -> None:
         assert len(connection.wait(opaque, deadline()).body) == 900_000
         connection.poll(0.2)
         assert len(connection._socket._buffer._held[0]) <= 128 * 1024
+
+
+def test_garbage_after_a_whole_read_is_told_at_once(connect) -> None:
+    def stranger_and_garbage(peer: Peer, frame: Frame) -> None:
+        stranger = Frame(type(frame.command)(code=0, opaque=999_999), memoryview(b""))
+        rest = 1_000 - len(answer(stranger))
+        peer.send(answer(stranger, body=b"x" * rest) + b"HTTP/1.1 400 Bad Request")
+
+    with ScriptedPeer(stranger_and_garbage) as peer:
+        connection = connect(peer)
+        connection._socket._buffer = Narrow()
+        started = time.monotonic()
+        with pytest.raises(RemoteProtocolError):
+            connection.call(request(), deadline=deadline(20_000))
+        assert time.monotonic() - started < 10
+
+
+def test_an_error_of_a_handler_is_not_swallowed(connect) -> None:
+    def notify(peer: Peer, frame: Frame) -> None:
+        note = encode_frame(Command(code=40, opaque=1, flag=2, fields={"consumerGroup": "g"}))
+        peer.send(note + answer(frame, body=b"5"))
+
+    def fail(command: Command, body: memoryview) -> None:
+        raise IndexError
+
+    with ScriptedPeer(notify) as peer:
+        connection = connect(peer)
+        connection.on_request = fail
+        with pytest.raises(IndexError):
+            connection.call(request(5))
 
 
 def test_one_tls_context_serves_all_connections_until_its_files_change(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark_rocketmq.client.fork import ForkSafeLock
+from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
 
 __all__ = ["BUFFERS", "BUFFER_BYTES", "KEPT_BYTES", "LEAST_ROOM", "BufferPool", "is_unshared"]
 
@@ -53,6 +53,11 @@ class BufferPool:
         self._lock = ForkSafeLock()
         self._buffers: list[bytearray] = []
         self._resting: list[_Resting] = []
+        tell_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Start empty in a child: another thread of the parent may have been in the middle of a change."""
+        self._buffers, self._resting = [], []
 
     @property
     def kept_bytes(self) -> int:

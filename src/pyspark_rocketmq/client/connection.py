@@ -11,7 +11,6 @@ client that only writes would wait for ever.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 from collections import deque
@@ -310,7 +309,8 @@ class Connection:
     def _lead(self, timeout_s: float) -> None:
         """Take one turn at the socket on behalf of everybody; the caller has set ``_leading``."""
         try:
-            if not (self._socket.may_have_more and self._receive()) and self._socket.sleep(timeout_s):
+            received = self._socket.may_have_more and self._receive()
+            if not received and self._error is None and self._socket.sleep(timeout_s):
                 self._receive()
             if not self._pending:
                 self._socket.rest()
@@ -361,10 +361,12 @@ class Connection:
     def _serve(self) -> None:
         """Have the server's requests handled, by a thread that keeps nobody from reading meanwhile."""
         while self._requests:
-            with contextlib.suppress(IndexError):  # another thread took it
+            try:
                 frame = self._requests.popleft()
-                if self.on_request is not None:
-                    self.on_request(frame.command, memoryview(frame.buffer)[frame.start : frame.end])
+            except IndexError:  # another thread took it
+                return
+            if self.on_request is not None:
+                self.on_request(frame.command, memoryview(frame.buffer)[frame.start : frame.end])
 
     # --- failing ---
 

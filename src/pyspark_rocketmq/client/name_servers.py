@@ -141,11 +141,13 @@ class NameServers:
 
     def _on_all(self, use: Callable[[Connection, Deadline], T], deadline: Deadline) -> list[T]:
         """Ask one that answers, then the others, but not those that did not answer lately."""
-        answers = [self._on_any(use, deadline)]
-        answered = self._first
-        for index, addr in enumerate(self.addresses):
+        answered, answer = self._on_any(
+            lambda connection, until: (connection.addr, use(connection, until)), deadline
+        )
+        answers = [answer]
+        for addr in self.addresses:
             now = self._clock.monotonic()
-            if index == answered or now < self._passed_over.get(addr, now):
+            if addr == answered or now < self._passed_over.get(addr, now):
                 continue
             try:
                 answers.append(use(self._pool.get(addr), deadline.sooner(self._timeout_ms)))
