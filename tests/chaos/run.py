@@ -29,6 +29,8 @@ def main() -> None:
     runs = [disturb(given.messages, seed=given.seed)]
     copy = CopyFigures()
     print(f"--- mock cluster ---\n{runs[0]}", flush=True)
+    runs.append(disturb(given.messages // 10, seed=given.seed, static=True))
+    print(f"--- mock cluster, a static topic ---\n{runs[1]}", flush=True)
     if given.rounds:
         with chaos_cluster() as cluster, local_session() as spark, tempfile.TemporaryDirectory() as folder:
             figures, copy = disturb_cluster(cluster, spark, Path(folder), rounds=given.rounds)

@@ -28,7 +28,7 @@ from pyspark_rocketmq.client import (
 )
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
-from pyspark_rocketmq.spark.positions import available_ends
+from pyspark_rocketmq.spark.positions import PlanningClient, available_ends, planning_client
 
 _BATCH = 100
 _BACK_OFF_S = 0.2
@@ -141,12 +141,15 @@ class Workload:
     def running(self) -> Iterator[Workload]:
         """Run writers and reader beside the block; check everything at its end."""
         started = time.monotonic()
-        with Client(self._options, clock=self._clock, operation_timeout_ms=10_000) as client:
+        with (
+            Client(self._options, clock=self._clock, operation_timeout_ms=10_000) as client,
+            contextlib.closing(planning_client(self._options)) as planner,
+        ):
             writers = [
                 self._thread(lambda: self._write(client, ordered=False)),
                 self._thread(lambda: self._write(client, ordered=True)),
             ]
-            reader = self._thread(lambda: self._read(client, writers))
+            reader = self._thread(lambda: self._read(client, planner, writers))
             try:
                 yield self
             finally:
@@ -210,11 +213,11 @@ class Workload:
 
     # --- reading ---
 
-    def _read(self, client: Client, writers: list[threading.Thread]) -> None:
+    def _read(self, client: Client, planner: PlanningClient, writers: list[threading.Thread]) -> None:
         while True:
             last_round = not any(writer.is_alive() for writer in writers)
             try:
-                caught_up = self._read_once(client)
+                caught_up = self._read_once(client, planner)
             except RocketMQError as error:
                 # As a stream does: name servers that restart know no topic until the brokers have registered.
                 if not error.retriable and not isinstance(error, (NameServerError, TopicNotFoundError)):
@@ -227,9 +230,9 @@ class Workload:
             if caught_up:
                 self._stop.wait(0.02)
 
-    def _read_once(self, client: Client) -> bool:
+    def _read_once(self, client: Client, planner: PlanningClient) -> bool:
         """Read one micro-batch; return whether nothing was left to read."""
-        ends = available_ends(client, client.read_queues(self._topic))
+        ends = available_ends(planner, client.read_queues(self._topic))
         begins = {queue: self._positions.get(queue, 0) for queue in ends}
         ranges = [
             OffsetRange(queue, begins[queue], min(end, begins[queue] + _MOST_IN_A_READ))
