@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -34,8 +37,8 @@ A0, B0 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b
 MOST_S = 0.5
 """The promise: what a micro-batch of the healthy queues takes more while a master is away."""
 
-SLACK_S = 0.3
-"""What the machine may take for everything else, on a bad day."""
+SLACK_S = 1.5
+"""What the machine may take for everything else, on a bad day; without the promise it was 3 s and more."""
 
 
 class Stream:
@@ -49,12 +52,12 @@ class Stream:
         parsed = parse_options(SourceOptions, given, where="readStream", environ={})
         self.reader = RocketMQStreamReader(parsed, read_schema(None))
         self.end: dict[str, Any] = self.reader.initialOffset()
-        self.took_s = 0.0
+        self.took_s: list[float] = []
 
     def trigger(self) -> dict[MessageQueue, int]:
         begin = time.monotonic()
         end = self.reader.latestOffset(self.end, self.reader.getDefaultReadLimit())
-        self.took_s = time.monotonic() - begin
+        self.took_s.append(time.monotonic() - begin)
         self.end = json.loads(json.dumps(end))
         return dict(SourceOffset.from_dict(self.end).offsets)
 
@@ -71,6 +74,11 @@ def send(mq: MockCluster, *queues: MessageQueue) -> None:
         mq.send(OutgoingMessage("orders", b"x"), queue=queue)
 
 
+def check(took_s: list[float]) -> None:
+    assert statistics.median(took_s) < MOST_S
+    assert max(took_s) < MOST_S + SLACK_S
+
+
 def die(mq: MockCluster) -> None:
     mq.stop_broker("broker-b", unregister=False)
 
@@ -81,6 +89,20 @@ def leave(mq: MockCluster) -> None:
 
 def hang(mq: MockCluster) -> None:
     mq.inject(Silence(), broker="broker-b", times=None)
+
+
+@pytest.fixture
+def deaf() -> Iterator[str]:
+    """An address that does not even refuse: what a machine that is gone looks like."""
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):  # nobody accepts, so the queue is full and further requests are dropped
+            filler = sockets.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
 def come_back(mq: MockCluster, how: Callable[[MockCluster], None]) -> None:
@@ -100,10 +122,25 @@ def test_a_trigger_does_not_wait_for_a_broker_that_is_away(
     for n in range(2, 6):
         send(mq, A0)
         assert stream.trigger() == {A0: n, B0: 1}
-        assert stream.took_s < MOST_S + SLACK_S
+    check(stream.took_s[1:])
     come_back(mq, how)
     send(mq, B0)
     eventually(lambda: stream.trigger() == {A0: 5, B0: 2}, 20.0, what="the broker is read again")
+    stream.reader.stop()
+
+
+def test_a_machine_that_is_gone_costs_no_more_than_a_broker_that_is_down(mq: MockCluster, deaf: str) -> None:
+    stream = Stream(mq)
+    assert stream.trigger() == {A0: 1, B0: 1}
+    die(mq)
+    mq.advertise("broker-b", deaf)
+    for n in range(2, 8):
+        send(mq, A0)
+        assert stream.trigger() == {A0: n, B0: 1}
+    check(stream.took_s[1:])
+    come_back(mq, die)
+    send(mq, B0)
+    eventually(lambda: stream.trigger() == {A0: 7, B0: 2}, 30.0, what="the broker is read again")
     stream.reader.stop()
 
 
@@ -124,11 +161,13 @@ def test_a_batch_of_a_direct_stream_does_not_wait_either(
     try:
         assert batch(1) == {A0: 1, B0: 1}
         how(mq)
+        took_s = []
         for n in range(2, 6):
             send(mq, A0)
             begin = time.monotonic()
             assert batch(n) == {A0: n, B0: 1}
-            assert time.monotonic() - begin < MOST_S + SLACK_S
+            took_s.append(time.monotonic() - begin)
+        check(took_s)
     finally:
         client.close()
 
@@ -177,7 +216,7 @@ def test_a_readable_slave_is_read_while_its_master_is_away() -> None:
         mq.lag("broker-b", 1)
         mq.stop_broker("broker-b")
         eventually(lambda: stream.trigger() == {A0: 1, B0: 4}, 10.0, what="what the slave has is read")
-        assert stream.took_s < MOST_S + SLACK_S
+        check(stream.took_s[-1:])
         mq.lag("broker-b", 4)  # fewer than were read: that is no loss
         send(mq, A0)
         assert stream.trigger() == {A0: 2, B0: 4}
