@@ -11,12 +11,13 @@ from pyspark_rocketmq.planning.window import Ask, PullWindow
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
-def drain(window: PullWindow[range], answer, order, depth: int, faults=lambda: False) -> list[int]:
+def drain(window: PullWindow[range], answer, order, depth: int, faults=lambda: None) -> list[int]:
     """Play a broker: ``answer(ask)`` gives (next offset, offsets), ``order(n)`` picks whose turn it is."""
     seen: list[int] = []
     in_flight: list[Ask] = []
     for _ in range(20_000):
         if window.done:
+            assert window.held_bytes == 0
             return seen
         while len(in_flight) < depth and (ask := window.ask()) is not None:
             assert window.expected <= ask.offset < window.until
@@ -25,14 +26,23 @@ def drain(window: PullWindow[range], answer, order, depth: int, faults=lambda: F
             in_flight.append(ask)
         assert in_flight, "nothing is in flight, nothing is asked for, and the range is not done: a stall"
         ask = in_flight.pop(order(len(in_flight)))
-        if faults():
-            window.restart()
-            in_flight.clear()
-            continue
+        match faults():
+            case "lost":
+                window.restart()
+                in_flight.clear()
+                continue
+            case "busy":
+                window.refused(ask.offset)
+                continue
+            case "nothing there":
+                window.postpone(ask.offset)
+                continue
         next_offset, messages = answer(ask)
-        window.answered(ask.offset, next_offset, messages=len(messages), payload=messages)
+        window.answered(ask.offset, next_offset, messages=len(messages), payload=messages, payload_bytes=7)
         for taken in window.take():
             seen.extend(o for o in taken.payload if taken.from_offset <= o < taken.until_offset)
+        assert window.held_bytes % 7 == 0
+        assert window.held_bytes >= 0
     raise AssertionError("the window makes no progress")
 
 
@@ -52,8 +62,14 @@ def test_unfiltered_range_passes_exactly_once_in_order(data: st.DataObject) -> N
         count = max(1, min(ask.max_messages, limit, rng.randint(1, 1 + limit)))
         return ask.offset + count, range(ask.offset, ask.offset + count)
 
-    faulty = data.draw(st.booleans())
-    seen = drain(window, answer, rng.randrange, depth, lambda: faulty and rng.random() < 0.05)
+    kinds = data.draw(st.lists(st.sampled_from(["lost", "busy", "nothing there"]), max_size=3))
+    seen = drain(
+        window,
+        answer,
+        rng.randrange,
+        depth,
+        lambda: rng.choice(kinds) if kinds and rng.random() < 0.1 else None,
+    )
     assert seen == list(range(start, start + length))
 
 

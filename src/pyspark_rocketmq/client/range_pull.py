@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["RangePull"]
 
 _BACK_OFF: Final = RetryPolicy(base_ms=50, max_ms=2_000)
-_FIRST_GUESS_BYTES: Final = 4 << 20
-"""Before the size of an answer is known: the largest message that brokers take by default."""
 
 
 class RangePull:
@@ -106,11 +104,7 @@ class RangePull:
     @property
     def bytes_due(self) -> int:
         """What the answers in flight may hold, and those that are here and wait for an earlier one."""
-        return self._window.held_bytes + len(self._in_flight) * self._answer_bytes
-
-    @property
-    def _answer_bytes(self) -> int:
-        return self._hint.answer_bytes or _FIRST_GUESS_BYTES
+        return self._window.held_bytes + len(self._in_flight) * self._hint.expected_bytes
 
     def ask(self, pulls: int, room_bytes: int) -> int:
         """Send up to that many pulls whose answers may take that many bytes; return how many were sent.
@@ -120,7 +114,7 @@ class RangePull:
         if self._failure is not None or self._now() < self._resume_at:
             return 0
         try:
-            return self._send(min(pulls, room_bytes // self._answer_bytes))
+            return self._send(min(pulls, room_bytes // self._hint.expected_bytes))
         except RocketMQError as error:
             self._failure = error
             return 0
@@ -143,6 +137,8 @@ class RangePull:
         except RocketMQError as error:
             chunks = self._take()  # came with what failed, or before it
             self._recover(error)
+            if chunks:
+                self._patience.progressed()  # what the consumer does with them is no part of the failure
             return chunks
 
     def account_for(self, chunks: Sequence[Chunk], decoded: int) -> None:
@@ -275,9 +271,8 @@ class RangePull:
                 self._client.drop(self._connection.addr)
         self.close()
         self._window.restart()
-        if (
-            error.stale_route or self._patience.failures > 1
-        ):  # a slave that may not be read only says that it is busy
+        # A master that became a slave only says that it is busy.
+        if error.stale_route or self._patience.failures > 1:
             self._client.invalidate(self.offsets.topic)
         back_off = replace(_BACK_OFF, base_ms=self._options.empty_pull_delay_ms) if missed else _BACK_OFF
         self._client.clock.sleep(back_off.pause_s(self._patience.failures, self._client.random))

@@ -101,15 +101,16 @@ class RangeReader:
             head.ask(self._depth.limit - head.in_flight, self._room_bytes(ahead=False))
         if len(self._active) > 1:
             self._active[-1].ask(self._pulls_left(), self._room_bytes(ahead=True))
-        while self._waiting and (not self._active or self._may_begin()):
+        while self._waiting and (not self._active or self._may_begin(self._waiting[0])):
             pull = RangePull(self._client, self._waiting.popleft(), self._options, self._depth)
             ahead = bool(self._active)
             self._active.append(pull)
             pull.ask(self._pulls_left(), self._room_bytes(ahead=ahead))
 
-    def _may_begin(self) -> bool:
+    def _may_begin(self, offsets: OffsetRange) -> bool:
         """Whether a further range would find room to ask for something."""
-        return self._pulls_left() > 0 and self._room_bytes(ahead=True) > 0
+        expected_bytes = self._client.pull_hints.of(offsets.queue, self._options.selector).expected_bytes
+        return self._pulls_left() > 0 and self._room_bytes(ahead=True) >= expected_bytes
 
     def _pulls_left(self) -> int:
         return self._depth.limit - sum(pull.in_flight for pull in self._active)

@@ -12,6 +12,9 @@ __all__ = ["PullHint", "PullHints"]
 _MOST: Final = 4096
 """Of topics, brokers and filters; what is forgotten is learned again in one round trip."""
 
+_FIRST_GUESS_BYTES: Final = 4 << 20
+"""The largest message that brokers take by default."""
+
 
 @dataclass(slots=True)
 class PullHint:
@@ -21,6 +24,11 @@ class PullHint:
     """How many offsets an answer covers."""
     answer_bytes: int | None = None
     """How large an answer is; None before the first one."""
+
+    @property
+    def expected_bytes(self) -> int:
+        """How large the next answer may be."""
+        return self.answer_bytes or _FIRST_GUESS_BYTES
 
     def learn(self, answer_bytes: int) -> None:
         """Take note of an answer's size: at once if it is larger, slowly if it is smaller."""

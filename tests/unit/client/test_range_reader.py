@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from tests.support.lockstep import MASTER, SLAVE, Answer, LockstepClient, at_most, found
 
-from pyspark_rocketmq.client.range_reader import Pulled, RangeEnd, read_chunks
+from pyspark_rocketmq.client.range_reader import Pulled, RangeEnd, RangeReader, read_chunks
 from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.errors import ConnectError, DataLossError, RemoteProtocolError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, OffsetRange
@@ -124,6 +124,15 @@ def test_the_bound_is_of_all_ranges_together() -> None:
         assert in_flight * (4 << 20) <= bound
 
 
+def test_no_range_is_begun_that_has_no_room() -> None:
+    client = LockstepClient(at_most(1, size=3_500_000))
+    ranges = [OffsetRange(MessageQueue("orders", "broker-a", number), 0, 2) for number in range(100)]
+    reader = RangeReader(client, ranges, ReadOptions(consumer_group="g"))
+    begun = [len(reader._active) for event in reader if isinstance(event, Pulled)]
+    assert len(begun) >= 100
+    assert max(begun) <= 8
+
+
 def test_small_messages_use_all_of_the_depth() -> None:
     client = LockstepClient(at_most(32))
     read(client, 64_000)
@@ -135,14 +144,19 @@ def test_small_messages_use_all_of_the_depth() -> None:
 # --- patience -------------------------------------------------------------------------------
 
 
-def test_slow_user_code_is_no_stall() -> None:
-    broken = 0
+@pytest.mark.parametrize("how", ["lost", "refused", "refused, then lost"])
+def test_slow_user_code_is_no_stall(how: str) -> None:
+    """Failures far apart, some of which come with messages that the user works on for long."""
+    failures: list[str] = []
+    failed: list[int] = []
 
     def script(addr: str, offset: int, asked: int) -> Answer:
-        nonlocal broken
-        if offset >= 3_200 and not broken:
-            broken += 1
-            raise ConnectError("the connection broke", addr=addr)
+        if offset % 640 == 320 and failed.count(offset) < len(how.split(", then ")):
+            failed.append(offset)
+            failures.append(how.split(", then ")[failed.count(offset) - 1])
+            if failures[-1] == "lost":
+                raise ConnectError("the connection broke", addr=addr)
+            return Answer(offset, code=ResponseCode.SERVICE_NOT_AVAILABLE, remark="shutting down")
         return found(offset, min(32, asked))
 
     client = LockstepClient(script)
@@ -151,7 +165,7 @@ def test_slow_user_code_is_no_stall() -> None:
         client.manual_clock.now_s += 600
 
     assert covered(read(client, 6_400, meanwhile=work)) == list(range(6_400))
-    assert broken == 1
+    assert set(failures) == set(how.split(", then "))
 
 
 def test_only_misses_of_the_master_are_timed() -> None:
