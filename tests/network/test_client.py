@@ -104,7 +104,7 @@ def test_a_broker_that_left_the_route() -> None:
 def test_a_broker_whose_address_cannot_be_reached() -> None:
     with ScriptedCluster(offset, brokers=("broker-a", "broker-b")) as cluster:
         cluster.addresses["broker-b"] = "127.0.0.1:1"
-        with client_of(cluster, timeout_ms=300) as client:
+        with client_of(cluster, timeout_ms=2_000) as client:
             with pytest.raises(ConnectError, match="cannot connect") as caught:
                 client.max_offsets(client.read_queues("orders"))
             facts = caught.value.facts

@@ -57,8 +57,10 @@ class NameServer:
         peer.send(answer(frame, json.dumps(route).encode()))
 
 
-def client_of(*addresses: str, timeout_ms: int = 2_000, refresh_ms: int = 30_000) -> Client:
-    options = ClientOptions(name_servers=addresses, connect_timeout_ms=400, route_refresh_ms=refresh_ms)
+def client_of(
+    *addresses: str, timeout_ms: int = 20_000, answer_ms: int = 5_000, refresh_ms: int = 30_000
+) -> Client:
+    options = ClientOptions(name_servers=addresses, connect_timeout_ms=answer_ms, route_refresh_ms=refresh_ms)
     return Client(options, operation_timeout_ms=timeout_ms)
 
 
@@ -80,7 +82,7 @@ def test_a_name_server_without_an_answer_is_not_asked_at_every_look_up() -> None
     with (
         ScriptedPeer(NameServer(a=("orders",))) as first,
         ScriptedPeer(lambda peer, frame: None) as silent,
-        client_of(first.addr, silent.addr, refresh_ms=0) as client,
+        client_of(first.addr, silent.addr, answer_ms=1_000, refresh_ms=0) as client,
     ):
         for _ in range(5):
             assert brokers_of(client) == ["a"]
@@ -105,7 +107,7 @@ def test_a_name_server_that_waits_for_its_brokers_is_no_answer() -> None:
 
 def test_a_broker_that_the_topic_had_is_waited_for() -> None:
     known = NameServer(a=("orders",), b=("orders",))
-    with ScriptedPeer(known) as peer, client_of(peer.addr, timeout_ms=20_000, refresh_ms=0) as client:
+    with ScriptedPeer(known) as peer, client_of(peer.addr, refresh_ms=0) as client:
         look_up(client, ("orders",))
         whole, known.brokers = known.brokers, {"a": ("orders",)}
 
@@ -120,7 +122,7 @@ def test_a_broker_that_the_topic_had_is_waited_for() -> None:
 
 def test_a_broker_that_stays_away_is_an_error_and_not_a_part_of_the_topic() -> None:
     known = NameServer(a=("orders",), b=("orders",))
-    with ScriptedPeer(known) as peer, client_of(peer.addr, timeout_ms=300, refresh_ms=0) as client:
+    with ScriptedPeer(known) as peer, client_of(peer.addr, timeout_ms=1_500, refresh_ms=0) as client:
         look_up(client, ("orders",), whole=True)
         known.brokers = {"a": ("orders",)}
         with pytest.raises(BrokerNotFoundError, match="part of the topic") as caught:
