@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.client import Client
-from pyspark_rocketmq.errors import BrokerError
+from pyspark_rocketmq.errors import BrokerError, TransportError
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import MockCluster
 
@@ -33,3 +33,34 @@ def test_one_commit_a_broker_and_topic_goes_ahead_of_the_others():
         with pytest.raises(BrokerError):
             client.commit_offsets("billing", offsets)
         assert mq.asked[COMMIT] == 4 + 16 + 16  # the tables are there now
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_broker_that_is_away_keeps_no_other_from_its_offsets(known: bool):
+    topics = {"orders": 4, "payments": 4}
+    with (
+        MockCluster(topics, brokers=("broker-a", "broker-b")) as mq,
+        Client(mq.name_server, operation_timeout_ms=1_000) as client,
+    ):
+        offsets = {queue: queue.queue_id for topic in topics for queue in client.read_queues(topic)}
+        if known:
+            client.commit_offsets("billing", dict.fromkeys(offsets, 9))
+        mq.stop_broker("broker-a", unregister=False)
+        with pytest.raises(TransportError):
+            client.commit_offsets("billing", offsets)
+        there = {queue: at for queue, at in offsets.items() if queue.broker_name == "broker-b"}
+        assert {queue: mq.committed("billing", queue) for queue in there} == there
+        mq.start_broker("broker-a")
+        client.commit_offsets("billing", offsets)
+        assert client.committed_offsets("billing", offsets) == offsets
+
+
+def test_a_busy_broker_is_asked_again():
+    with (
+        MockCluster({"orders": 2}, brokers=("broker-a",)) as mq,
+        Client(mq.name_server, operation_timeout_ms=500) as client,
+    ):
+        offsets = dict.fromkeys(client.read_queues("orders"), 1)
+        mq.fail(COMMIT, code=ResponseCode.SYSTEM_BUSY, times=2)
+        client.commit_offsets("billing", offsets)
+        assert client.committed_offsets("billing", offsets) == offsets

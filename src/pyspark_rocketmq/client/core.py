@@ -12,7 +12,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.client.connection import Connection
 from pyspark_rocketmq.client.endpoint import ConnectionOptions, TlsOptions
 from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
-from pyspark_rocketmq.client.group import GroupAnnouncer
+from pyspark_rocketmq.client.group import GroupCommitter
 from pyspark_rocketmq.client.name_servers import NameServers
 from pyspark_rocketmq.client.pipeline import Call
 from pyspark_rocketmq.client.pool import ConnectionPool
@@ -89,11 +89,10 @@ class Client:
         )
         self.pull_hints = PullHints()
         """What readers learned of the brokers' answers to pulls."""
-        self._groups = GroupAnnouncer(self)
+        self._groups = GroupCommitter(self)
         self.pull_selectors: dict[tuple[str, str, MessageSelector], MessageSelector] = {}
         """What pulls of a topic at an address may ask to be filtered, see ``pull_filter``."""
         self._checked: set[tuple[MessageSelector, str, str]] = set()
-        self._committed: set[tuple[str, str, str]] = set()
 
     def __repr__(self) -> str:
         return f"Client({';'.join(self.options.name_servers)})"
@@ -291,24 +290,15 @@ class Client:
 
         The first commit makes the group known to the brokers as a consumer's does, so that RocketMQ's own
         tools show its progress. A broker flushes offsets every 5 s: one that crashes may fall back by that
-        much. Raises as `min_offsets`, and
+        much. A broker that is away keeps no other from its offsets. Raises as `min_offsets`, and
 
         Raises
         ------
         GroupNotFoundError
             The group does not exist and the brokers do not create groups by themselves.
         """
-        deadline = self.deadline()
-        self._groups.announce(group, offsets, deadline=deadline)
-        calls = {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()}
-        # A broker that gets a group's first commits of a topic side by side makes a table for each and keeps
-        # the last one (ConsumerOffsetManager.commitOffset, 4.9 and 5.4): one goes ahead and makes it.
-        owners = self.owners(offsets)
-        first = {(group, owners[queue] or queue.broker_name, queue.topic): queue for queue in offsets}
-        ahead = {queue: calls.pop(queue) for key, queue in first.items() if key not in self._committed}
-        self.ask(ahead, deadline=deadline)
-        self._committed |= first.keys()
-        self.ask(calls, deadline=deadline)
+        if errors := self._groups.commit(group, offsets, deadline=self.deadline()):
+            raise gravest(errors)
 
     def check_selector(self, selector: MessageSelector, topic: str, *, group: str) -> None:
         """Have the topic's brokers parse an SQL92 selector, once; a tag selector needs no check.
