@@ -226,10 +226,13 @@ def decode_batches(
     CorruptMessageError
         A record does not decode.
     """
-    for batch in _decoder(queue, decode, tags).batches(chunks):
+    decoder = _decoder(queue, decode, tags)
+    for batch in decoder.batches(chunks):
         kept = batch if tags is None else _matching(batch, tags)
         if kept.num_rows:
             yield kept
+    for corrupt in decoder.corrupt.first:
+        _LOG.warning("it does not decode: %s", corrupt)
 
 
 _TAGS_FOR_CHECK = "__tags__"

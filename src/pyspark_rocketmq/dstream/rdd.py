@@ -19,7 +19,7 @@ from pyspark_rocketmq.dstream.strategies import LocationStrategy
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, OffsetRange
 from pyspark_rocketmq.options import SourceOptions
-from pyspark_rocketmq.options.choices import CorruptPolicy
+from pyspark_rocketmq.options.choices import policy_of_objects
 from pyspark_rocketmq.spark.partition import read_options, read_ranges
 from pyspark_rocketmq.spark.schema import Projection, read_schema, to_projection
 from pyspark_rocketmq.spark.task_client import task_client
@@ -60,17 +60,11 @@ class _MessageReader:
 
     def __call__(self, _: int, ranges: Iterable[OffsetRange]) -> Iterator[Any]:
         found = list(ranges)
-        policy = self.options.on_corrupt
-        if policy is CorruptPolicy.NULL:
-            raise OptionError(
-                "a message object holds no nulls: use onCorrupt=skip, or recordBatches() or toDF()",
-                option="onCorrupt",
-            )
         messages = read_messages(
             task_client(self.options.client),
             found,
             read_options(self.options),
-            on_corrupt="skip" if policy is CorruptPolicy.SKIP else "fail",
+            on_corrupt=policy_of_objects(self.options.on_corrupt),
             check_crc=self.options.check_crc,
         )
         return messages if self.handler is None else map(self.handler, messages)

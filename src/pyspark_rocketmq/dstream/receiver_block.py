@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import pickle
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_rocketmq.client.push_delivery import shown_message
@@ -19,6 +21,8 @@ from pyspark_rocketmq.client.push_worker import PulledRun
 from pyspark_rocketmq.client.queue_reader import DecodeOptions, decode_batches
 from pyspark_rocketmq.errors import CorruptMessageError, OptionError
 from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.options import ReceiverOptions
+from pyspark_rocketmq.options.choices import CorruptPolicy, policy_of_objects
 from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
 from pyspark_rocketmq.record.objects import MessageDecoder
 from pyspark_rocketmq.record.rows import Chunk
@@ -27,13 +31,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "BlockReading",
     "block_batches",
     "block_elements",
     "count_records",
     "encode_objects",
     "encode_runs",
+    "reading_of",
     "run_messages",
 ]
+
+_LOG: Final = logging.getLogger(__name__)
 
 _HEAD: Final = struct.Struct(">4sBBHI")
 _CRC_SIZE: Final = 4
@@ -76,14 +84,49 @@ def encode_objects(objects: Sequence[Any]) -> bytes:
     return _framed(_OBJECTS, b"", [pickle.dumps(list(objects), pickle.HIGHEST_PROTOCOL)])
 
 
-def block_elements(block: bytes, tags: frozenset[str] | None) -> Iterator[Any]:
+@dataclass(frozen=True, slots=True)
+class BlockReading:
+    """Which messages of a block are handed out, and what becomes of those that do not decode.
+
+    Parameters
+    ----------
+    tags : frozenset of str, optional
+        Leave out messages of others: brokers compare hashes of tags only.
+    on_corrupt : CorruptPolicy
+        A record that breaks the layout is an error, whatever this says: its answer is not pulled again.
+    check_crc : bool
+    """
+
+    tags: frozenset[str] | None = None
+    on_corrupt: CorruptPolicy = CorruptPolicy.FAIL
+    check_crc: bool = False
+
+    def messages(self, queue: MessageQueue, chunks: Sequence[Chunk]) -> Iterator[Message]:
+        """Yield the messages of a queue as objects."""
+        policy = policy_of_objects(self.on_corrupt)
+        decoder = MessageDecoder(queue, on_corrupt=policy, check_crc=self.check_crc)
+        for message in decoder.messages(chunks):
+            if self.tags is None or message.tags in self.tags:
+                yield message
+        for corrupt in decoder.corrupt.first:
+            _LOG.warning("skipped, it does not decode: %s", corrupt)
+
+
+_ALL: Final = BlockReading()
+
+
+def reading_of(options: ReceiverOptions) -> BlockReading:
+    """Return how the blocks of a receiver are read."""
+    return BlockReading(options.selector.tags, options.on_corrupt, options.check_crc)
+
+
+def block_elements(block: bytes, reading: BlockReading = _ALL) -> Iterator[Any]:
     """Yield a block's messages, in order within each queue, or its objects.
 
     Parameters
     ----------
     block : bytes
-    tags : frozenset of str, optional
-        Leave out messages of others: brokers compare hashes of tags only.
+    reading : BlockReading
 
     Raises
     ------
@@ -96,9 +139,7 @@ def block_elements(block: bytes, tags: frozenset[str] | None) -> Iterator[Any]:
         yield from pickle.loads(data)  # noqa: S301 - what a task of this very job wrote
         return
     for queue, chunks in _by_queue(block, head_size):
-        for message in MessageDecoder(queue).messages(chunks):
-            if tags is None or message.tags in tags:
-                yield shown_message(message)
+        yield from map(shown_message, reading.messages(queue, chunks))
 
 
 def block_batches(
@@ -120,11 +161,9 @@ def block_batches(
         yield from decode_batches(queue, chunks, decode, tags)
 
 
-def run_messages(run: PulledRun, tags: frozenset[str] | None) -> Iterator[Message]:
+def run_messages(run: PulledRun, reading: BlockReading = _ALL) -> Iterator[Message]:
     """Yield the messages of one pull as they are stored, with their own offsets and topics."""
-    for message in MessageDecoder(run.queue).messages([run.chunk()]):
-        if tags is None or message.tags in tags:
-            yield message
+    return reading.messages(run.queue, [run.chunk()])
 
 
 def _place(queue: MessageQueue) -> tuple[str, str, int]:

@@ -32,7 +32,7 @@ from pyspark_rocketmq.dstream.live import keep_live, of_batches
 from pyspark_rocketmq.dstream.plan import Pace, pace_of
 from pyspark_rocketmq.dstream.rdd import batch_projection
 from pyspark_rocketmq.dstream.receiver import RocketMQReceiver
-from pyspark_rocketmq.dstream.receiver_block import block_batches, block_elements
+from pyspark_rocketmq.dstream.receiver_block import BlockReading, block_batches, block_elements, reading_of
 from pyspark_rocketmq.dstream.receiver_server import ReceiverInfo, ReceiverServer
 from pyspark_rocketmq.dstream.receiver_store import BlockStore, StoredBatch
 from pyspark_rocketmq.errors import OptionError, RocketMQError
@@ -66,11 +66,11 @@ _RUNS: Final[dict[int, _Run]] = {}
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    tags: frozenset[str] | None
+    reading: BlockReading
 
     def __call__(self, _: int, blocks: Iterable[bytes]) -> Iterator[Any]:
         for block in blocks:
-            yield from block_elements(bytes(block), self.tags)
+            yield from block_elements(bytes(block), self.reading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +89,15 @@ class ReceivedRDD(PipelinedRDD[bytes, Any]):
     Parameters
     ----------
     batch : StoredBatch
-    tags : frozenset of str, optional
-        The tags asked for.
+    reading : BlockReading
     reader : Callable, optional
         Replaces the reader of messages.
     """
 
-    def __init__(
-        self, batch: StoredBatch, tags: frozenset[str] | None, reader: _Batches | None = None
-    ) -> None:
-        super().__init__(batch.rdd, reader or _Elements(tags))
+    def __init__(self, batch: StoredBatch, reading: BlockReading, reader: _Batches | None = None) -> None:
+        super().__init__(batch.rdd, reader or _Elements(reading))
         self._batch = batch
-        self._tags = tags
+        self._reading = reading
 
     @property
     def received(self) -> int:
@@ -122,8 +119,13 @@ class ReceivedRDD(PipelinedRDD[bytes, Any]):
             On a name that is no column.
         """
         projection = batch_projection(columns, bodyAs)
-        decode = DecodeOptions(columns=projection.columns, body_as=projection.body_as)
-        return ReceivedRDD(self._batch, self._tags, _Batches(self._tags, decode))
+        decode = DecodeOptions(
+            columns=projection.columns,
+            body_as=projection.body_as,
+            on_corrupt=self._reading.on_corrupt.value,
+            check_crc=self._reading.check_crc,
+        )
+        return ReceivedRDD(self._batch, self._reading, _Batches(self._reading.tags, decode))
 
 
 class ReceiverMaker:
@@ -203,7 +205,7 @@ class _Run(StreamingListener):
         if self._server.failure is not None:
             raise self._server.failure
         stored = self._store.batch(time_ms)
-        made = ReceivedRDD(stored, self._maker.receiver.parsed().selector.tags)
+        made = ReceivedRDD(stored, reading_of(self._maker.receiver.parsed()))
         self._made[time_ms] = made
         keep_live(made)
         about = f"{stored.blocks} blocks of {self.receivers} receivers"

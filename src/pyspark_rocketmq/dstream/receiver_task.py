@@ -15,7 +15,13 @@ from pyspark_rocketmq.client.push_consumer import PushConsumer
 from pyspark_rocketmq.client.push_options import ConsumeFromWhere, PushOptions
 from pyspark_rocketmq.client.push_worker import PulledRun, QueueWorker
 from pyspark_rocketmq.dstream.receiver import RocketMQReceiver
-from pyspark_rocketmq.dstream.receiver_block import count_records, encode_objects, encode_runs, run_messages
+from pyspark_rocketmq.dstream.receiver_block import (
+    count_records,
+    encode_objects,
+    encode_runs,
+    reading_of,
+    run_messages,
+)
 from pyspark_rocketmq.dstream.receiver_collect import Collected, Collector, InTurn, RateLimiter
 from pyspark_rocketmq.dstream.receiver_link import FrameKind, Link, ReceiverSpec, Reply, ReplyStatus
 from pyspark_rocketmq.errors import ConnectionLostError
@@ -236,7 +242,7 @@ class ReceiverTask:
     ) -> None:
         objects: list[Any] = []
         skipped = 0
-        for message in run_messages(run, self._options.selector.tags):
+        for message in run_messages(run, reading_of(self._options)):
             while not worker.stopped:
                 try:
                     made = self._receiver.deserialize(message.body)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from typing import Final
+from typing import Final, Literal, assert_never
 
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options.declare import Kind
 from pyspark_rocketmq.options.kinds import names, whole_number
 
@@ -48,6 +49,27 @@ class EventTime(enum.Enum):
     OFF = "off"
     STORE = "store"
     BORN = "born"
+
+
+def policy_of_objects(policy: CorruptPolicy) -> Literal["fail", "skip"]:
+    """Return what becomes of messages that do not decode where each is an object.
+
+    Raises
+    ------
+    OptionError
+        It is null.
+    """
+    match policy:
+        case CorruptPolicy.FAIL:
+            return "fail"
+        case CorruptPolicy.SKIP:
+            return "skip"
+        case CorruptPolicy.NULL:
+            raise OptionError(
+                "a message object holds no nulls: use onCorrupt=skip, or record batches", option="onCorrupt"
+            )
+        case _:
+            assert_never(policy)
 
 
 def _tags(text: str) -> tuple[str, ...]:

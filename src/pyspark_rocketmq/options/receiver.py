@@ -9,10 +9,13 @@ from typing import ClassVar
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageSelector
+from pyspark_rocketmq.options.choices import CorruptPolicy
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Options, group, option
 from pyspark_rocketmq.options.kinds import BOOLEAN, DURATION_MS, GROUP, TOPICS, choice, whole_number
 from pyspark_rocketmq.options.pulling import (
+    check_crc_option,
+    on_corrupt_option,
     pull_batch_size_option,
     selector_of,
     sql_filter_option,
@@ -82,6 +85,8 @@ class ReceiverOptions(Options):
     )
     tags: tuple[str, ...] = tags_option()
     sql_filter: str | None = sql_filter_option()
+    on_corrupt: CorruptPolicy = on_corrupt_option(objects=True)
+    check_crc: bool = check_crc_option()
     start: StartFrom = option(
         "startFrom",
         choice(StartFrom),

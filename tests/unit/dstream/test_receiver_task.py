@@ -156,7 +156,7 @@ def test_what_is_pulled_is_finished_when_the_driver_has_stored_it(running):
     worker = Worker()
     task._take(worker, a_run(3, b"a", b"b"))
     eventually(lambda: worker.finished == [3], what="the acknowledgement")
-    assert [m.body for m in block_elements(driver.blocks[0], None)] == [b"a", b"b"]
+    assert [m.body for m in block_elements(driver.blocks[0])] == [b"a", b"b"]
     assert [frame for frame in driver.frames if frame[0] == FrameKind.BLOCK] == [(0, 2, b"")] * 3
     assert not task.stopped
 
@@ -181,7 +181,7 @@ def test_deserialize_skips_with_none_and_puts_off_with_an_error(running, caplog)
     worker = Worker()
     task._take(worker, a_run(0, b"1", b"skip", b"x", b"4"))
     eventually(lambda: worker.finished == [0], what="the acknowledgement")
-    assert [made for block in driver.blocks for made in block_elements(block, None)] == [1, 4]
+    assert [made for block in driver.blocks for made in block_elements(block)] == [1, 4]
     assert worker.came_again == [2]
     task._take(worker, a_run(9, b"skip"))
     eventually(lambda: worker.finished == [0, 9], what="a run of which nothing is left")
@@ -208,7 +208,7 @@ def test_in_order_a_failing_message_is_tried_again_before_the_next_one(running):
     for number in range(3):
         task._take(worker, a_run(number, str(number).encode()))
     eventually(lambda: worker.finished == [0, 1, 2], what="the acknowledgements")
-    assert [made for block in driver.blocks for made in block_elements(block, None)] == [0, 1, 2]
+    assert [made for block in driver.blocks for made in block_elements(block)] == [0, 1, 2]
     assert receiver.failures == 9
 
 
@@ -239,7 +239,7 @@ def test_several_threads_keep_the_order_within_a_queue(running):
     assert worker.finished == []
     receiver.gate.set()
     eventually(lambda: worker.finished == [1, 2, 3, 4], what="the acknowledgements")
-    assert [made for block in driver.blocks for made in block_elements(block, None)] == [6, 1, 2, 3, 4]
+    assert [made for block in driver.blocks for made in block_elements(block)] == [6, 1, 2, 3, 4]
 
 
 def test_what_threads_make_is_handed_on_in_turn():
@@ -283,7 +283,7 @@ def test_a_message_that_everybody_gets_cannot_come_again_and_is_counted(running)
     worker = Worker()
     task._take(worker, a_run(0, b"x", b"2"))
     eventually(lambda: worker.finished == [0], what="the acknowledgement")
-    assert [made for block in driver.blocks for made in block_elements(block, None)] == [2]
+    assert [made for block in driver.blocks for made in block_elements(block)] == [2]
     eventually(lambda: driver.skipped == 1, what="the count")
 
 
