@@ -238,24 +238,38 @@ def _everything(client: Client, queues: tuple[MessageQueue, ...]):
     return list(read_messages(client, ranges, ReadOptions(consumer_group="TOOLS_CONSUMER")))
 
 
-def test_tools_name_the_owner_and_find_what_is_at_former_ones(
-    two: DevCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_command_line_names_the_owner_and_takes_each_name(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = fresh_name("static-tools")
-    queues = create_static_topic(two, topic, 2, A)
-    with Client(two.name_server) as client:
-        Producer(client).send(OutgoingMessage(topic, b"old", keys="k"), queues[0])
-        remap(two, topic, B)
-        Producer(client).send(OutgoingMessage(topic, b"new", keys="k"), queues[0])
-        both = lambda: [m.body for m in messages_by_key(client, topic, "k", 10)]  # noqa: E731
-        eventually(lambda: both() == [b"old", b"new"], 20, what="both messages")
-    cli = CommandLine(capsys, monkeypatch, two.name_server)
-    shown = cli("topic", "show", topic, "--json").json()
+    group, queue = fresh_name("g-tools"), MessageQueue(world.topic, LOGICAL, 0)
+    with Client(world.name_server) as client:
+        Producer(client).send(OutgoingMessage(world.topic, b"old"), queue)
+        world.remap(B)
+        Producer(client).send(OutgoingMessage(world.topic, b"new"), queue)
+        eventually(lambda: client.max_offsets([queue]) == {queue: 10_001})
+    cli = CommandLine(capsys, monkeypatch, world.name_server)
+    shown = cli("topic", "show", world.topic, "--json").json()
     assert {row["owner"] for row in shown["staticQueues"]} == {B}
-    peeked = cli("peek", topic, "--queue", f"{A}:0", "--json").json()
+    peeked = cli("peek", world.topic, "--queue", f"{A}:0", "--json").json()
     assert [row["queueOffset"] for row in peeked] == [10_000]
-    group = fresh_name("g-tools")
-    moved = cli("offsets", "reset", group, topic, "--to", "earliest", "--yes", "--json")
-    assert moved.code == 0
-    (row, _) = cli("lag", group, topic, "--json").json()
-    assert row["queue"]["brokerName"] == LOGICAL
+    moved = cli("offsets", "reset", group, world.topic, "--to", "earliest", "--yes", "--json")
+    assert moved.code == 0, moved
+    rows = cli("lag", group, "--topic", world.topic, "--json").json()["queues"]
+    assert [(row["brokerName"], row["committed"], row["maxOffset"]) for row in rows] == [
+        (LOGICAL, 0, 10_001),
+        (LOGICAL, 0, 10_000),
+    ]
+
+
+def test_a_key_finds_messages_at_former_owners(two: DevCluster) -> None:
+    topic = fresh_name("static-keys")
+    queue, _ = create_static_topic(two, topic, 2, A)
+    with Client(two.name_server) as client:
+        Producer(client).send(OutgoingMessage(topic, b"old", keys="k"), queue)
+        remap(two, topic, B)
+        Producer(client).send(OutgoingMessage(topic, b"new", keys="k"), queue)
+
+        def found() -> list[bytes]:
+            return [message.body for message in messages_by_key(client, topic, "k", 10)]
+
+        eventually(lambda: found() == [b"old", b"new"], 20, what="both messages")

@@ -86,7 +86,11 @@ class GroupCommitter:
         ------
         NameServerError
         """
-        brokers = {owner: queue.topic for queue, owner in self._client.owners(queues).items() if owner}
+        owners = self._client.owners(queues)
+        brokers = {owner: queue.topic for queue, owner in owners.items() if owner}
+        # Former owners of a static topic's queues keep the offsets of before a remap; the owner asks them.
+        for topic in {queue.topic for queue in owners if queue.logical}:
+            brokers |= {data.broker_name: topic for data in self._client.route(topic).queues}
         with self._lock:
             new = {name: topic for name, topic in brokers.items() if (group, name) not in self._announced}
         if not new:
