@@ -12,7 +12,7 @@ from tests.support.settings import broker_settings
 from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Admin, Client, Producer, SendPipeline, encode_many
+from pyspark_rocketmq.client import Admin, Client, Producer, SendPipeline, encode_many, encode_one
 from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches, read_messages
 from pyspark_rocketmq.client.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
@@ -237,3 +237,30 @@ def test_tags_within_inner_batches_are_found(mq: DevCluster, topic: TopicFactory
             assert found.column("queueOffset").to_pylist() == expected
             assert found.column("body").to_pylist() == [b"%d" % n for n in expected]
             assert [(r.rows, r.filtered) for r in reports] == [(len(expected), end - begin - len(expected))]
+
+
+def test_messages_of_light_queues_have_their_offsets(group: str) -> None:
+    settings = {"enableLmq": "true", "enableMultiDispatch": "true"}
+    with DevCluster(broker_config=settings) as own, Client(own.name_server) as client:
+        Admin(client).create_topic("parent", queues=1)
+        (parent,) = client.write_queues("parent")
+        producer, lights = Producer(client), ("%LMQ%a", "%LMQ%b")
+        with SendPipeline(producer) as pipeline:
+            for number in range(12):
+                names = [lights[0]] * (number % 3 == 0) + [lights[1]] * (number % 2 == 0)
+                one = encode_one(OutgoingMessage("parent", b"%d" % number), producer.ids)
+                if names:
+                    one = replace(
+                        one, properties=f"{one.properties}INNER_MULTI_DISPATCH\x01{','.join(names)}\x02"
+                    )
+                outcomes = [*pipeline.submit(one, parent), *pipeline.flush()]
+                assert [outcome.error for outcome in outcomes] == [None]
+        eventually(lambda: client.max_offsets([parent])[parent] == 12, timeout_s=20)
+        for light, step in zip(lights, (3, 2), strict=True):
+            expected = [b"%d" % number for number in range(0, 12, step)]
+            queue = MessageQueue(light, parent.broker_name, 0)
+            for begin, end in ((0, len(expected)), (1, 3)):
+                table, (report,) = read(client, [OffsetRange(queue, begin, end)], group)
+                assert table.column("queueOffset").to_pylist() == list(range(begin, end))
+                assert table.column("body").to_pylist() == expected[begin:end]
+                assert (report.rows, report.gaps, report.lost) == (end - begin, 0, ())
