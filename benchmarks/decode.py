@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.record.arrow import COLUMNS, DEFAULT_COLUMNS, BatchDecoder, Chunk
 from pyspark_rocketmq.record.compress import Compression
+from pyspark_rocketmq.record.decode.arrow import COLUMNS, DEFAULT_COLUMNS, BatchDecoder, Chunk
 from pyspark_rocketmq.record.message import decode_messages, encode_message
 
 QUEUE = MessageQueue("orders", "broker-a", 3)

@@ -24,7 +24,7 @@ from benchmarks.processes import machine_facts
 from benchmarks.topics import Bench, bench
 from benchmarks.workers.spark import session
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer, SendPipeline
-from pyspark_rocketmq.client.outgoing import encode_many
+from pyspark_rocketmq.client.send.message_encoding import encode_many
 
 WARM_UP_S = 10.0
 _TICK_S = 0.005

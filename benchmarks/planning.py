@@ -24,8 +24,8 @@ from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.spark.schema import read_schema
-from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+from pyspark_rocketmq.spark.read.schema import read_schema
+from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 from pyspark_rocketmq.testing import MockCluster
 
 BROKERS = ("broker-a", "broker-b", "broker-c")

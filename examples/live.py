@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 # --8<-- [start:log]
-from pyspark_rocketmq.spark.query_log import QueryLog
+from pyspark_rocketmq.spark.monitor.query_log import QueryLog
 
 
 def write_log(spark: SparkSession, folder: str) -> QueryLog:

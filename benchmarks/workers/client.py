@@ -7,9 +7,9 @@ import argparse
 import pyarrow as pa
 
 from benchmarks.workers.rounds import Done, serve
-from pyspark_rocketmq.client.core import Client
-from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches
-from pyspark_rocketmq.client.read_options import ReadOptions
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.model import OffsetRange
 
 

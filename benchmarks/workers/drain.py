@@ -11,9 +11,9 @@ import socket
 import struct
 
 from benchmarks.workers.rounds import Done, serve
-from pyspark_rocketmq.client.core import Client
-from pyspark_rocketmq.client.range_reader import Pulled, read_chunks
-from pyspark_rocketmq.client.read_options import ReadOptions
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.read.range_reader import Pulled, read_chunks
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.remoting.command import Command, Serializer
 from pyspark_rocketmq.remoting.frame import encode_frame

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     )
     from pyspark_rocketmq.errors import RocketMQError
     from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, OutgoingMessage
-    from pyspark_rocketmq.spark.behind import lag
-    from pyspark_rocketmq.spark.listener import RocketMQQueryListener
+    from pyspark_rocketmq.spark.monitor.lag import lag
+    from pyspark_rocketmq.spark.monitor.listener import RocketMQQueryListener
     from pyspark_rocketmq.spark.source import RocketMQDataSource as DefaultSource
 
 __all__ = [
@@ -77,12 +77,12 @@ _HOMES: Final = {
     "ReliableRocketMQReceiver": "pyspark_rocketmq.dstream",
     "RocketMQConfig": "pyspark_rocketmq.dstream",
     "RocketMQError": "pyspark_rocketmq.errors",
-    "RocketMQQueryListener": "pyspark_rocketmq.spark.listener",
+    "RocketMQQueryListener": "pyspark_rocketmq.spark.monitor.listener",
     "RocketMQReceiver": "pyspark_rocketmq.dstream",
     "RocketMQUtils": "pyspark_rocketmq.dstream",
     "RocketMqUtils": "pyspark_rocketmq.dstream",
     "TopicQueueId": "pyspark_rocketmq.dstream",
-    "lag": "pyspark_rocketmq.spark.behind",
+    "lag": "pyspark_rocketmq.spark.monitor.lag",
 }
 
 

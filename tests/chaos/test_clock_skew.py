@@ -13,9 +13,9 @@ from pyspark_rocketmq.client import Client, OffsetRange, OutgoingMessage, ReadOp
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.spark.partition import RangesPartition
-from pyspark_rocketmq.spark.schema import read_schema
-from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+from pyspark_rocketmq.spark.read.partition import RangesPartition
+from pyspark_rocketmq.spark.read.schema import read_schema
+from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 from pyspark_rocketmq.testing import MockCluster
 
 ROUNDS = 40 if int(os.environ.get("CHAOS_KILLS", "1")) >= 20 else 12

@@ -29,7 +29,7 @@ from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
-from pyspark_rocketmq.client.message_search import last_messages
+from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.spark import drop_repeats
 

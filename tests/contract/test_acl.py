@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
-from pyspark_rocketmq.client.connection import Connection
-from pyspark_rocketmq.client.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import AuthenticationError
 from pyspark_rocketmq.remoting import body as bodies

@@ -15,7 +15,7 @@ from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage, Producer
-from pyspark_rocketmq.client.connection import Response
+from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.errors import (
     BrokerError,
     GroupNotFoundError,

@@ -11,11 +11,11 @@ from tests.support.cli import CommandLine
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.cli import groups
+from pyspark_rocketmq.cli.cluster_commands import groups
 from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage, Producer
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
+from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
 from pyspark_rocketmq.tools.doctor import examine
 from pyspark_rocketmq.tools.findings import Verdict
 

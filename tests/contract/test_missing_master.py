@@ -16,10 +16,10 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.spark.offsets import SourceOffset
-from pyspark_rocketmq.spark.schema import read_schema
-from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+from pyspark_rocketmq.spark.read.schema import read_schema
+from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 
 
 @pytest.fixture(scope="module")

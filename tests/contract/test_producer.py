@@ -24,7 +24,7 @@ from pyspark_rocketmq.client import (
     encode_many,
     encode_one,
 )
-from pyspark_rocketmq.client.selection import queue_for_key
+from pyspark_rocketmq.client.send.queue_selection import queue_for_key
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import (
     LocalProtocolError,

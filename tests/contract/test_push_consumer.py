@@ -27,7 +27,7 @@ from pyspark_rocketmq.client import (
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import OptionError, TopicNotFoundError
 from pyspark_rocketmq.planning.assign import AllocateStrategy, allocate
-from pyspark_rocketmq.record.objects import MessageDecoder
+from pyspark_rocketmq.record.decode.objects import MessageDecoder
 
 FIRST = ConsumeFromWhere.FIRST_OFFSET
 JAVA_S = 60

@@ -13,8 +13,8 @@ from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, Producer, SendPipeline, encode_many, encode_one
-from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches, read_messages
-from pyspark_rocketmq.client.read_options import ReadOptions
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches, read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import DataLossError, OptionError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, OffsetRange, OutgoingMessage, RangeReport

@@ -9,8 +9,8 @@ import pytest
 from tests.support.topics import TopicFactory, fresh_name
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
-from pyspark_rocketmq.client.connection import Connection, Response
-from pyspark_rocketmq.client.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.connection import Connection, Response
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.inventory import GroupConfig
 from pyspark_rocketmq.model import MessageQueue, MessageSelector

@@ -19,8 +19,8 @@ from pyspark_rocketmq.client import (
     broker,
     read_messages,
 )
-from pyspark_rocketmq.client.connection import Response
-from pyspark_rocketmq.client.pull_answer import has_natural_holes
+from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.client.read.pull_answer import has_natural_holes
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange

@@ -11,7 +11,7 @@ from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer
-from pyspark_rocketmq.client.message_search import last_messages
+from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import Message, Permission

@@ -13,12 +13,12 @@ from tests.support.transactional_job import TransactionalJob
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, Message, PullConsumer
-from pyspark_rocketmq.client.selection import queue_for_key
+from pyspark_rocketmq.client.send.queue_selection import queue_for_key
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.options import SinkOptions, parse_options
-from pyspark_rocketmq.spark.sink_schema import sink_layout
-from pyspark_rocketmq.spark.transaction_log import TransactionName
-from pyspark_rocketmq.spark.write_task import WriteScope, WriteTask
+from pyspark_rocketmq.spark.write.sink_schema import sink_layout
+from pyspark_rocketmq.spark.write.transaction_log import TransactionName
+from pyspark_rocketmq.spark.write.write_task import WriteScope, WriteTask
 
 LARGE = "größe " * 2_000
 

@@ -27,7 +27,7 @@ from pyspark_rocketmq.client import (
     read_messages,
 )
 from pyspark_rocketmq.client.lag import group_lag
-from pyspark_rocketmq.client.message_search import messages_by_key
+from pyspark_rocketmq.client.read.message_search import messages_by_key
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.remoting.header import (
     GetMaxOffsetRequest,

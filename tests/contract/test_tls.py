@@ -20,8 +20,8 @@ from pyspark_rocketmq.client import (
     ReadOptions,
     read_batches,
 )
-from pyspark_rocketmq.client.connection import Connection
-from pyspark_rocketmq.client.endpoint import ConnectionOptions, TlsOptions
+from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, TlsOptions
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 from pyspark_rocketmq.errors import ConnectionLostError, NameServerError
 from pyspark_rocketmq.remoting.header import GetBrokerRuntimeInfoRequest

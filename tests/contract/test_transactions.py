@@ -26,7 +26,7 @@ from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.record.layout import MessageFlag
 from pyspark_rocketmq.spark import TransactionResolver
-from pyspark_rocketmq.spark.transaction_log import TransactionName
+from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.testing import MockCluster
 
 NAME = TransactionName("query", 0)

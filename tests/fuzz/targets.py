@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyspark_rocketmq.client.receive_buffer import ReceiveBuffer
+from pyspark_rocketmq.client.net.receive_buffer import ReceiveBuffer
 from pyspark_rocketmq.errors import (
     CorruptMessageError,
     LocalProtocolError,
@@ -19,9 +19,9 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import CompatibilityWarning, SinkOptions, SourceOptions, parse_options
-from pyspark_rocketmq.record.arrow import COLUMNS, BatchDecoder, Chunk
+from pyspark_rocketmq.record.decode.arrow import COLUMNS, BatchDecoder, Chunk
+from pyspark_rocketmq.record.decode.objects import MessageDecoder
 from pyspark_rocketmq.record.message import decode_batch, decode_messages
-from pyspark_rocketmq.record.objects import MessageDecoder
 from pyspark_rocketmq.remoting import body as bodies
 from pyspark_rocketmq.remoting import header as headers
 from pyspark_rocketmq.remoting.command import Command, Serializer, decode_header, encode_header

@@ -14,8 +14,8 @@ from pathlib import Path
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, Producer
-from pyspark_rocketmq.client.endpoint import split_address
-from pyspark_rocketmq.client.producer import ProducerOptions
+from pyspark_rocketmq.client.net.endpoint import split_address
+from pyspark_rocketmq.client.send.producer import ProducerOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.model import OutgoingMessage
 from pyspark_rocketmq.remoting.command import Command, Serializer

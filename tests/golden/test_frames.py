@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.record.arrow import DEFAULT_COLUMNS, BatchDecoder, Chunk
+from pyspark_rocketmq.record.decode.arrow import DEFAULT_COLUMNS, BatchDecoder, Chunk
 from pyspark_rocketmq.record.layout import MessageFlag
 from pyspark_rocketmq.record.message import decode_messages
 from pyspark_rocketmq.remoting.body import decode_consume_stats, decode_route, decode_topic_stats

@@ -16,12 +16,12 @@ from tests.support.fakes import Ahead
 from tests.support.scripted_peer import Peer, ScriptedPeer, answer
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client.buffer_pool import BUFFERS, KEPT_BYTES
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
-from pyspark_rocketmq.client.connection import Connection
-from pyspark_rocketmq.client.endpoint import ConnectionOptions, TlsOptions
-from pyspark_rocketmq.client.pool import ConnectionPool
-from pyspark_rocketmq.client.receive_buffer import ReceiveBuffer
+from pyspark_rocketmq.client.net.buffer_pool import BUFFERS, KEPT_BYTES
+from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, TlsOptions
+from pyspark_rocketmq.client.net.pool import ConnectionPool
+from pyspark_rocketmq.client.net.receive_buffer import ReceiveBuffer
 from pyspark_rocketmq.errors import (
     ConnectError,
     ConnectionLostError,

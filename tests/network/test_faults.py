@@ -29,7 +29,7 @@ from pyspark_rocketmq.client import (
     read_batches,
     read_messages,
 )
-from pyspark_rocketmq.client.range_reader import read_chunks
+from pyspark_rocketmq.client.read.range_reader import read_chunks
 from pyspark_rocketmq.errors import (
     AuthenticationError,
     BrokerError,

@@ -13,8 +13,8 @@ from tests.support.scripted_peer import Peer, answer
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer, shared_client
-from pyspark_rocketmq.client.buffer_pool import BUFFERS
-from pyspark_rocketmq.client.core import _shared
+from pyspark_rocketmq.client.client import _shared
+from pyspark_rocketmq.client.net.buffer_pool import BUFFERS
 from pyspark_rocketmq.errors import ConnectionLostError
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.remoting.frame import Frame

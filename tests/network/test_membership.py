@@ -11,7 +11,7 @@ from tests.support.scripted_peer import Peer, answer
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, MessageSelector
-from pyspark_rocketmq.client.membership import Membership, create_client_id
+from pyspark_rocketmq.client.groups.membership import Membership, create_client_id
 from pyspark_rocketmq.errors import ConnectError, RouteError, TransportError
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode

@@ -16,17 +16,17 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
-from pyspark_rocketmq.dstream.plan import DirectPlan, Pace
+from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan, Pace
 from pyspark_rocketmq.errors import TopicNotFoundError
 from pyspark_rocketmq.model import Earliest, MessageQueue
+from pyspark_rocketmq.offsets.offset_lookup import available_ends
+from pyspark_rocketmq.offsets.planning_client import planning_client
+from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.planning.rate import PidSettings
 from pyspark_rocketmq.remoting.codes import RequestCode
-from pyspark_rocketmq.spark.offsets import SourceOffset
-from pyspark_rocketmq.spark.planning_client import planning_client
-from pyspark_rocketmq.spark.positions import available_ends
-from pyspark_rocketmq.spark.schema import read_schema
-from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+from pyspark_rocketmq.spark.read.schema import read_schema
+from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 from pyspark_rocketmq.testing import MockCluster
 from pyspark_rocketmq.testing.faults import Delay, Silence
 

@@ -9,8 +9,8 @@ import pytest
 
 from pyspark_rocketmq.client import Client, MessageQueue, OutgoingMessage, Producer, PullConsumer, PullStatus
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
-from pyspark_rocketmq.client.connection import Connection
-from pyspark_rocketmq.client.endpoint import ConnectionOptions, split_address
+from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, split_address
 from pyspark_rocketmq.errors import (
     AuthenticationError,
     ConnectionLostError,

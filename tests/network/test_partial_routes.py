@@ -10,14 +10,14 @@ import pytest
 from tests.support.scripted_peer import Peer, ScriptedPeer, answer
 
 from pyspark_rocketmq.client import Client
-from pyspark_rocketmq.client.name_servers import merge_routes
-from pyspark_rocketmq.client.whole_routes import look_up
+from pyspark_rocketmq.client.routes.name_servers import merge_routes
+from pyspark_rocketmq.client.routes.whole_routes import look_up
 from pyspark_rocketmq.errors import BrokerNotFoundError, NameServerError
 from pyspark_rocketmq.model import BrokerData, MessageQueue, Permission, QueueData, TopicRoute
+from pyspark_rocketmq.offsets.offset_lookup import planning_client, queues_to_read
 from pyspark_rocketmq.options import ClientOptions, SourceOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
-from pyspark_rocketmq.spark.positions import planning_client, queues_to_read
 
 pytestmark = pytest.mark.timeout(60)
 

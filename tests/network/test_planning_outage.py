@@ -8,8 +8,8 @@ import pytest
 
 from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
+from pyspark_rocketmq.offsets.offset_lookup import patient_ends, planning_client, running_ends
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.spark.positions import patient_ends, planning_client, running_ends
 from pyspark_rocketmq.testing import MockBroker
 
 pytestmark = pytest.mark.timeout(60)

@@ -7,11 +7,11 @@ import logging
 import pytest
 
 from pyspark_rocketmq.client import OutgoingMessage
-from pyspark_rocketmq.client.connection import Connection
+from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.spark.partition import RangesPartition, read_partition
-from pyspark_rocketmq.spark.schema import read_schema, to_projection
+from pyspark_rocketmq.spark.read.partition import RangesPartition, read_partition
+from pyspark_rocketmq.spark.read.schema import read_schema, to_projection
 from pyspark_rocketmq.testing import MockBroker
 
 

@@ -15,7 +15,7 @@ from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.remoting.command import Command
 from pyspark_rocketmq.remoting.frame import Frame, encode_frame
 from pyspark_rocketmq.spark import TransactionResolver
-from pyspark_rocketmq.spark.transaction_log import TransactionLog, TransactionName
+from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName
 
 NAME = TransactionName("query", 7)
 
@@ -52,7 +52,7 @@ def test_the_resolver_outlives_a_log_that_cannot_be_read(
             rolled_back.append(frame)
 
     monkeypatch.setattr(TransactionLog, "newest_done", read)
-    monkeypatch.setattr("pyspark_rocketmq.spark.resolver._BEAT_S", 0.1)
+    monkeypatch.setattr("pyspark_rocketmq.spark.write.transaction_checker._BEAT_S", 0.1)
     with (
         caplog.at_level(logging.INFO),
         ScriptedCluster(script) as cluster,

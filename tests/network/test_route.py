@@ -14,10 +14,10 @@ from tests.support.scripted_peer import Peer, ScriptedPeer, answer
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
-from pyspark_rocketmq.client.endpoint import ConnectionOptions
-from pyspark_rocketmq.client.name_servers import NameServers
-from pyspark_rocketmq.client.pool import ConnectionPool
-from pyspark_rocketmq.client.route import RouteCache
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.pool import ConnectionPool
+from pyspark_rocketmq.client.routes.name_servers import NameServers
+from pyspark_rocketmq.client.routes.routing import RouteCache
 from pyspark_rocketmq.errors import BrokerNotFoundError, NameServerError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame

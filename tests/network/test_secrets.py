@@ -19,8 +19,8 @@ from pyspark_rocketmq.client import (
     ProducerOptions,
     PullConsumer,
 )
-from pyspark_rocketmq.client.connection import Connection
-from pyspark_rocketmq.client.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
 from pyspark_rocketmq.remoting.acl import Credentials

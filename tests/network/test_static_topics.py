@@ -28,9 +28,9 @@ from pyspark_rocketmq.client import (
 from pyspark_rocketmq.client.lag import group_lag, held_messages
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.options import SinkOptions, parse_options
-from pyspark_rocketmq.record.outgoing_rows import OutgoingRows
+from pyspark_rocketmq.record.encode.outgoing_rows import OutgoingRows
 from pyspark_rocketmq.remoting.codes import RequestCode
-from pyspark_rocketmq.spark.sink_topics import SinkTopics
+from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
 from pyspark_rocketmq.testing import Delay, MockCluster, PullLimits
 
 LOGICAL = "__syslo__global__"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from pyspark_rocketmq.client import Client, MessageQueue, MessageSelector, OutgoingMessage, Producer
-from pyspark_rocketmq.client.peek import message_sizes, message_times
+from pyspark_rocketmq.client.read.samples import message_sizes, message_times
+from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.spark.offsets import SourceOffset
-from pyspark_rocketmq.spark.schema import read_schema
-from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+from pyspark_rocketmq.spark.read.schema import read_schema
+from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 from pyspark_rocketmq.testing import MockBroker
 
 Q0, Q1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)

@@ -9,14 +9,14 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pyspark_rocketmq.client import OutgoingMessage
-from pyspark_rocketmq.client.connection import Connection
+from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.spark import task_client as module
-from pyspark_rocketmq.spark.partition import RangesPartition, read_partition
-from pyspark_rocketmq.spark.schema import read_schema, to_projection
-from pyspark_rocketmq.spark.writer import RocketMQBatchWriter
+from pyspark_rocketmq.spark.read.partition import RangesPartition, read_partition
+from pyspark_rocketmq.spark.read.schema import read_schema, to_projection
+from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter
 from pyspark_rocketmq.testing import MockBroker
 
 ROWS = pa.RecordBatch.from_pydict({"body": ["a", "b"], "topic": ["orders", "payments"]})
@@ -58,7 +58,7 @@ def test_a_retried_task_trusts_neither_connection_nor_route(
         before, looked_up = len(opened), mq.asked[RequestCode.GET_ROUTEINFO_BY_TOPIC]
         context = SimpleNamespace(attemptNumber=lambda: attempt, partitionId=lambda: 0)
         monkeypatch.setattr(module, "TaskContext", SimpleNamespace(get=lambda: context))
-        monkeypatch.setattr("pyspark_rocketmq.spark.writer.TaskContext", module.TaskContext)
+        monkeypatch.setattr("pyspark_rocketmq.spark.write.writer.TaskContext", module.TaskContext)
         task(mq)
         assert mq.asked[RequestCode.GET_ROUTEINFO_BY_TOPIC] - looked_up == 2 * attempt
         assert len(opened) - before == 2 * attempt

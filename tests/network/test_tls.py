@@ -27,10 +27,10 @@ from pyspark_rocketmq.client import (
     read_batches,
 )
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
-from pyspark_rocketmq.client.connection import Connection
-from pyspark_rocketmq.client.endpoint import ConnectionOptions, TlsOptions
-from pyspark_rocketmq.client.outgoing import UniqueIds, encode_one
-from pyspark_rocketmq.client.send_pipeline import SendPipeline
+from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, TlsOptions
+from pyspark_rocketmq.client.send.message_encoding import UniqueIds, encode_one
+from pyspark_rocketmq.client.send.send_pipeline import SendPipeline
 from pyspark_rocketmq.errors import NameServerError, RocketMQError
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.remoting.frame import Frame

@@ -18,8 +18,8 @@ from tests.support.transactional_job import TransactionalJob
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, RocketMQError, TransactionFencedError
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.spark.files import write_durably
-from pyspark_rocketmq.spark.transaction_log import (
+from pyspark_rocketmq.spark.filesystem import write_durably
+from pyspark_rocketmq.spark.write.transaction_log import (
     Decision,
     TransactionLog,
     TransactionName,

@@ -14,11 +14,11 @@ from tests.support.cli import CommandLine
 from tests.support.transactional_job import TransactionalJob
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
-from pyspark_rocketmq.client.transaction import HalfMessages
+from pyspark_rocketmq.client.send.half_messages import HalfMessages
 from pyspark_rocketmq.errors import DataLossError, OptionError, RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.spark.transaction_log import Decision, TransactionLog, TransactionName
+from pyspark_rocketmq.spark.write.transaction_log import Decision, TransactionLog, TransactionName
 from pyspark_rocketmq.testing import Fault, HangUp, MockCluster, Refuse, Silence
 
 END = RequestCode.END_TRANSACTION
@@ -233,8 +233,8 @@ def test_the_command_line_ends_a_batch_without_what_brokers_have_lost(
     mq, job, tmp_path: Path, capsys, monkeypatch
 ) -> None:
     run = CommandLine(capsys, monkeypatch, mq.name_server)
-    monkeypatch.setattr("pyspark_rocketmq.spark.transaction._QUIET_S", 0.01)
-    monkeypatch.setattr("pyspark_rocketmq.spark.transaction_lease._LEASE_S", 0.01)
+    monkeypatch.setattr("pyspark_rocketmq.spark.write.transaction._QUIET_S", 0.01)
+    monkeypatch.setattr("pyspark_rocketmq.spark.write.transaction_lease._LEASE_S", 0.01)
     first = job(outageTimeout="0s")
     with pytest.raises(DataLossError):
         first.commit(without(2, first.write(BODIES[:10], NAME)), NAME)
@@ -334,8 +334,8 @@ def test_the_command_line_finishes_what_is_not_to_be_started_again(
     mq, job, tmp_path: Path, capsys, monkeypatch
 ) -> None:
     run = CommandLine(capsys, monkeypatch, mq.name_server)
-    monkeypatch.setattr("pyspark_rocketmq.spark.transaction._QUIET_S", 0.01)
-    monkeypatch.setattr("pyspark_rocketmq.spark.transaction_lease._LEASE_S", 0.01)
+    monkeypatch.setattr("pyspark_rocketmq.spark.write.transaction._QUIET_S", 0.01)
+    monkeypatch.setattr("pyspark_rocketmq.spark.write.transaction_lease._LEASE_S", 0.01)
     checkpoint = tmp_path / "checkpoint"
     first = job(folder=checkpoint / "rocketmq-transactions", outageTimeout="0s")
     mq.inject(Refuse(ResponseCode.SYSTEM_ERROR), on=END, times=None, after=100)

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tests.support.fakes import Ahead
 
 from pyspark_rocketmq.client import Client, Message
-from pyspark_rocketmq.client.selection import queue_for_key
+from pyspark_rocketmq.client.send.queue_selection import queue_for_key
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
     OptionError,
@@ -30,13 +30,13 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.model import Permission
 from pyspark_rocketmq.options import SinkOptions, parse_options
-from pyspark_rocketmq.record.outgoing_rows import UNIQUE_KEY_BYTES
+from pyspark_rocketmq.record.encode.outgoing_rows import UNIQUE_KEY_BYTES
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame
-from pyspark_rocketmq.spark import dead_letters
-from pyspark_rocketmq.spark.sink_schema import sink_layout
-from pyspark_rocketmq.spark.sink_topics import SinkTopics
-from pyspark_rocketmq.spark.write_task import WriteReport, WriteScope, WriteTask
+from pyspark_rocketmq.spark.write import dead_letters
+from pyspark_rocketmq.spark.write.sink_schema import sink_layout
+from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
+from pyspark_rocketmq.spark.write.write_task import WriteReport, WriteScope, WriteTask
 from pyspark_rocketmq.testing import Damage, Delay, HangUp, MockCluster, Refuse, Silence
 
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)

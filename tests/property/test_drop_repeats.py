@@ -20,9 +20,9 @@ from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
 
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.spark.aligned_column import AlignedColumn, AlignedPartition
-from pyspark_rocketmq.spark.schema import read_schema
-from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+from pyspark_rocketmq.spark.read.aligned_column import AlignedColumn, AlignedPartition
+from pyspark_rocketmq.spark.read.schema import read_schema
+from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 
 QUEUES = (
     MessageQueue("orders", "broker-a", 0),

@@ -19,8 +19,8 @@ from pyspark_rocketmq.model import (
 )
 from pyspark_rocketmq.planning.discovery import discover, plan_ranges, targets
 from pyspark_rocketmq.planning.limit import Limits, admit, share
+from pyspark_rocketmq.planning.offset_resolution import Answers, late_policy, lookups, resolve
 from pyspark_rocketmq.planning.split import split
-from pyspark_rocketmq.planning.starts import Answers, late_policy, lookups, resolve
 
 QUEUES = tuple(MessageQueue(topic, broker, index) for topic in "tu" for broker in "ab" for index in range(3))
 BIG = 1 << 62

@@ -11,9 +11,9 @@ from tests.support.records import records
 
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import Message, MessageQueue
-from pyspark_rocketmq.record.arrow import COLUMNS, BatchDecoder, Chunk, Column
+from pyspark_rocketmq.record.decode.arrow import COLUMNS, BatchDecoder, Chunk, Column
+from pyspark_rocketmq.record.decode.objects import MessageDecoder
 from pyspark_rocketmq.record.message import decode_messages
-from pyspark_rocketmq.record.objects import MessageDecoder
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 FOREVER = 2**63 - 1

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.support.records import records
 
 from pyspark_rocketmq.errors import CorruptMessageError
+from pyspark_rocketmq.record.decode.times import first_times
 from pyspark_rocketmq.record.message import decode_messages
-from pyspark_rocketmq.record.times import first_times
 
 COMMON = settings(deadline=None, max_examples=150)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
-from pyspark_rocketmq.planning.window import Ask, PullWindow
+from pyspark_rocketmq.planning.pulling.pull_window import Ask, PullWindow
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 

@@ -8,7 +8,7 @@ from tests.spark.conftest import same_messages
 
 from pyspark_rocketmq.client import Admin, OutgoingMessage, Producer, ReadOptions, read_messages
 from pyspark_rocketmq.model import OffsetRange
-from pyspark_rocketmq.spark.schema import ALIASES, COLUMN_TYPES, DEFAULT_COLUMNS
+from pyspark_rocketmq.spark.read.schema import ALIASES, COLUMN_TYPES, DEFAULT_COLUMNS
 
 ROW = ("brokerName", "queueId", "queueOffset", "string(body)")
 

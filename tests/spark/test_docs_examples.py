@@ -12,7 +12,7 @@ from pyspark.streaming import StreamingContext
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import OutgoingMessage, Producer
-from pyspark_rocketmq.client.message_search import last_messages
+from pyspark_rocketmq.client.read.message_search import last_messages
 
 
 @pytest.fixture

@@ -220,7 +220,7 @@ def test_what_is_in_the_log_and_not_processed_comes_after_a_recovery(
     contexts, properties, send, topic, client, group, tmp_path, monkeypatch, caplog
 ):
     # As with a cluster, whose executors cannot read the log on this disk.
-    monkeypatch.setattr("pyspark_rocketmq.dstream.receiver_stream.local_cores", lambda _: None)
+    monkeypatch.setattr("pyspark_rocketmq.dstream.receiver.stream.local_cores", lambda _: None)
     name, checkpoint = topic(queues=2), str(tmp_path / "checkpoint")
     RECOVERED.__init__()
     made: list[StreamingContext] = []

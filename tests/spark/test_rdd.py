@@ -8,7 +8,7 @@ from pyspark.errors import PythonException
 from tests.spark.conftest import same_messages
 
 from pyspark_rocketmq.client import Admin, read_messages
-from pyspark_rocketmq.client.read_options import ReadOptions
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.dstream import HasOffsetRanges, LocationStrategies, RocketMQUtils, TopicQueueId
 from pyspark_rocketmq.errors import NoOffsetRangesError, OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client.message_search import last_messages
+from pyspark_rocketmq.client.read.message_search import last_messages
 
 README = Path(__file__).parents[2] / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)

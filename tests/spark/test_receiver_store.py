@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.dstream.receiver import storage_level
-from pyspark_rocketmq.dstream.receiver_store import BlockStore
+from pyspark_rocketmq.dstream.receiver.receivers import storage_level
+from pyspark_rocketmq.dstream.receiver.store import BlockStore
 
 NUMBERS = itertools.count(1_000)
 

@@ -13,7 +13,7 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq import lag
 from pyspark_rocketmq.client import Admin, Client, ClientOptions, OutgoingMessage, Producer
-from pyspark_rocketmq.client.endpoint import ConnectionOptions, TlsOptions
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, TlsOptions
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.remoting.body import encode_user

@@ -18,9 +18,9 @@ from tests.support.cli import CommandLine
 from tests.support.topics import create_topic
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.cli.sql import show
+from pyspark_rocketmq.cli.job_commands.sql import show
 from pyspark_rocketmq.client import Client, Message, OutgoingMessage, Producer
-from pyspark_rocketmq.client.message_search import last_messages
+from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.devcluster.jars import resolve
 from pyspark_rocketmq.sql import execute

@@ -13,8 +13,8 @@ from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, OutgoingMessage, Producer
-from pyspark_rocketmq.client.message_search import last_messages
-from pyspark_rocketmq.spark.offsets import offset_of_rocketmq
+from pyspark_rocketmq.client.read.message_search import last_messages
+from pyspark_rocketmq.offsets.stream_offset import offset_of_rocketmq
 from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow, late_rows
 
 pytestmark = pytest.mark.usefixtures("lean")

@@ -17,7 +17,7 @@ from tests.support.topics import TopicFactory
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
-from pyspark_rocketmq.planning.ledger import BatchId, StoredProgress
+from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
 from pyspark_rocketmq.spark import (
     HadoopFileOffsetStore,
     OffsetStore,

@@ -19,11 +19,11 @@ from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, DecodeOptions, PullConsumer, read_batches, read_messages
-from pyspark_rocketmq.client.read_options import ReadOptions
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.dstream import RocketMQRDD, RocketMQUtils
 from pyspark_rocketmq.model import MessageSelector, OffsetRange
-from pyspark_rocketmq.record.arrow import COLUMNS
+from pyspark_rocketmq.record.decode.arrow import COLUMNS
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.testing import Cut, HangUp, MockCluster, Reorder, Short
 

@@ -17,7 +17,7 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark import TransactionResolver, start_transactional
-from pyspark_rocketmq.spark.transaction_log import TransactionLog
+from pyspark_rocketmq.spark.write.transaction_log import TransactionLog
 
 Read = Callable[..., DataFrame]
 

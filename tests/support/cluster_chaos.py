@@ -14,8 +14,8 @@ from tests.support.wait import eventually
 from tests.support.workload import Figures, Workload
 
 from pyspark_rocketmq.client import Admin, Client, DecodeOptions, OffsetRange, ReadOptions, read_batches
-from pyspark_rocketmq.client.broker import max_offset
-from pyspark_rocketmq.client.pipeline import Call
+from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.requests import max_offset
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import BrokerNotFoundError, DevClusterError
 from pyspark_rocketmq.model import MessageQueue, Permission

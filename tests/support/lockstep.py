@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tests.support.fakes import Highest, ManualClock
 
 from pyspark_rocketmq.client import Client
-from pyspark_rocketmq.client.connection import Response
+from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.errors import ConnectError
 from pyspark_rocketmq.model import BrokerData, Permission, QueueData, TopicRoute
 from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE

@@ -14,7 +14,7 @@ from typing import Self
 
 from tests.support.scripted_peer import Peer, ScriptedPeer
 
-from pyspark_rocketmq.client.endpoint import split_address
+from pyspark_rocketmq.client.net.endpoint import split_address
 from pyspark_rocketmq.remoting.frame import Frame, decode_frame, encode_frame
 
 _CHUNK = 65_536

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset
+from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
 
 RUN = "6c9ac6ab-7f6c-4f0e-8a39-0d5c8c2b1f10"
 QUERY = "0b7f6d3e-1f64-4a0c-9d3b-6f2f0a9a7c55"

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer, ProducerOptions, PullConsumer
-from pyspark_rocketmq.client.outgoing import encode_one
+from pyspark_rocketmq.client.send.message_encoding import encode_one
 from pyspark_rocketmq.model import Message, MessageQueue, SendResult
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.remoting.header import EndTransactionRequest

@@ -9,12 +9,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
-from pyspark_rocketmq.client.transaction import HalfMessages
+from pyspark_rocketmq.client.send.half_messages import HalfMessages
 from pyspark_rocketmq.options import SinkOptions, parse_options
-from pyspark_rocketmq.spark.sink_schema import sink_layout
-from pyspark_rocketmq.spark.transaction import Transactions
-from pyspark_rocketmq.spark.transaction_log import TransactionLog, TransactionName
-from pyspark_rocketmq.spark.write_task import WriteScope, WriteTask, is_ordered
+from pyspark_rocketmq.spark.write.sink_schema import sink_layout
+from pyspark_rocketmq.spark.write.transaction import Transactions
+from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName
+from pyspark_rocketmq.spark.write.write_task import WriteScope, WriteTask, is_ordered
 
 __all__ = ["TransactionalJob"]
 

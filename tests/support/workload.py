@@ -28,7 +28,7 @@ from pyspark_rocketmq.client import (
 )
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
-from pyspark_rocketmq.spark.positions import PlanningClient, available_ends, planning_client
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, available_ends, planning_client
 
 _BATCH = 100
 _BACK_OFF_S = 0.2

@@ -10,26 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from pyspark_rocketmq._version import __version__
-from pyspark_rocketmq.cli import (
-    bench,
-    cluster,
-    consume,
-    dashboard,
-    demo,
-    doctor,
-    groups,
-    offsets,
-    options,
-    peek,
-    produce,
-    replay,
-    report,
-    sql,
-    streams,
-    tables,
-    topics,
-    tx,
-)
+from pyspark_rocketmq.cli import options
+from pyspark_rocketmq.cli.cluster_commands import bench, cluster, doctor, groups, offsets, report, topics, tx
+from pyspark_rocketmq.cli.job_commands import dashboard, demo, sql, streams, tables
+from pyspark_rocketmq.cli.message_commands import consume, peek, produce, replay
 from pyspark_rocketmq.errors import OptionError, RocketMQError, SqlError
 
 __all__ = ["app", "main"]

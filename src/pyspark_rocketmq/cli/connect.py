@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from pyspark_rocketmq.client.admin import Admin
-from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.options import ClientOptions, SourceOptions, parse_options
 from pyspark_rocketmq.options.policies import TIMESTAMP

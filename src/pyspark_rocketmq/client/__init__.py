@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.admin import Admin
-    from pyspark_rocketmq.client.consumer import PullConsumer
-    from pyspark_rocketmq.client.core import Client, shared_client
-    from pyspark_rocketmq.client.outgoing import Outgoing, encode_many, encode_one
-    from pyspark_rocketmq.client.producer import Producer, ProducerOptions
-    from pyspark_rocketmq.client.push_consumer import PushConsumer
-    from pyspark_rocketmq.client.push_options import ConsumeFromWhere, ConsumeResult, PushOptions
-    from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches, read_messages
-    from pyspark_rocketmq.client.read_options import ReadOptions
-    from pyspark_rocketmq.client.send_pipeline import SendOutcome, SendPipeline
+    from pyspark_rocketmq.client.client import Client, shared_client
+    from pyspark_rocketmq.client.groups.push_consumer import PushConsumer
+    from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, ConsumeResult, PushOptions
+    from pyspark_rocketmq.client.read.pull_consumer import PullConsumer
+    from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches, read_messages
+    from pyspark_rocketmq.client.read.read_options import ReadOptions
+    from pyspark_rocketmq.client.send.message_encoding import Outgoing, encode_many, encode_one
+    from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
+    from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
     from pyspark_rocketmq.inventory import ClusterInfo, GroupConfig, TopicConfig
     from pyspark_rocketmq.model import (
         Message,
@@ -84,15 +84,15 @@ __all__ = [
 
 _HOMES: Final = {
     "pyspark_rocketmq.client.admin": ("Admin",),
-    "pyspark_rocketmq.client.consumer": ("PullConsumer",),
-    "pyspark_rocketmq.client.core": ("Client", "shared_client"),
-    "pyspark_rocketmq.client.outgoing": ("Outgoing", "encode_many", "encode_one"),
-    "pyspark_rocketmq.client.producer": ("Producer", "ProducerOptions"),
-    "pyspark_rocketmq.client.push_consumer": ("PushConsumer",),
-    "pyspark_rocketmq.client.push_options": ("ConsumeFromWhere", "ConsumeResult", "PushOptions"),
-    "pyspark_rocketmq.client.queue_reader": ("DecodeOptions", "read_batches", "read_messages"),
-    "pyspark_rocketmq.client.read_options": ("ReadOptions",),
-    "pyspark_rocketmq.client.send_pipeline": ("SendOutcome", "SendPipeline"),
+    "pyspark_rocketmq.client.read.pull_consumer": ("PullConsumer",),
+    "pyspark_rocketmq.client.client": ("Client", "shared_client"),
+    "pyspark_rocketmq.client.send.message_encoding": ("Outgoing", "encode_many", "encode_one"),
+    "pyspark_rocketmq.client.send.producer": ("Producer", "ProducerOptions"),
+    "pyspark_rocketmq.client.groups.push_consumer": ("PushConsumer",),
+    "pyspark_rocketmq.client.groups.push_options": ("ConsumeFromWhere", "ConsumeResult", "PushOptions"),
+    "pyspark_rocketmq.client.read.queue_reader": ("DecodeOptions", "read_batches", "read_messages"),
+    "pyspark_rocketmq.client.read.read_options": ("ReadOptions",),
+    "pyspark_rocketmq.client.send.send_pipeline": ("SendOutcome", "SendPipeline"),
     "pyspark_rocketmq.inventory": ("ClusterInfo", "GroupConfig", "TopicConfig"),
     "pyspark_rocketmq.model": (
         *("Message", "MessageQueue", "MessageSelector", "OffsetRange", "OutgoingMessage"),

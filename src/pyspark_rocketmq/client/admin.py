@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from pyspark_rocketmq.client.connection import Response
-from pyspark_rocketmq.client.core import Client
-from pyspark_rocketmq.client.pipeline import Call, pipeline
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.client.net.pipelining import Call, pipeline
 from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark_rocketmq.client.admin import Admin
-from pyspark_rocketmq.client.whole_routes import look_up
+from pyspark_rocketmq.client.routes.whole_routes import look_up
 from pyspark_rocketmq.model import MessageQueue
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.client.core import Client
+    from pyspark_rocketmq.client.client import Client
 
 __all__ = ["QueueLag", "group_lag", "group_topics", "held_messages"]
 

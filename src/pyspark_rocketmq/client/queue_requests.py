@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.client.connection import Connection
-from pyspark_rocketmq.client.pipeline import Call, pipeline
-from pyspark_rocketmq.client.pool import ConnectionPool
+from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.pipelining import Call, pipeline
+from pyspark_rocketmq.client.net.pool import ConnectionPool
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RandomSource, RetryPolicy, retry
-from pyspark_rocketmq.client.route import RouteCache
+from pyspark_rocketmq.client.routes.routing import RouteCache
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, TopicRoute
 

@@ -14,13 +14,13 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.client.pipeline import Call
+from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RetryPolicy
 from pyspark_rocketmq.errors import BrokerNotFoundError, RequestTimeoutError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.client.core import Client
+    from pyspark_rocketmq.client.client import Client
 
 __all__ = ["GRACE_MS", "BrokerHealth", "ReachableBrokers"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark_rocketmq.client import broker
-from pyspark_rocketmq.client.connection import Response
-from pyspark_rocketmq.client.pipeline import Call
+from pyspark_rocketmq.client import requests as broker
+from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, PullStatus
 from pyspark_rocketmq.record.message import decode_messages

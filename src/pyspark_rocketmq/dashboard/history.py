@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.spark.offsets import SourceOffset, offset_of_rocketmq
+from pyspark_rocketmq.offsets.stream_offset import SourceOffset, offset_of_rocketmq
 
 __all__ = ["BatchPoint", "QueryHistory", "QueryLogReader"]
 

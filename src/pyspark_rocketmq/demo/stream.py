@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.demo.orders import Total, Totals, Window
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.spark.offsets import SourceOffset
+from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 
 __all__ = ["RevenueStream", "last_error_line"]
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
-from pyspark_rocketmq.client.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, resolve, rocketmq_coordinates
 from pyspark_rocketmq.devcluster.java import Java, find_java
 from pyspark_rocketmq.devcluster.layout import JvmOptions, Layout, write_files

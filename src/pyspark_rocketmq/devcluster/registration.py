@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.client.connection import Connection
-from pyspark_rocketmq.client.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.errors import BrokerError, TransportError
 from pyspark_rocketmq.remoting.body import decode_cluster_info, encode_broker_properties
 from pyspark_rocketmq.remoting.header import GetBrokerClusterInfoRequest, UpdateBrokerConfigRequest

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.client.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.devcluster.ports import LOOPBACK
 from pyspark_rocketmq.devcluster.process import ChildProcess, Watchdog
 from pyspark_rocketmq.devcluster.registration import is_registered, register_now

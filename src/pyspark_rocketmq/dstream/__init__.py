@@ -2,14 +2,14 @@
 
 from pyspark_rocketmq.dstream.api import RocketMQUtils
 from pyspark_rocketmq.dstream.config import RocketMQConfig
-from pyspark_rocketmq.dstream.direct import RocketMQDStream
+from pyspark_rocketmq.dstream.direct.stream import RocketMQDStream
+from pyspark_rocketmq.dstream.foreach_rdd import transactional_output
 from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, HasOffsetRanges, OffsetRanges, TopicQueueId
 from pyspark_rocketmq.dstream.rdd import RocketMQRDD
-from pyspark_rocketmq.dstream.receiver import ReliableRocketMQReceiver, RocketMQReceiver
-from pyspark_rocketmq.dstream.receiver_server import ReceiverInfo
-from pyspark_rocketmq.dstream.receiver_stream import ReceivedRDD, RocketMQReceiverStream
+from pyspark_rocketmq.dstream.receiver.receivers import ReliableRocketMQReceiver, RocketMQReceiver
+from pyspark_rocketmq.dstream.receiver.server import ReceiverInfo
+from pyspark_rocketmq.dstream.receiver.stream import ReceivedRDD, RocketMQReceiverStream
 from pyspark_rocketmq.dstream.strategies import ConsumerStrategy, LocationStrategies, LocationStrategy
-from pyspark_rocketmq.dstream.transactional import transactional_output
 from pyspark_rocketmq.model import OffsetRange
 
 RocketMqUtils = RocketMQUtils

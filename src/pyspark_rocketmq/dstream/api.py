@@ -11,13 +11,13 @@ from pyspark import SparkContext, StorageLevel
 from pyspark.streaming import StreamingContext
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
-from pyspark_rocketmq.dstream.direct import BatchMaker, RocketMQDStream
-from pyspark_rocketmq.dstream.plan import DirectPlan, pace_of
+from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan, pace_of
+from pyspark_rocketmq.dstream.direct.stream import BatchMaker, RocketMQDStream
 from pyspark_rocketmq.dstream.ranges import RangesLike, to_ranges
 from pyspark_rocketmq.dstream.rdd import MessageHandler, RocketMQRDD, key_value
-from pyspark_rocketmq.dstream.receiver import ReliableRocketMQReceiver, RocketMQReceiver
-from pyspark_rocketmq.dstream.receiver_server import ReceiverInfo
-from pyspark_rocketmq.dstream.receiver_stream import (
+from pyspark_rocketmq.dstream.receiver.receivers import ReliableRocketMQReceiver, RocketMQReceiver
+from pyspark_rocketmq.dstream.receiver.server import ReceiverInfo
+from pyspark_rocketmq.dstream.receiver.stream import (
     RocketMQReceiverStream,
     receiver_infos,
     stop_receivers,
@@ -32,6 +32,14 @@ from pyspark_rocketmq.dstream.strategies import (
 )
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, StartPolicy
+from pyspark_rocketmq.offsets.offset_lookup import (
+    PlanningClient,
+    available_ends,
+    check_filter,
+    planning_client,
+    queues_to_read,
+    resolve_offsets,
+)
 from pyspark_rocketmq.options import (
     CompatibilityWarning,
     Kind,
@@ -41,14 +49,6 @@ from pyspark_rocketmq.options import (
     parse_options,
 )
 from pyspark_rocketmq.options.kinds import GROUP, TOPICS
-from pyspark_rocketmq.spark.positions import (
-    PlanningClient,
-    available_ends,
-    check_filter,
-    planning_client,
-    queues_to_read,
-    resolve_offsets,
-)
 
 __all__ = ["RocketMQUtils"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark import SparkContext
 from pyspark.core.rdd import PipelinedRDD
 
-from pyspark_rocketmq.client.core import Client, shared_client
-from pyspark_rocketmq.client.queue_reader import read_messages
+from pyspark_rocketmq.client.client import Client, shared_client
+from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.dstream.jvm import elements_rdd, executors
 from pyspark_rocketmq.dstream.ranges import HasOffsetRanges, OffsetRanges, explain_missing_ranges
 from pyspark_rocketmq.dstream.strategies import LocationStrategy
@@ -20,8 +20,8 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, OffsetRange
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import policy_of_objects
-from pyspark_rocketmq.spark.partition import read_options, read_ranges
-from pyspark_rocketmq.spark.schema import Projection, read_schema, to_projection
+from pyspark_rocketmq.spark.read.partition import read_options, read_ranges
+from pyspark_rocketmq.spark.read.schema import Projection, read_schema, to_projection
 from pyspark_rocketmq.spark.task_client import task_client
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from pyspark_rocketmq.client.admin import Admin
-from pyspark_rocketmq.client.core import Client
+from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.lag import group_lag, group_topics, held_messages
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.options import ClientOptions, parse_options

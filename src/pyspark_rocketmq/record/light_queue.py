@@ -11,14 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from pyspark_rocketmq.record.corrupt import Corrupt
+from pyspark_rocketmq.record.decode.corrupt import Corrupt
+from pyspark_rocketmq.record.decode.rows import Rows
+from pyspark_rocketmq.record.decode.spans import Int64s
 from pyspark_rocketmq.record.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     decode_properties,
 )
-from pyspark_rocketmq.record.rows import Rows
-from pyspark_rocketmq.record.spans import Int64s
 
 __all__ = ["is_light", "light_offset", "light_offsets"]
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from pyspark_rocketmq.errors import CorruptMessageError, LocalProtocolError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.record.compress import Compression, compress, decompress
-from pyspark_rocketmq.record.ids import encode_host, format_host, offset_message_id
+from pyspark_rocketmq.record.encode.ids import encode_host, format_host, offset_message_id
 from pyspark_rocketmq.record.layout import (
     BATCH_ITEM_OVERHEAD,
     MAGIC_V1,

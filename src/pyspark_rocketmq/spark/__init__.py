@@ -9,9 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.spark.behind import Lag, QueueLag, Spread, lag
-    from pyspark_rocketmq.spark.listener import QueryStatus, RocketMQQueryListener
-    from pyspark_rocketmq.spark.messages import (
+    from pyspark_rocketmq.spark.functions import (
         drop_repeats,
         identical_rows_together,
         json_messages,
@@ -19,10 +17,20 @@ if TYPE_CHECKING:
         ordered_by,
         with_topic,
     )
-    from pyspark_rocketmq.spark.offset_store import HadoopFileOffsetStore, OffsetStore, StoreTransaction
-    from pyspark_rocketmq.spark.resolver import TransactionalQuery, TransactionResolver, start_transactional
-    from pyspark_rocketmq.spark.sql_store import SqlOffsetStore, append_to, upsert_into
-    from pyspark_rocketmq.spark.transactional import transactional_writer
+    from pyspark_rocketmq.spark.monitor.lag import Lag, QueueLag, Spread, lag
+    from pyspark_rocketmq.spark.monitor.listener import QueryStatus, RocketMQQueryListener
+    from pyspark_rocketmq.spark.stores.foreach_batch import transactional_writer
+    from pyspark_rocketmq.spark.stores.offset_store import (
+        HadoopFileOffsetStore,
+        OffsetStore,
+        StoreTransaction,
+    )
+    from pyspark_rocketmq.spark.stores.sql_store import SqlOffsetStore, append_to, upsert_into
+    from pyspark_rocketmq.spark.write.transaction_checker import (
+        TransactionalQuery,
+        TransactionResolver,
+        start_transactional,
+    )
 
 __all__ = [
     "HadoopFileOffsetStore",
@@ -50,9 +58,9 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "behind": ("Lag", "QueueLag", "Spread", "lag"),
-    "listener": ("QueryStatus", "RocketMQQueryListener"),
-    "messages": (
+    "monitor.lag": ("Lag", "QueueLag", "Spread", "lag"),
+    "monitor.listener": ("QueryStatus", "RocketMQQueryListener"),
+    "functions": (
         "drop_repeats",
         "identical_rows_together",
         "json_messages",
@@ -60,10 +68,10 @@ _MODULES: Final = {
         "ordered_by",
         "with_topic",
     ),
-    "offset_store": ("HadoopFileOffsetStore", "OffsetStore", "StoreTransaction"),
-    "resolver": ("TransactionResolver", "TransactionalQuery", "start_transactional"),
-    "sql_store": ("SqlOffsetStore", "append_to", "upsert_into"),
-    "transactional": ("transactional_writer",),
+    "stores.offset_store": ("HadoopFileOffsetStore", "OffsetStore", "StoreTransaction"),
+    "write.transaction_checker": ("TransactionResolver", "TransactionalQuery", "start_transactional"),
+    "stores.sql_store": ("SqlOffsetStore", "append_to", "upsert_into"),
+    "stores.foreach_batch": ("transactional_writer",),
 }
 _HOMES: Final = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

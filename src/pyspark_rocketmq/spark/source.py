@@ -12,12 +12,12 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
-from pyspark_rocketmq.spark.schema import read_schema
+from pyspark_rocketmq.spark.read.schema import read_schema
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.spark.batch import RocketMQBatchReader
-    from pyspark_rocketmq.spark.stream import RocketMQStreamReader
-    from pyspark_rocketmq.spark.writer import RocketMQBatchWriter, RocketMQStreamWriter
+    from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
+    from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
+    from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter, RocketMQStreamWriter
 
 __all__ = ["RocketMQCompatDataSource", "RocketMQDataSource"]
 
@@ -59,33 +59,33 @@ class RocketMQDataSource(DataSource):
         )
         if not options.include_aligned_timestamp:
             return schema
-        from pyspark_rocketmq.spark.aligned_column import AlignedColumn  # noqa: PLC0415
+        from pyspark_rocketmq.spark.read.aligned_column import AlignedColumn  # noqa: PLC0415
 
         return AlignedColumn.add_to(schema)
 
     def reader(self, schema: StructType) -> RocketMQBatchReader:
         """Return the batch reader; Spark asks for its setting where ``pushDownFilters`` needs it."""
-        from pyspark_rocketmq.spark.batch import FilteringBatchReader, RocketMQBatchReader  # noqa: PLC0415
+        from pyspark_rocketmq.spark.read.batch import FilteringBatchReader, RocketMQBatchReader  # noqa: PLC0415
 
         options = parse_options(SourceOptions, self.options, where="read")
         return (FilteringBatchReader if options.push_down_filters else RocketMQBatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> RocketMQStreamReader:
         """Return the streaming reader."""
-        from pyspark_rocketmq.spark.stream import RocketMQStreamReader  # noqa: PLC0415
+        from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader  # noqa: PLC0415
 
         return RocketMQStreamReader(parse_options(SourceOptions, self.options, where="readStream"), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketMQBatchWriter:
         """Return the batch writer."""
-        from pyspark_rocketmq.spark.writer import RocketMQBatchWriter  # noqa: PLC0415
+        from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter  # noqa: PLC0415
 
         options = parse_options(SinkOptions, self.options, where="write")
         return RocketMQBatchWriter(options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketMQStreamWriter:  # noqa: ARG002
         """Return the streaming writer; in update mode a changed row is a new message."""
-        from pyspark_rocketmq.spark.writer import RocketMQStreamWriter  # noqa: PLC0415
+        from pyspark_rocketmq.spark.write.writer import RocketMQStreamWriter  # noqa: PLC0415
 
         return RocketMQStreamWriter(parse_options(SinkOptions, self.options, where="writeStream"), schema)
 

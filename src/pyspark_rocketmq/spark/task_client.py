@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from pyspark_rocketmq.client.core import shared_client
+from pyspark_rocketmq.client.client import shared_client
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.client.core import Client
+    from pyspark_rocketmq.client.client import Client
     from pyspark_rocketmq.options import ClientOptions
 
 __all__ = ["task_client"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark_rocketmq.client import Admin, Client
-from pyspark_rocketmq.client.message_search import last_messages
+from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.sql.infer import Inferred, infer_columns
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         Stranger,
     )
     from pyspark_rocketmq.testing.log import PullLimits
-    from pyspark_rocketmq.testing.look import peek
     from pyspark_rocketmq.testing.mock import MockBroker, MockCluster
+    from pyspark_rocketmq.testing.peek import peek
 
 __all__ = [
     "Announce",
@@ -62,7 +62,7 @@ _ELSEWHERE: Final = {
     "PullLimits": "log",
     "drain": "doubles",
     "message_frame": "doubles",
-    "peek": "look",
+    "peek": "peek",
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark_rocketmq.client.clock import Clock
-from pyspark_rocketmq.client.outgoing import UniqueIds, encode_one
+from pyspark_rocketmq.client.send.message_encoding import UniqueIds, encode_one
 from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import Message, MessageQueue, OutgoingMessage, Permission
 from pyspark_rocketmq.record.message import decode_messages

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import RequestTimeoutError
 from pyspark_rocketmq.model import Message, OutgoingMessage
-from pyspark_rocketmq.spark.schema import read_schema
+from pyspark_rocketmq.spark.read.schema import read_schema
 
 __all__ = ["MemorySink", "drain", "message_frame"]
 

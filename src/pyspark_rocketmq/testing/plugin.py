@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.client.core import Client
+    from pyspark_rocketmq.client.client import Client
     from pyspark_rocketmq.devcluster import DevCluster
     from pyspark_rocketmq.model import Message
     from pyspark_rocketmq.testing.mock import MockBroker
@@ -35,7 +35,7 @@ def rocketmq() -> Iterator[DevCluster]:
 @pytest.fixture
 def rocketmq_client(rocketmq: DevCluster) -> Iterator[Client]:
     """Connect to `rocketmq`."""
-    from pyspark_rocketmq.client.core import Client  # noqa: PLC0415
+    from pyspark_rocketmq.client.client import Client  # noqa: PLC0415
 
     with Client(rocketmq.name_server) as client:
         yield client
@@ -44,7 +44,7 @@ def rocketmq_client(rocketmq: DevCluster) -> Iterator[Client]:
 @pytest.fixture
 def rocketmq_peek(rocketmq: DevCluster) -> Peek:
     """``rocketmq_peek(topic, n)``: the newest messages of a topic of `rocketmq`."""
-    from pyspark_rocketmq.testing.look import peek  # noqa: PLC0415
+    from pyspark_rocketmq.testing.peek import peek  # noqa: PLC0415
 
     return lambda topic, n=10: peek(rocketmq.name_server, topic, n)
 
@@ -61,7 +61,7 @@ def mock_rocketmq() -> Iterator[MockBroker]:
 @pytest.fixture
 def mock_rocketmq_client(mock_rocketmq: MockBroker) -> Iterator[Client]:
     """Connect to `mock_rocketmq`."""
-    from pyspark_rocketmq.client.core import Client  # noqa: PLC0415
+    from pyspark_rocketmq.client.client import Client  # noqa: PLC0415
 
     with Client(mock_rocketmq.name_server) as client:
         yield client
@@ -70,6 +70,6 @@ def mock_rocketmq_client(mock_rocketmq: MockBroker) -> Iterator[Client]:
 @pytest.fixture
 def mock_rocketmq_peek(mock_rocketmq: MockBroker) -> Peek:
     """``mock_rocketmq_peek(topic, n)``: the newest messages of a topic of `mock_rocketmq`."""
-    from pyspark_rocketmq.testing.look import peek  # noqa: PLC0415
+    from pyspark_rocketmq.testing.peek import peek  # noqa: PLC0415
 
     return lambda topic, n=10: peek(mock_rocketmq.name_server, topic, n)

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import MessageQueue, Permission
 from pyspark_rocketmq.record.compress import Compression
-from pyspark_rocketmq.record.ids import encode_host, offset_message_id
+from pyspark_rocketmq.record.encode.ids import encode_host, offset_message_id
 from pyspark_rocketmq.record.message import encode_message
 from pyspark_rocketmq.record.properties import PROPERTY_TAGS, decode_properties
 from pyspark_rocketmq.remoting.java_hash import java_hash

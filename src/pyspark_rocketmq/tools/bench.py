@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import Deadline
-from pyspark_rocketmq.client.core import Client
-from pyspark_rocketmq.client.outgoing import encode_many
-from pyspark_rocketmq.client.producer import Producer
-from pyspark_rocketmq.client.queue_reader import DecodeOptions, read_batches
-from pyspark_rocketmq.client.read_options import ReadOptions
-from pyspark_rocketmq.client.send_pipeline import SendOutcome, SendPipeline
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.client.send.message_encoding import encode_many
+from pyspark_rocketmq.client.send.producer import Producer
+from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, OutgoingMessage
 
 __all__ = ["Measured", "await_visible", "measure_reading", "measure_writing"]

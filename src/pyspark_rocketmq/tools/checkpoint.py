@@ -14,9 +14,9 @@ from typing import Any
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset, offset_of_rocketmq
 from pyspark_rocketmq.options.queue_patterns import QueuePattern, covers
 from pyspark_rocketmq.planning.queue_names import renamed
-from pyspark_rocketmq.spark.offsets import SourceIdentity, SourceOffset, offset_of_rocketmq
 
 __all__ = ["CheckpointOffsets", "finished_offsets", "forget", "offsets_from_json", "offsets_to_json", "seek"]
 

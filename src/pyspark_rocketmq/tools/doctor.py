@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.admin import Admin
+from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.client.connection import Connection
-from pyspark_rocketmq.client.core import Client
 from pyspark_rocketmq.client.lag import group_lag, group_topics
+from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.errors import (
     AuthenticationError,
     BrokerError,

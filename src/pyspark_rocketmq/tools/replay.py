@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer
-from pyspark_rocketmq.client.broker import TOOLS_GROUP
-from pyspark_rocketmq.client.queue_reader import read_messages
-from pyspark_rocketmq.client.read_options import ReadOptions
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, OffsetRange, Permission
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_PROPERTIES

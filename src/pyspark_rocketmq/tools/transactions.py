@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from pyarrow import fs
 
 from pyspark_rocketmq.options.sink import TRANSACTIONS_FOLDER
-from pyspark_rocketmq.spark.files import file_system
-from pyspark_rocketmq.spark.transaction import Finished, Transactions
-from pyspark_rocketmq.spark.transaction_log import TransactionLog, TransactionName
+from pyspark_rocketmq.spark.filesystem import file_system
+from pyspark_rocketmq.spark.write.transaction import Finished, Transactions
+from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.client.core import Client
+    from pyspark_rocketmq.client.client import Client
 
 __all__ = ["Unfinished", "open_log", "recover", "unfinished"]
 

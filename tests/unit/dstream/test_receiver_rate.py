@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.dstream.plan import pace_of
-from pyspark_rocketmq.dstream.receiver_stream import receiver_rate
+from pyspark_rocketmq.dstream.direct.batch_plan import pace_of
+from pyspark_rocketmq.dstream.receiver.stream import receiver_rate
 from pyspark_rocketmq.planning.rate import RateEstimate
 
 PREFIX = "spark.streaming.backpressure"

@@ -8,9 +8,9 @@ import pytest
 
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.record import layout
-from pyspark_rocketmq.record.arrow import COLUMNS, BatchDecoder, Chunk
+from pyspark_rocketmq.record.decode.arrow import COLUMNS, BatchDecoder, Chunk
+from pyspark_rocketmq.record.decode.rows import HEAD
 from pyspark_rocketmq.record.message import decode_messages, encode_message
-from pyspark_rocketmq.record.rows import HEAD
 
 BODY = b"hello"
 PROPERTIES = b"KEYS\x01k1 k2\x02TAGS\x01red\x02"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from pyspark_rocketmq.client.peek import MessageTimes
+from pyspark_rocketmq.client.read.samples import MessageTimes
 from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
-from pyspark_rocketmq.spark.planning_client import Ends
+from pyspark_rocketmq.offsets.planning_client import Ends
 
 
 class FakeClock:

@@ -17,10 +17,10 @@ from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ, SkewedClock
 
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.spark.offsets import SourceOffset
-from pyspark_rocketmq.spark.schema import read_schema
-from pyspark_rocketmq.spark.stream import RocketMQStreamReader
+from pyspark_rocketmq.spark.read.schema import read_schema
+from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 
 A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 B0 = MessageQueue("orders", "broker-b", 0)

@@ -9,7 +9,7 @@ from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
 from tests.unit.spark.test_replay import Checkpoint, KilledError, Query, reader, written
 
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.spark.offsets import SourceOffset
+from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 
 A0, A1, B0 = (MessageQueue("orders", name, n) for name, n in (("a", 0), ("a", 1), ("b", 0)))
 L0, L1 = (MessageQueue("orders", "__syslo__global__", queue_id) for queue_id in range(2))

@@ -8,8 +8,8 @@ from typing import Final, assert_never
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from pyspark_rocketmq.planning.ledger import BatchTurn, decide_turn
-from pyspark_rocketmq.spark.checkpoint_log import CheckpointLog
+from pyspark_rocketmq.planning.batch_replay import BatchTurn, decide_turn
+from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.streams.connectors.base import BatchWriter, RecordSource, SinkConnector, text_value
 from pyspark_rocketmq.streams.connectors.database_source import TablesSource
 from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSource
@@ -81,8 +81,8 @@ class DatabaseSink(SinkConnector):
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
         """Return a function that writes rows and progress in one transaction: each batch counts once."""
-        from pyspark_rocketmq.spark.sql_store import SqlOffsetStore, append_to, upsert_into  # noqa: PLC0415 - an extra
-        from pyspark_rocketmq.spark.transactional import transactional_writer  # noqa: PLC0415
+        from pyspark_rocketmq.spark.stores.foreach_batch import transactional_writer  # noqa: PLC0415
+        from pyspark_rocketmq.spark.stores.sql_store import SqlOffsetStore, append_to, upsert_into  # noqa: PLC0415 - an extra
 
         del numbered
         write = upsert_into(self.table, key=self.key) if self.key else append_to(self.table)

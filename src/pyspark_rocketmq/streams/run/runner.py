@@ -16,8 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.spark.checkpoint_log import CheckpointLog
-from pyspark_rocketmq.spark.listener import RocketMQQueryListener
+from pyspark_rocketmq.spark.monitor.listener import RocketMQQueryListener
+from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
 from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSource
 from pyspark_rocketmq.streams.frame.flow import Guard

@@ -1,0 +1,1 @@
+"""Commands about a cluster: topics, groups, offsets, transactions, and what is wrong with it."""

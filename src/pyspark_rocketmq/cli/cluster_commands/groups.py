@@ -1,0 +1,158 @@
+"""``pyspark-rocketmq groups`` and ``lag``: consumer groups and how far they are behind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+from rich.live import Live
+from rich.table import Table
+
+from pyspark_rocketmq.cli.connect import Group, Namesrv, Settings, connect
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, table
+from pyspark_rocketmq.client.admin import Admin
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.lag import QueueLag, group_lag, group_topics
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import MessageQueue
+
+__all__ = ["GROUPS_EXAMPLES", "LAG_EXAMPLES", "groups", "lag", "topics_of"]
+
+GROUPS_EXAMPLES: Final = examples("groups", "groups --json")
+LAG_EXAMPLES: Final = examples("lag billing", "lag billing --topic orders --watch", "lag billing --json")
+
+
+def groups(
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    system: Annotated[bool, typer.Option("--system", help="Those of RocketMQ itself too.")] = False,
+    json: AsJson = False,
+) -> None:
+    """List the consumer groups that the brokers know."""
+    with connect(namesrv, option) as client:
+        found = Admin(client).groups(include_system=system)
+    if json:
+        print_json(list(found.values()))
+        return
+    print_table(
+        ("Group", "May consume", "Broadcast", "Orderly", "Retries"),
+        [
+            (
+                group.group,
+                group.consume_enable,
+                group.consume_broadcast_enable,
+                group.consume_message_orderly,
+                group.retry_max_times,
+            )
+            for group in found.values()
+        ],
+    )
+
+
+def lag(
+    group: Group,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="Only these topics; repeatable.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1)] = 2.0,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Show how far a group is behind, queue by queue."""
+    with connect(namesrv, option) as client:
+        names = topics_of(client, group, topic)
+        if watch and not json:
+            _watch(client, group, names, interval)
+            return
+        rows = group_lag(client, group, names)
+    if json:
+        print_json(
+            {"group": group, "lag": sum(row.lag for row in rows), "queues": [_plain(row) for row in rows]}
+        )
+    else:
+        console().print(_table(group, rows, {}))
+
+
+def topics_of(client: Client, group: str, topics: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the topics asked for, or those that the group has committed offsets of.
+
+    Raises
+    ------
+    RocketMQError
+        It has none.
+    """
+    names = tuple(topics or ()) or group_topics(client, group)
+    if not names:
+        raise RocketMQError(
+            "the group has committed no offset of any topic: name one with --topic, or look for the group's "
+            "name with `pyspark-rocketmq groups`",
+            group=group,
+        )
+    return names
+
+
+def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float) -> None:
+    with Live(console=console(), auto_refresh=False) as live:
+        before: dict[MessageQueue, int] = {}
+        looked_s = time.monotonic()
+        while True:
+            rows = group_lag(client, group, topics)
+            seconds = time.monotonic() - looked_s
+            looked_s += seconds
+            rates = {
+                row.queue: ((row.committed or 0) - before[row.queue]) / seconds
+                for row in rows
+                if row.queue in before
+            }
+            before = {row.queue: row.committed or 0 for row in rows}
+            live.update(_table(group, rows, rates), refresh=True)
+            time.sleep(interval_s)
+
+
+def _table(group: str, rows: Sequence[QueueLag], rates: dict[MessageQueue, float]) -> Table:
+    now_ms = time.time() * 1000
+    made = table(
+        ("Topic", "Queue", "Committed", "Max", "Lag", "Behind", *(("Consumed/s",) if rates else ())),
+        [
+            (
+                row.queue.topic,
+                f"{row.queue.broker_name}:{row.queue.queue_id}",
+                "never" if row.committed is None else f"{row.committed:,}",
+                row.max_offset,
+                row.lag,
+                _behind(row, now_ms),
+                *((round(rates.get(row.queue, 0.0)),) if rates else ()),
+            )
+            for row in rows
+        ],
+        title=f"{group} is {sum(row.lag for row in rows):,} messages behind",
+    )
+    made.columns[2].justify = made.columns[5].justify = "right"
+    return made
+
+
+def _behind(row: QueueLag, now_ms: float) -> str:
+    """Return the age of what was consumed last, where there is more to consume."""
+    if not row.lag or not row.consumed_timestamp:
+        return ""
+    seconds = max(0, int(now_ms - row.consumed_timestamp) // 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
+def _plain(row: QueueLag) -> dict[str, object]:
+    return {
+        "topic": row.queue.topic,
+        "brokerName": row.queue.broker_name,
+        "queueId": row.queue.queue_id,
+        "committed": row.committed,
+        "minOffset": row.min_offset,
+        "maxOffset": row.max_offset,
+        "lag": row.lag,
+        "consumedTimestamp": row.consumed_timestamp,
+    }

@@ -1,0 +1,342 @@
+"""``pyspark-rocketmq offsets``: see, move, take out and bring in a group's offsets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyspark_rocketmq.cli.cluster_commands.groups import topics_of
+from pyspark_rocketmq.cli.connect import (
+    Group,
+    Namesrv,
+    Settings,
+    Topic,
+    complete_groups,
+    connect,
+    source_options,
+)
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, table, timestamp
+from pyspark_rocketmq.client.admin import Admin
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.lag import group_lag
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.offset_lookup import planning_client, queues_to_read, resolve_offsets
+from pyspark_rocketmq.options.queue_patterns import QUEUE_PATTERNS, covers
+from pyspark_rocketmq.planning.offset_resolution import check_listed
+from pyspark_rocketmq.planning.queue_names import renamed
+from pyspark_rocketmq.tools.checkpoint import (
+    finished_offsets,
+    forget,
+    offsets_from_json,
+    offsets_to_json,
+    seek,
+)
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="See, move, take out and bring in the offsets of a consumer group.", no_args_is_help=True
+)
+
+Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics; repeatable.")]
+Checkpoint = Annotated[
+    Path | None, typer.Option(help="A Spark query's checkpointLocation on this machine.", file_okay=False)
+]
+Source = Annotated[
+    int | None, typer.Option(help="Which source of the query, from 0, where several read RocketMQ.")
+]
+File = Annotated[str | None, typer.Option(help="What `offsets export` wrote; - is the standard input.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this it is only shown.")]
+
+
+@app.command(epilog=examples("offsets show billing", "offsets show billing --topic orders --json"))
+def show(
+    group: Group,
+    topic: Topics = None,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Show what a group has committed, and what there is."""
+    with connect(namesrv, option) as client:
+        rows = group_lag(client, group, topics_of(client, group, topic))
+    if json:
+        print_json(rows)
+        return
+    made = table(
+        ("Topic", "Queue", "Committed", "Min", "Max", "Consumed up to"),
+        [
+            (
+                row.queue.topic,
+                f"{row.queue.broker_name}:{row.queue.queue_id}",
+                "never" if row.committed is None else f"{row.committed:,}",
+                row.min_offset,
+                row.max_offset,
+                timestamp(row.consumed_timestamp),
+            )
+            for row in rows
+        ],
+    )
+    made.columns[2].justify = "right"
+    console().print(made)
+
+
+@app.command(
+    epilog=examples(
+        "offsets reset billing orders --to earliest",
+        "offsets reset billing orders --to -2h --yes",
+        "offsets reset billing orders --to 2030-01-31T08:00:00Z --yes",
+    )
+)
+def reset(
+    group: Group,
+    topic: Topic,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="earliest, latest, last:100, a time, a time ago (-2h), or JSON by topic and queue."
+        ),
+    ],
+    yes: Yes = False,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Move a group's offsets of a topic; shows what would change unless --yes is given."""
+    options = source_options(namesrv, option, topic=topic, group=group, start=to)
+    policy = options.start_policy(streaming=True)
+    with connect(namesrv, option) as client:
+        planner = planning_client(options.client)
+        try:
+            queues = queues_to_read(planner, options)
+            check_listed(policy, queues)
+            wanted = resolve_offsets(planner, policy, queues, options, start_time_ms=client.clock.now_ms())
+        finally:
+            planner.close()
+        _commit(client, group, wanted, yes=yes, json=json)
+
+
+@app.command(
+    epilog=examples(
+        "offsets export billing --topic orders > offsets.json",
+        "offsets export --checkpoint /checkpoints/billing",
+    )
+)
+def export(
+    group: Annotated[
+        str | None, typer.Argument(help="The consumer group.", autocompletion=complete_groups)
+    ] = None,
+    topic: Topics = None,
+    checkpoint: Checkpoint = None,
+    source: Source = None,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+) -> None:
+    """Print offsets as JSON, which `offsets import` and the option startingOffsets take.
+
+    They are a group's, or those that a Spark query has finished by its checkpoint.
+    """
+    if (group is None) == (checkpoint is None):
+        raise OptionError("give a group or --checkpoint")
+    if checkpoint is not None:
+        typer.echo(offsets_to_json(finished_offsets(checkpoint, source=source).offsets))
+        return
+    assert group is not None
+    with connect(namesrv, option) as client:
+        rows = group_lag(client, group, topics_of(client, group, topic))
+    typer.echo(offsets_to_json({row.queue: row.committed for row in rows if row.committed is not None}))
+
+
+@app.command(
+    "import",
+    epilog=examples(
+        "offsets import billing --checkpoint /checkpoints/billing",
+        "offsets import billing --file offsets.json --yes",
+    ),
+)
+def import_(
+    group: Group,
+    file: File = None,
+    checkpoint: Checkpoint = None,
+    source: Source = None,
+    yes: Yes = False,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Commit offsets for a group, from a file or from a Spark query's checkpoint.
+
+    Shows what would change unless --yes is given.
+    """
+    if (file is None) == (checkpoint is None):
+        raise OptionError("give --file or --checkpoint")
+    if checkpoint is not None:
+        wanted = finished_offsets(checkpoint, source=source).offsets
+    else:
+        assert file is not None
+        wanted = offsets_from_json(_text(file))
+    with connect(namesrv, option) as client:
+        _commit(client, group, _existing(client, wanted), yes=yes, json=json)
+
+
+@app.command(
+    "seek",
+    epilog=examples(
+        "offsets seek /checkpoints/billing --group billing",
+        "offsets seek /checkpoints/billing --file offsets.json --yes",
+    ),
+)
+def seek_(
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A Spark query's checkpointLocation on this machine.", file_okay=False)
+    ],
+    group: Annotated[
+        str | None, typer.Option(help="Take a group's offsets.", autocompletion=complete_groups)
+    ] = None,
+    file: File = None,
+    source: Source = None,
+    yes: Yes = False,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Have a Spark query that is stopped go on from a group's offsets, or from a file's.
+
+    It keeps its state. Shows what would change unless --yes is given.
+    """
+    if (group is None) == (file is None):
+        raise OptionError("give --group or --file")
+    found = finished_offsets(checkpoint, source=source)
+    with connect(namesrv or found.source.name_server, option) as client:
+        if file is not None:
+            wanted = offsets_from_json(_text(file))
+        else:
+            committed = client.committed_offsets(str(group), list(found.offsets))
+            wanted = {queue: offset for queue, offset in committed.items() if offset is not None}
+            if not wanted:
+                raise OptionError("the group has committed nothing for the query's queues", group=group)
+        wanted = _existing(client, wanted)
+    if yes:
+        seek(checkpoint, wanted, source=source)
+    before = renamed(found.offsets, wanted, choose=max)
+    now = {queue: before.get(queue) for queue in wanted}
+    if json:
+        print_json({"checkpoint": checkpoint, "applied": yes, "offsets": _changes(now, wanted)})
+    else:
+        _print_changes(now, wanted, yes=yes)
+
+
+@app.command(
+    "forget",
+    epilog=examples(
+        "offsets forget /checkpoints/billing payments",
+        "offsets forget /checkpoints/billing @broker-b orders@broker-a:3 --yes",
+    ),
+)
+def forget_(
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A Spark query's checkpointLocation on this machine.", file_okay=False)
+    ],
+    queues: Annotated[list[str], typer.Argument(help="topic, topic@broker, topic@broker:queue or @broker.")],
+    source: Source = None,
+    yes: Yes = False,
+    json: AsJson = False,
+) -> None:
+    """Drop queues from a Spark query that is stopped: of a deleted topic, or a retired broker.
+
+    It keeps its state. Shows what would be dropped unless --yes is given.
+    """
+    try:
+        patterns = QUEUE_PATTERNS.parse(",".join(queues))
+    except ValueError as error:
+        raise OptionError(f"queues are malformed: {error}") from None
+    found = finished_offsets(checkpoint, source=source)
+    dropped = {queue: at for queue, at in sorted(found.offsets.items()) if covers(patterns, queue)}
+    if not dropped:
+        raise OptionError("the query knows no such queue", queues=" ".join(queues))
+    if yes:
+        forget(checkpoint, patterns, source=source)
+    if json:
+        rows = [{"queue": queue, "offset": at} for queue, at in dropped.items()]
+        print_json({"checkpoint": checkpoint, "applied": yes, "forgotten": rows})
+        return
+    made = table(
+        ("Topic", "Queue", "Offset"),
+        [(q.topic, f"{q.broker_name}:{q.queue_id}", at) for q, at in dropped.items()],
+    )
+    made.columns[2].justify = "right"
+    console().print(made)
+    console().print("done" if yes else "nothing was changed: add --yes to do it")
+
+
+def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, yes: bool, json: bool) -> None:
+    """Show the change, and make it if that is wanted."""
+    now = client.committed_offsets(group, wanted)
+    online = sum(len(seen.clients) for seen in Admin(client).consumer_connections(group).values())
+    if yes:
+        client.commit_offsets(group, wanted)
+    if json:
+        changes = _changes(now, wanted)
+        print_json({"group": group, "applied": yes, "consumersOnline": online, "offsets": changes})
+        return
+    if online:
+        console().print(
+            f"[yellow]{online} consumers of the group are online: they will commit their own offsets over "
+            "these. Stop them first.[/yellow]"
+        )
+    _print_changes(now, wanted, yes=yes)
+
+
+def _changes(
+    now: Mapping[MessageQueue, int | None], wanted: Mapping[MessageQueue, int]
+) -> list[dict[str, object]]:
+    return [{"queue": queue, "from": now[queue], "to": offset} for queue, offset in wanted.items()]
+
+
+def _print_changes(
+    now: Mapping[MessageQueue, int | None], wanted: Mapping[MessageQueue, int], *, yes: bool
+) -> None:
+    made = table(
+        ("Topic", "Queue", "From", "To", "Change"),
+        [
+            (
+                queue.topic,
+                f"{queue.broker_name}:{queue.queue_id}",
+                "never" if now[queue] is None else f"{now[queue]:,}",
+                offset,
+                f"{offset - (now[queue] or 0):+,}",
+            )
+            for queue, offset in sorted(wanted.items())
+        ],
+    )
+    for column in made.columns[2:]:
+        column.justify = "right"
+    console().print(made)
+    console().print("done" if yes else "nothing was changed: add --yes to do it")
+
+
+def _existing(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+    """Return the offsets by the queues' own names; refuse those of queues that do not exist.
+
+    Brokers would take them.
+    """
+    there = {queue for topic in {queue.topic for queue in wanted} for queue in client.read_queues(topic)}
+    named = renamed(wanted, there, choose=max)
+    strangers = sorted(set(named) - there)
+    if strangers:
+        raise OptionError("there is no such queue", queue=strangers[0])
+    return named
+
+
+def _text(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
+    except UnicodeDecodeError as error:
+        raise OptionError(f"the file is not UTF-8: {error.reason}", file=file) from error

@@ -1,0 +1,88 @@
+"""``pyspark-rocketmq tx``: transactional writes that a crash cut short."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table
+from pyspark_rocketmq.spark.write.transaction import Finished
+from pyspark_rocketmq.tools.transactions import Unfinished, open_log, recover, unfinished
+
+__all__ = ["app"]
+
+app = typer.Typer(help="See and finish transactional writes that a crash cut short.", no_args_is_help=True)
+
+Folder = Annotated[
+    str, typer.Argument(help="A query's checkpointLocation, or its transactionLog: a path or URI.")
+]
+
+
+@app.command("list", epilog=examples("tx list /data/checkpoints/orders", "tx list /data/tx --json"))
+def list_(folder: Folder, json: AsJson = False) -> None:
+    """Show the batches whose commit has begun and is not known to be finished."""
+    found = unfinished(open_log(folder))
+    if json:
+        print_json([_plain(each) for each in found])
+        return
+    _print(found)
+
+
+@app.command("recover", epilog=examples("tx recover /data/checkpoints/orders --yes"))
+def recover_(
+    folder: Folder,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this it is only shown.")] = False,
+    skip_lost: Annotated[
+        bool, typer.Option("--skip-lost", help="End batches without the messages that brokers have lost.")
+    ] = False,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Commit what is left of such batches; a query that runs meanwhile fails.
+
+    A query that is started again does so by itself: this is for one that is not to be started soon, or ever.
+    """
+    log = open_log(folder)
+    found = unfinished(log)
+    done: dict[str, Finished] = {}
+    if yes and found:
+        with connect(namesrv, option) as client:
+            done = {str(each.name): what for each, what in recover(client, log, skip_lost=skip_lost)}
+    if json:
+        print_json([{**_plain(each), **_outcome(done.get(str(each.name)))} for each in found])
+        return
+    _print(found)
+    if found:
+        text = (
+            f"{sum(what.committed for what in done.values())} messages committed, "
+            f"{sum(what.lost for what in done.values())} lost"
+            if yes
+            else "nothing was changed: add --yes to finish them"
+        )
+        console().print(text)
+
+
+def _plain(each: Unfinished) -> dict[str, object]:
+    return {
+        "query": each.name.owner,
+        "batch": each.name.number,
+        "producerGroup": each.group,
+        "messages": each.messages,
+    }
+
+
+def _outcome(what: Finished | None) -> dict[str, object]:
+    return {"committed": what and what.committed, "lost": what and what.lost}
+
+
+def _print(found: tuple[Unfinished, ...]) -> None:
+    if not found:
+        console().print("every batch that was decided about is finished")
+        return
+    print_table(
+        ["query or job", "batch", "producer group", "messages"],
+        [[each.name.owner, str(each.name.number), each.group, str(each.messages)] for each in found],
+    )

@@ -1,0 +1,1 @@
+"""Commands that run jobs: SQL, streams, the demonstration, the dashboard."""

@@ -1,0 +1,63 @@
+"""``pyspark-rocketmq demo``: the main job on a real broker, live, checked, and cleaned up."""
+
+from __future__ import annotations
+
+import signal
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
+
+__all__ = ["EXAMPLES", "demo"]
+
+EXAMPLES = examples("demo", "demo --messages 1000000 --rate 0", "demo --namesrv 10.0.0.1:9876 --keep")
+
+
+def demo(
+    messages: Annotated[int, typer.Option(help="How many orders.", min=1)] = 100_000,
+    rate: Annotated[
+        int, typer.Option(help="Orders a second at most; 0 is as fast as it goes.", min=0)
+    ] = 20_000,
+    namesrv: Annotated[
+        str | None,
+        typer.Option(help="Name server of a RocketMQ of yours; it gets a topic of its own for the time."),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the topic, and the RocketMQ that was started, for you.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Stream orders through RocketMQ and Spark to revenue per product, and check every cent.
+
+    Starts a RocketMQ and a Spark on this machine, sends an hour of a shop's orders while a Structured
+    Streaming query reads, parses and adds them up, compares the totals with what was sent, shows where time
+    went, and removes everything again. Exit code 1 when the totals differ.
+    """
+    # Spark takes a second to import: only this command waits for it.
+    from pyspark_rocketmq.cli.job_commands.demo_view import LiveView, result_json, result_view, summary  # noqa: PLC0415
+    from pyspark_rocketmq.demo.run import DemoRun, DemoSettings  # noqa: PLC0415
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up then too
+    console = Console(highlight=False)
+    run = DemoRun(DemoSettings(messages=messages, rate=rate, name_server=namesrv, keep=keep))
+    try:
+        run.fetch()
+        if console.is_terminal and not json:
+            view = LiveView(run)
+            with Live(get_renderable=view.render, console=console, refresh_per_second=8, transient=True):
+                run.run()
+        else:
+            run.run()
+    except KeyboardInterrupt:
+        console.print("interrupted; everything that was started is stopped")
+        raise typer.Exit(130) from None
+    if json:
+        print_json(result_json(run))
+    else:
+        console.print(result_view(run))
+        console.print(summary(run), soft_wrap=True)  # what is copied must not be broken
+    if run.differences:
+        raise typer.Exit(1)

@@ -1,0 +1,1 @@
+"""Commands about messages: look at them, read, write and replay them."""

@@ -1,0 +1,109 @@
+"""``pyspark-rocketmq consume``: print messages as they come."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated, Final
+
+import typer
+
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, source_options
+from pyspark_rocketmq.cli.message_commands.messages import message_json, message_text
+from pyspark_rocketmq.cli.printing import AsJson, examples, timestamp
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.client.requests import TOOLS_GROUP
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, OffsetRange
+from pyspark_rocketmq.offsets.offset_lookup import planning_client, queues_to_read, resolve_offsets
+from pyspark_rocketmq.planning.offset_resolution import check_listed
+
+__all__ = ["EXAMPLES", "consume"]
+
+EXAMPLES: Final = examples(
+    "consume orders",
+    "consume orders --from latest --follow",
+    "consume orders --from -10m --tags 'DE || FR' --count 20 --json",
+    "consume orders --from group --group billing --commit",
+)
+
+_POLL_S: Final = 0.2
+
+
+def consume(
+    topic: Topic,
+    start: Annotated[
+        str,
+        typer.Option("--from", help="earliest, latest, last:100, group, a time, a time ago (-10m), or JSON."),
+    ] = "earliest",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")] = False,
+    count: Annotated[int | None, typer.Option("--count", "-c", help="Stop after so many.", min=1)] = None,
+    tags: Annotated[str, typer.Option(help="Only these tags: 'A || B'.")] = "*",
+    group: Annotated[
+        str | None, typer.Option(help="The consumer group of --from group and --commit.")
+    ] = None,
+    commit: Annotated[
+        bool, typer.Option("--commit", help="Commit what was printed for the group, at the end.")
+    ] = False,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the messages of a topic, a line each: queue by queue what is there, then what comes.
+
+    Without a terminal a line is the body alone; with --json it is the whole message.
+    """
+    if commit and group is None:
+        raise OptionError("--commit needs --group")
+    options = source_options(namesrv, option, topic=topic, group=group, start=start)
+    policy = options.start_policy(streaming=True)
+    with connect(namesrv, option) as client:
+        planner = planning_client(options.client)
+        try:
+            queues = queues_to_read(planner, options)
+            check_listed(policy, queues)
+            positions = resolve_offsets(planner, policy, queues, options, start_time_ms=client.clock.now_ms())
+        finally:
+            planner.close()
+        read = ReadOptions(consumer_group=group or TOOLS_GROUP, selector=MessageSelector.by_tag(tags))
+        try:
+            for message in islice(_messages(client, positions, read, follow=follow), count):
+                _print(message, as_json=as_json)
+        finally:
+            if commit and group is not None:
+                client.commit_offsets(group, positions)
+
+
+def _messages(
+    client: Client, positions: dict[MessageQueue, int], options: ReadOptions, *, follow: bool
+) -> Iterator[Message]:
+    """Yield messages and keep ``positions`` at the next offset behind what was taken."""
+    while True:
+        ends = client.max_offsets(positions)
+        for queue, end in ends.items():
+            if positions[queue] >= end:
+                continue
+            for message in read_messages(client, [OffsetRange(queue, positions[queue], end)], options):
+                positions[queue] = message.queue_offset + 1  # printed is consumed, also if it is the last one
+                yield message
+            positions[queue] = end
+        if not follow:
+            return
+        client.clock.sleep(_POLL_S)
+
+
+def _print(message: Message, *, as_json: bool) -> None:
+    if as_json:
+        line = json.dumps(message_json(message), ensure_ascii=False)
+    elif sys.stdout.isatty():
+        where = f"{message.broker_name}:{message.queue_id}@{message.queue_offset}"
+        line = (
+            f"{timestamp(message.store_timestamp)} {where} {message.tags or ''} {message_text(message.body)}"
+        )
+    else:
+        line = message_text(message.body)
+    print(line, flush=True)

@@ -1,0 +1,119 @@
+"""``pyspark-rocketmq peek``: look at messages without consuming them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect
+from pyspark_rocketmq.cli.message_commands.messages import message_json, message_panel
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.read.message_search import (
+    last_messages,
+    message_by_id,
+    messages_at,
+    messages_by_key,
+)
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import Ago, AtTimestamp, Message, MessageQueue
+from pyspark_rocketmq.options.policies import TIMESTAMP
+from pyspark_rocketmq.planning.queue_names import named_as
+
+__all__ = ["EXAMPLES", "moment", "peek"]
+
+EXAMPLES: Final = examples(
+    "peek orders",
+    "peek orders -c 3 --queue broker-a:0",
+    "peek orders --at 2030-01-31T08:00:00Z",
+    "peek orders --at -10m --json",
+    "peek orders --key order-0000042",
+    "peek orders --id 7F00000100002A9F0000000000000000",
+)
+
+
+def peek(
+    topic: Topic,
+    count: Annotated[int, typer.Option("--count", "-c", help="How many at most.", min=1, max=10_000)] = 10,
+    at: Annotated[
+        str | None, typer.Option(help="The first ones stored at or after a time, or a time ago (-10m).")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Those with this key.")] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--id", help="The one with this message id or offset message id.")
+    ] = None,
+    queue: Annotated[str | None, typer.Option(help="Only this queue, broker:number.")] = None,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Look at messages of a topic: the last ones, or by time, key or id. Nothing is consumed.
+
+    Exit code 1 when there is none.
+    """
+    if sum(given is not None for given in (at, key, message_id)) > 1:
+        raise OptionError("give one of --at, --key and --id")
+    if queue is not None and (key is not None or message_id is not None):
+        raise OptionError("keys and ids are looked for in every queue: leave --queue out")
+    with connect(namesrv, option) as client:
+        found = _find(client, topic, count, at=at, key=key, message_id=message_id, queue=queue)
+    if json:
+        print_json([message_json(message) for message in found])
+    else:
+        for message in found:
+            console().print(message_panel(message))
+        if not found:
+            console().print("no message")
+    if not found:
+        raise typer.Exit(1)
+
+
+def _find(
+    client: Client,
+    topic: str,
+    count: int,
+    *,
+    at: str | None,
+    key: str | None,
+    message_id: str | None,
+    queue: str | None,
+) -> list[Message]:
+    if message_id is not None:
+        message = message_by_id(client, topic, message_id)
+        return [] if message is None else [message]
+    if key is not None:
+        return messages_by_key(client, topic, key, count)
+    queues = _queues(client, topic, queue)
+    if at is None:
+        return last_messages(client, queues, count)
+    return messages_at(client, queues, moment("--at", at, client.clock.now_ms()), count)
+
+
+def _queues(client: Client, topic: str, queue: str | None) -> tuple[MessageQueue, ...]:
+    queues = client.read_queues(topic)
+    if queue is None:
+        return queues
+    broker, _, queue_id = queue.rpartition(":")
+    asked = MessageQueue(topic, broker, int(queue_id)) if queue_id.isdecimal() else None
+    named = () if asked is None else tuple(each for each in queues if each == named_as(queues)(asked))
+    if not named:
+        there = ", ".join(f"{each.broker_name}:{each.queue_id}" for each in queues)
+        raise OptionError(f"the topic has no such queue; it has {there}", topic=topic, queue=queue)
+    return named
+
+
+def moment(name: str, text: str, now_ms: int) -> int:
+    """Return the time that an option gives, in milliseconds since the epoch.
+
+    Raises
+    ------
+    OptionError
+        It is no time.
+    """
+    try:
+        position = TIMESTAMP.parse(text)
+    except ValueError:
+        raise OptionError(f"{name} takes {TIMESTAMP.label}", given=text) from None
+    assert isinstance(position, AtTimestamp | Ago)
+    return position.timestamp_ms if isinstance(position, AtTimestamp) else now_ms - position.ago_ms

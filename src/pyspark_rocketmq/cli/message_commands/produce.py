@@ -1,0 +1,174 @@
+"""``pyspark-rocketmq produce``: send lines as messages."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, pairs
+from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
+from pyspark_rocketmq.cli.progress import progress
+from pyspark_rocketmq.client.clock import Clock
+from pyspark_rocketmq.client.send.message_encoding import encode_one
+from pyspark_rocketmq.client.send.producer import Producer
+from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import OutgoingMessage
+
+__all__ = ["EXAMPLES", "produce"]
+
+EXAMPLES: Final = examples(
+    "produce greetings <<< 'hello'",
+    "produce orders --file orders.txt --tags new --rate 100",
+    'produce orders --jsonl <<< \'{"body": {"id": 1}, "keys": "1", "tags": "new"}\'',
+)
+
+_FIELDS: Final = frozenset({"body", "tags", "keys", "properties", "shardingKey"})
+
+
+def produce(
+    topic: Topic,
+    file: Annotated[str, typer.Option(help="One message a line; - is the standard input.")] = "-",
+    jsonl: Annotated[
+        bool,
+        typer.Option("--jsonl", help="Lines are JSON: body, and tags, keys, properties, shardingKey."),
+    ] = False,
+    tags: Annotated[str | None, typer.Option(help="The tag of every message.")] = None,
+    keys: Annotated[str | None, typer.Option(help="The keys of every message.")] = None,
+    prop: Annotated[
+        list[str] | None, typer.Option("--property", "-p", help="A property, name=value; repeatable.")
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(help="Messages a second at most; 0 is as fast as it goes.", min=0)
+    ] = 0,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send each line of a file or of the standard input as a message; empty lines are left out.
+
+    A failed send ends it with exit code 1; what was sent before stays sent.
+    """
+    properties = pairs(prop)
+    with contextlib.ExitStack() as resources:
+        lines = resources.enter_context(_lines(file))
+        client = resources.enter_context(connect(namesrv, option))
+        client.route(topic)  # a topic that does not exist is told before anything is read
+        messages = (
+            _message(topic, line, number, jsonl=jsonl, tags=tags, keys=keys, properties=properties)
+            for number, line in enumerate(_shown(lines, file), 1)
+            if line.strip()
+        )
+        sent = _send(Producer(client), _paced(messages, rate, client.clock))
+    if as_json:
+        print_json({"topic": topic, "sent": sent})
+    else:
+        typer.echo(f"{sent:,} messages sent to {topic}")
+
+
+def _send(producer: Producer, messages: Iterable[OutgoingMessage]) -> int:
+    sent = 0
+    with SendPipeline(producer) as pipeline:
+        for message in messages:
+            outgoing = encode_one(message, producer.ids)
+            sent += _checked(pipeline.submit(outgoing, key=message.sharding_key))
+        return sent + _checked(pipeline.flush())
+
+
+def _checked(outcomes: list[SendOutcome]) -> int:
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
+    return len(outcomes)
+
+
+def _message(
+    topic: str,
+    line: str,
+    number: int,
+    *,
+    jsonl: bool,
+    tags: str | None,
+    keys: str | None,
+    properties: dict[str, str],
+) -> OutgoingMessage:
+    if not jsonl:
+        return OutgoingMessage(topic, line.encode(), tags=tags, keys=keys or (), properties=properties)
+    try:
+        given: Any = json.loads(line)
+    except ValueError as error:
+        raise OptionError(f"the line is no JSON: {error}", line=number) from None
+    if not isinstance(given, dict) or "body" not in given or not given.keys() <= _FIELDS:
+        raise OptionError(
+            f"a line is an object with body and any of {', '.join(sorted(_FIELDS))}", line=number
+        )
+    _check_parts(given, number)
+    body = given["body"]
+    return OutgoingMessage(
+        topic,
+        (body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)).encode(),
+        tags=given.get("tags", tags),
+        keys=given.get("keys", keys) or (),
+        properties=properties | {name: str(value) for name, value in given.get("properties", {}).items()},
+        sharding_key=given.get("shardingKey"),
+    )
+
+
+def _check_parts(given: Mapping[str, Any], number: int) -> None:
+    """Refuse parts that are no text where a text is needed."""
+    texts = [given.get("tags"), given.get("shardingKey")]
+    keys = given.get("keys")
+    texts += keys if isinstance(keys, list) else [keys]
+    if not all(text is None or isinstance(text, str) for text in texts):
+        raise OptionError("tags, keys and shardingKey are texts, keys may be a list of them", line=number)
+    if not isinstance(given.get("properties", {}), dict):
+        raise OptionError("properties are an object", line=number)
+
+
+@contextlib.contextmanager
+def _lines(file: str) -> Iterator[Iterator[str]]:
+    try:
+        # The file's descriptor is used as it is: whoever pipes slowly has each line sent at once.
+        source = io.TextIOWrapper(sys.stdin.buffer, "utf-8") if file == "-" else open(file, encoding="utf-8")  # noqa: PTH123, SIM115
+    except OSError as error:
+        raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
+    with source:
+        yield _decoded(source, file)
+
+
+def _decoded(source: Iterable[str], file: str) -> Iterator[str]:
+    try:
+        for line in source:
+            yield line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise OptionError(f"the lines are not UTF-8: {error.reason}", file=file) from error
+    except OSError as error:  # a folder opens, and fails when it is read
+        raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
+
+
+def _paced(messages: Iterable[OutgoingMessage], rate: float, clock: Clock) -> Iterator[OutgoingMessage]:
+    start = clock.monotonic()
+    for number, message in enumerate(messages):
+        yield message
+        if rate:
+            clock.sleep(max(0.0, start + (number + 1) / rate - clock.monotonic()))
+
+
+def _shown(lines: Iterable[str], file: str) -> Iterator[str]:
+    """Count what goes by, unless somebody types it; a file's size tells how much is left."""
+    if file == "-" and sys.stdin.isatty():
+        yield from lines
+        return
+    total = None if file == "-" else Path(file).stat().st_size
+    unit = "messages" if total is None else "bytes"
+    with progress("sending", total=total, unit=unit) as advance:
+        for line in lines:
+            yield line
+            advance(1 if total is None else len(line.encode()) + 1)

@@ -1,0 +1,103 @@
+"""``pyspark-rocketmq replay``: send retry and dead-letter messages again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect
+from pyspark_rocketmq.cli.message_commands.messages import message_text
+from pyspark_rocketmq.cli.message_commands.peek import moment
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, timestamp
+from pyspark_rocketmq.tools.replay import (
+    Origin,
+    Replay,
+    ReplayFilter,
+    find_replays,
+    make_readable,
+    send_replays,
+)
+
+__all__ = ["EXAMPLES", "replay"]
+
+EXAMPLES: Final = examples(
+    "replay billing",
+    "replay billing --since -1d --tag refund --yes",
+    "replay billing --from retry --to orders-repaired --limit 100 --yes",
+    "replay billing --make-readable",
+)
+
+_SHOWN: Final = 20
+_BODY_CHARACTERS: Final = 60
+
+
+def replay(
+    group: Annotated[str, typer.Argument(help="The consumer group.")],
+    origin: Annotated[
+        Origin, typer.Option("--from", help="Its dead letters, or what waits to be tried again.")
+    ] = Origin.DLQ,
+    to: Annotated[str | None, typer.Option(help="The topic to send to. [each message's first one]")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only with this tag; repeatable.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="Only with this key; repeatable.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only what was first sent to this topic.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only stored then or later: a time, or -2h.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only stored before then.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only bodies that hold this text.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first ones.", min=1)] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Send; otherwise only show what would be.")
+    ] = False,
+    readable: Annotated[
+        bool, typer.Option("--make-readable", help="Allow reading the group's topic before looking.")
+    ] = False,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Send messages again that a group's consumers could not process; a dry run unless --yes is given.
+
+    The originals stay: a second run sends them again. What is sent has the property `replayOf`, the first
+    message's id.
+    """
+    with connect(namesrv, option) as client:
+        now_ms = client.clock.now_ms()
+        chosen = ReplayFilter(
+            tags=frozenset(tag or ()),
+            keys=frozenset(key or ()),
+            topic=topic,
+            since_ms=None if since is None else moment("--since", since, now_ms),
+            until_ms=None if until is None else moment("--until", until, now_ms),
+            text=text,
+            limit=limit,
+        )
+        if readable:
+            make_readable(client, group, origin)
+        found = find_replays(client, group, origin, chosen, to=to)
+        sent = sum(1 for _ in send_replays(client, found)) if yes else 0
+    if json:
+        print_json({"found": len(found), "sent": sent, "messages": [_plain(each) for each in found]})
+        return
+    print_table(
+        ("Stored", "To", "Tag", "Keys", "Redelivered", "Body"),
+        [
+            (
+                timestamp(each.message.store_timestamp),
+                each.topic,
+                each.message.tags,
+                each.message.keys,
+                each.message.reconsume_times,
+                message_text(each.message.body)[:_BODY_CHARACTERS],
+            )
+            for each in found[:_SHOWN]
+        ],
+    )
+    if len(found) > _SHOWN:
+        console().print(f"and {len(found) - _SHOWN:,} more")
+    said = f"{sent:,} messages sent" if yes else f"{len(found):,} messages would be sent: do it with --yes"
+    console().print(said)
+
+
+def _plain(each: Replay) -> dict[str, object]:
+    message = each.message
+    return {"msgId": message.msg_id, "to": each.topic, "tags": message.tags, "keys": message.keys}

@@ -1,0 +1,399 @@
+"""The client of one RocketMQ: connections, routes, and the offsets of many queues in few round trips."""
+
+from __future__ import annotations
+
+import random as random_module
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from pyspark_rocketmq.client import requests as broker
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
+from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
+from pyspark_rocketmq.client.group_registration import GroupCommitter
+from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, TlsOptions
+from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.net.pool import ConnectionPool
+from pyspark_rocketmq.client.queue_requests import QueueRequests, broker_address, gravest, queue_address
+from pyspark_rocketmq.client.retry import RandomSource
+from pyspark_rocketmq.client.routes.name_servers import NameServers
+from pyspark_rocketmq.client.routes.routing import RouteCache
+from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import BrokerData, MessageQueue, MessageSelector, TopicRoute
+from pyspark_rocketmq.options import ClientOptions, parse_options
+from pyspark_rocketmq.planning.pulling.pull_hints import PullHints
+from pyspark_rocketmq.remoting.acl import Credentials
+from pyspark_rocketmq.remoting.body import decode_cluster_info
+from pyspark_rocketmq.remoting.header import GetBrokerClusterInfoRequest
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
+
+__all__ = ["Client", "shared_client"]
+
+T = TypeVar("T")
+
+_OPERATION_TIMEOUT_MS: Final = 30_000
+"""How long an operation is retried through a broker's restart or a change of masters."""
+
+
+class Client:
+    """Knows the name servers, the routes and one connection a server; every other API stands on it.
+
+    Safe to share between threads. A child process that inherits one by a fork opens its own connections.
+
+    Parameters
+    ----------
+    options : ClientOptions or str
+        A string is the name server list: ``"host:port;host:port"``.
+    clock, random : optional
+        Injected by tests.
+    operation_timeout_ms : int
+        How long an operation (with its retries) may take; one try takes at most
+        ``options.request_timeout_ms``. Name servers that do not answer are an error in about 3 s.
+
+    Examples
+    --------
+    >>> with Client("127.0.0.1:9876") as client:  # doctest: +SKIP
+    ...     queues = client.read_queues("orders")
+    ...     client.max_offsets(queues)
+    """
+
+    def __init__(
+        self,
+        options: ClientOptions | str,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        random: RandomSource | None = None,
+        operation_timeout_ms: int = _OPERATION_TIMEOUT_MS,
+    ) -> None:
+        if isinstance(options, str):
+            options = parse_options(ClientOptions, {"nameServer": options}, environ={})
+        self.options = options
+        self.namespace = Namespace(options.namespace) if options.namespace else NO_NAMESPACE
+        self.clock = clock
+        self.random: RandomSource = random or random_module.Random()  # noqa: S311 - jitter, not a secret
+        self.request_timeout_ms = options.request_timeout_ms
+        self.operation_timeout_ms = operation_timeout_ms
+        self.pool = ConnectionPool(_connection_options(options, self.namespace), clock)
+        self.name_servers = NameServers(
+            self.pool,
+            options.name_servers,
+            clock=clock,
+            random=self.random,
+            timeout_ms=options.connect_timeout_ms,
+        )
+        self.routes = RouteCache(self.name_servers, clock=clock, ttl_ms=options.route_refresh_ms)
+        self.requests = QueueRequests(
+            self.routes, self.pool, clock=clock, random=self.random, timeout_ms=options.request_timeout_ms
+        )
+        self.pull_hints = PullHints()
+        """What readers learned of the brokers' answers to pulls."""
+        self._groups = GroupCommitter(self)
+        self.pull_selectors: dict[tuple[str, str, MessageSelector], MessageSelector] = {}
+        """What pulls of a topic at an address may ask to be filtered, see ``pull_filter``."""
+        self._checked: set[tuple[MessageSelector, str, str]] = set()
+
+    def __repr__(self) -> str:
+        return f"Client({';'.join(self.options.name_servers)})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.pool.close()
+
+    def renew(self) -> None:
+        """Trust no connection and no route: make and look up new ones at their next use."""
+        self.pool.close()
+        self.routes.invalidate_all()
+
+    # --- where things are ---
+
+    def deadline(self, timeout_ms: float | None = None) -> Deadline:
+        """Return the deadline of an operation that starts now."""
+        return Deadline(self.clock, self.operation_timeout_ms if timeout_ms is None else timeout_ms)
+
+    def route(self, topic: str) -> TopicRoute:
+        """Return the topic's route, at most ``routeRefreshMs`` old.
+
+        Raises
+        ------
+        TopicNotFoundError, NameServerError
+        """
+        return self.routes.get(topic, deadline=self.deadline())
+
+    def invalidate(self, topic: str) -> None:
+        """Have the topic's route looked up anew at its next use."""
+        self.routes.invalidate(topic)
+
+    def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues of a topic that may be read, sorted.
+
+        Raises
+        ------
+        TopicNotFoundError, NameServerError
+        """
+        return self.route(topic).read_queues()
+
+    def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues of a topic that may be written, sorted: those whose broker has a master.
+
+        Raises
+        ------
+        TopicNotFoundError, NameServerError
+        """
+        return self.route(topic).write_queues()
+
+    def broker_address(self, broker_name: str, *, topic: str, master_only: bool = True) -> str:
+        """Return a broker's address as the topic's route tells it: the master's, or a slave's in its absence.
+
+        Raises
+        ------
+        BrokerNotFoundError
+            The route names no such broker, or no master of it.
+        """
+        return broker_address(self.route(topic), broker_name, master_only=master_only)
+
+    def queue_address(self, queue: MessageQueue, *, master_only: bool = True) -> str:
+        """Return the address of the broker that has the queue now, as `broker_address` does.
+
+        Raises
+        ------
+        BrokerNotFoundError
+            The route names no such broker, or no master of it; or nobody has a static topic's queue.
+        """
+        return queue_address(self.route(queue.topic), queue, master_only=master_only)
+
+    def owners(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str | None]:
+        """Return the broker that has each queue now; None of a static topic's queue that nobody has."""
+        asked = tuple(queues)
+        routes = self.routes.get_served({queue.topic for queue in asked}, deadline=self.deadline())
+        return {queue: routes[queue.topic].owner(queue) for queue in asked}
+
+    def find_broker(self, broker_name: str) -> BrokerData | None:
+        """Ask the name servers where a broker is, whatever its topics; None if it is not registered.
+
+        Raises
+        ------
+        NameServerError
+        """
+        answer = self.name_servers.call(GetBrokerClusterInfoRequest(), deadline=self.deadline())
+        return decode_cluster_info(answer.require().body).brokers.get(broker_name)
+
+    def connection(self, addr: str) -> Connection:
+        """Return the live connection to an address.
+
+        Raises
+        ------
+        ConnectError
+        """
+        return self.pool.get(addr)
+
+    def drop(self, addr: str) -> None:
+        """Close the connection to an address; its next use opens a new one."""
+        self.pool.drop(addr)
+
+    # --- offsets ---
+
+    def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the first stored offset of each queue.
+
+        All requests to a broker are in flight together, and all brokers work side by side. Offsets come from
+        masters: a slave may lag behind.
+
+        Raises
+        ------
+        TopicNotFoundError, NameServerError
+        BrokerNotFoundError, TransportError, BrokerError
+            Still after ``operation_timeout_ms`` of retries, where the error is retriable.
+        """
+        return self.ask({queue: broker.min_offset(queue) for queue in queues})
+
+    def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the next offset to be written of each queue, as its master knows it.
+
+        A broker indexes messages shortly after it acknowledged them: for some milliseconds this may be behind
+        the offset that a send returned. Raises as `min_offsets`.
+        """
+        return self.ask({queue: broker.max_offset(queue) for queue in queues})
+
+    def offsets_at(
+        self, timestamps: Mapping[MessageQueue, int], *, group: str = broker.TOOLS_GROUP
+    ) -> dict[MessageQueue, int]:
+        """Return for each queue the offset of the first message stored at or after a moment.
+
+        A moment behind the last message gives the max offset, one before the first the min offset. Brokers
+        before 5.1.4 only come close, so there the answer is corrected by looking at messages. Raises as
+        `min_offsets`.
+
+        Parameters
+        ----------
+        timestamps : Mapping[MessageQueue, int]
+            Milliseconds since the epoch, as the broker's clock stamped them.
+        group : str
+            The group that messages are looked at with, where that is needed.
+        """
+        deadline = self.deadline()
+        near = self.ask(
+            {queue: broker.search_offset(queue, moment) for queue, moment in timestamps.items()},
+            deadline=deadline,
+        )
+        inexact = [queue for queue, answer in near.items() if not answer.exact]
+        offsets = {queue: answer.offset for queue, answer in near.items() if answer.exact}
+        if inexact:
+            lows = self.ask({queue: broker.min_offset(queue) for queue in inexact}, deadline=deadline)
+            highs = self.ask({queue: broker.max_offset(queue) for queue in inexact}, deadline=deadline)
+            searches = {
+                queue: LowerBoundSearch(
+                    timestamps[queue],
+                    min_offset=lows[queue],
+                    max_offset=highs[queue],
+                    hint=near[queue].offset,
+                )
+                for queue in inexact
+            }
+            offsets.update(self._search(searches, group, deadline))
+        return {queue: offsets[queue] for queue in timestamps}
+
+    def _search(
+        self, searches: Mapping[MessageQueue, LowerBoundSearch], group: str, deadline: Deadline
+    ) -> dict[MessageQueue, int]:
+        """Drive the searches of all queues side by side, one message a queue and round."""
+        answers: dict[MessageQueue, int] = {}
+        while len(answers) < len(searches):
+            probes = {}
+            for queue, search in searches.items():
+                if queue not in answers and search.answer is not None:
+                    answers[queue] = search.answer
+                elif queue not in answers:
+                    probes[queue] = probe(queue, search, group)
+            self.ask(probes, deadline=deadline)
+        return answers
+
+    def committed_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """Return the next offset that a group will read of each queue, None where it never committed.
+
+        Brokers before 5.0 cannot tell "never" from 0 while a queue's first message is in memory, and answer
+        0. Raises as `min_offsets`.
+        """
+        return self.ask({queue: broker.committed_offset(group, queue) for queue in queues})
+
+    def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Store a group's next offsets at the brokers, which keep them as told, forwards or backwards.
+
+        The first commit makes the group known to the brokers as a consumer's does, so that RocketMQ's own
+        tools show its progress. A broker flushes offsets every 5 s: one that crashes may fall back by that
+        much. A broker that is away keeps no other from its offsets. Raises as `min_offsets`, and
+
+        Raises
+        ------
+        GroupNotFoundError
+            The group does not exist and the brokers do not create groups by themselves.
+        """
+        if errors := self._groups.commit(group, offsets, deadline=self.deadline()):
+            raise gravest(errors)
+
+    def check_selector(self, selector: MessageSelector, topic: str, *, group: str) -> None:
+        """Have the topic's brokers parse an SQL92 selector, once; a tag selector needs no check.
+
+        Without this a broker that cannot parse the expression returns every message.
+
+        Raises
+        ------
+        OptionError
+            It does not parse, or the brokers do not filter by SQL (``enablePropertyFilter``).
+        """
+        if selector.expression_type != "TAG":
+            self.check_selector_at(self.read_queues(topic), selector, group=group)
+
+    def check_selector_at(
+        self, queues: Iterable[MessageQueue], selector: MessageSelector, *, group: str
+    ) -> None:
+        """Do what `check_selector` does at the brokers of these queues."""
+        if selector.expression_type == "TAG":
+            return
+        owners = self.owners(queues)
+        places = {(selector, queue.topic, owner): queue for queue, owner in owners.items() if owner}
+        asked = self.namespace.qualified
+        calls = {
+            queue: broker.check_selector(selector, asked(queue.topic), asked(group))
+            for place, queue in places.items()
+            if place not in self._checked
+        }
+        self.ask(calls)
+        self._checked |= places.keys()
+
+    def ask(
+        self, calls: Mapping[MessageQueue, Call[T]], *, deadline: Deadline | None = None
+    ) -> dict[MessageQueue, T]:
+        """Make one call a queue at the queues' masters, all in flight together, until every one succeeded.
+
+        Only what failed is asked again, after a new look at the route where the error says so.
+        """
+        answers: dict[MessageQueue, T] = {}
+        errors: list[RocketMQError] = []
+        for queue, outcome in self.requests.try_each(calls, deadline=deadline or self.deadline()).items():
+            if isinstance(outcome, RocketMQError):
+                errors.append(outcome)
+            else:
+                answers[queue] = outcome
+        if errors:
+            raise gravest(errors)
+        return answers
+
+
+def _connection_options(options: ClientOptions, namespace: Namespace) -> ConnectionOptions:
+    credentials = None
+    if options.access_key is not None and options.secret_key is not None:
+        credentials = Credentials(options.access_key, options.secret_key, options.security_token)
+    tls = None
+    if options.tls:
+        tls = TlsOptions(
+            ca_file=options.tls_ca_file,
+            cert_file=options.tls_cert_file,
+            key_file=options.tls_key_file,
+            server_name=options.tls_server_name,
+            verify=options.tls_verify,
+        )
+    return ConnectionOptions(
+        connect_timeout_ms=options.connect_timeout_ms,
+        request_timeout_ms=options.request_timeout_ms,
+        credentials=credentials,
+        tls=tls,
+        namespace=namespace,
+        wire_log=options.wire_log,
+    )
+
+
+class _SharedClients:
+    """The clients of one process, by their options."""
+
+    def __init__(self) -> None:
+        self.lock = ForkSafeLock()
+        self.clients: dict[ClientOptions, Client] = {}
+        tell_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Start without clients in a child process: what the parent knows may be old when the child asks."""
+        self.clients = {}
+
+
+_shared: Final = _SharedClients()
+
+
+def shared_client(options: ClientOptions) -> Client:
+    """Return the process's own client for these options; equal options share one, for the process's life.
+
+    After a fork the child gets clients of its own.
+    """
+    with _shared.lock:
+        if options not in _shared.clients:
+            _shared.clients[options] = Client(options)
+        return _shared.clients[options]

@@ -1,0 +1,124 @@
+"""Committing a consumer group's offsets, and making it known to the brokers, once, before that."""
+
+# Facts (ClientManageProcessor, ConsumerManageProcessor, ConsumerProgressSubCommand; seen on 5.4.0 and 4.9.7)
+# - From 5.3 on a commit of a group that the broker has never seen is refused (26); a heartbeat creates the
+#   group if the broker may (autoCreateSubscriptionGroup), and its topic %RETRY%group, without which
+#   `mqadmin consumerProgress -g` fails. A pull creates the group, but not the topic.
+# - A heartbeat registers the client for rebalancing until it unregisters or its connection ends; where
+#   members are online they rebalanced before and will again: so only brokers that lack %RETRY%group get one.
+# - A broker that gets a group's first commits of a topic side by side makes a table for each and keeps the
+#   last one (ConsumerOffsetManager.commitOffset, 4.9 and 5.4): one goes ahead and makes it.
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark_rocketmq.client import requests as broker
+from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.fork import ForkSafeLock
+from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RetryPolicy
+from pyspark_rocketmq.errors import BrokerError, RocketMQError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.remoting.body import encode_heartbeat
+from pyspark_rocketmq.remoting.header import HeartbeatRequest, UnregisterClientRequest
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.client import Client
+
+__all__ = ["GroupCommitter"]
+
+_ONCE: Final = RetryPolicy(attempts=1)
+
+
+class GroupCommitter:
+    """Commits offsets; announces each group to each broker at most once in the client's life."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lock = ForkSafeLock()
+        self._announced: set[tuple[str, str]] = set()
+        self._tables: set[tuple[str, str, str]] = set()
+
+    def commit(
+        self, group: str, offsets: Mapping[MessageQueue, int], *, deadline: Deadline
+    ) -> list[RocketMQError]:
+        """Commit at every broker once, so that none waits for one that is away, then again where it failed.
+
+        Returns
+        -------
+        list of RocketMQError
+            Why offsets are not stored.
+
+        Raises
+        ------
+        TopicNotFoundError, NameServerError
+        """
+        client = self._client
+        self.announce(group, offsets, deadline=deadline)
+        calls = {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()}
+        owners = client.owners(offsets)
+        tables = {queue: (group, owners[queue] or queue.broker_name, queue.topic) for queue in offsets}
+        first = {table: queue for queue, table in tables.items()}
+        errors: list[RocketMQError] = []
+        for policy in (_ONCE, DEFAULT_POLICY):
+            new = [queue for table, queue in first.items() if table not in self._tables]
+            ahead = {queue: calls.pop(queue) for queue in new}
+            made = client.requests.try_each(ahead, deadline=deadline, policy=policy)
+            self._tables |= {tables[q] for q, it in made.items() if not isinstance(it, RocketMQError)}
+            rest = {queue: call for queue, call in calls.items() if tables[queue] in self._tables}
+            others = client.requests.try_each(rest, deadline=deadline, policy=policy)
+            failed = {q: it for q, it in (made | others).items() if isinstance(it, RocketMQError)}
+            errors = list(failed.values())
+            waiting = {queue: call for queue, call in calls.items() if queue not in rest}
+            calls = {queue: call for queue, call in (ahead | rest).items() if queue in failed} | waiting
+            if not calls or not all(error.retriable for error in errors):
+                break
+        return errors
+
+    def announce(self, group: str, queues: Iterable[MessageQueue], *, deadline: Deadline) -> None:
+        """Make the group known to the brokers of these queues, where it may not be yet.
+
+        A broker that cannot be reached is told with the next commit.
+
+        Raises
+        ------
+        NameServerError
+        """
+        owners = self._client.owners(queues)
+        brokers = {owner: queue.topic for queue, owner in owners.items() if owner}
+        # Former owners of a static topic's queues keep the offsets of before a remap; the owner asks them.
+        for topic in {queue.topic for queue in owners if queue.logical}:
+            brokers |= {data.broker_name: topic for data in self._client.route(topic).queues}
+        with self._lock:
+            new = {name: topic for name, topic in brokers.items() if (group, name) not in self._announced}
+        if not new:
+            return
+        retry_topic = f"%RETRY%{group}"
+        route = self._client.routes.find_many((retry_topic,), deadline=deadline)[retry_topic]
+        known = {data.broker_name for data in route.queues} if route is not None else set()
+        told = [
+            name
+            for name, topic in new.items()
+            if name in known or self._heartbeat(group, name, topic, deadline)
+        ]
+        with self._lock:
+            self._announced.update((group, name) for name in told)
+
+    def _heartbeat(self, group: str, broker_name: str, topic: str, deadline: Deadline) -> bool:
+        """Return whether the broker was reached."""
+        client = self._client
+        client_id = f"pyspark-rocketmq@{os.getpid()}"
+        until = deadline.sooner(client.request_timeout_ms)
+        try:
+            connection = client.connection(client.broker_address(broker_name, topic=topic))
+            body = encode_heartbeat(client_id, consumer_groups=(client.namespace.qualified(group),))
+            connection.call(HeartbeatRequest(), body, deadline=until).require(group=group)
+            leave = UnregisterClientRequest(client_id=client_id, consumer_group=group)
+            connection.call(leave, deadline=until).require(group=group)
+        except BrokerError:
+            return True  # the commit itself will tell: a broker may well take it without knowing the group
+        except RocketMQError:
+            return False
+        return True

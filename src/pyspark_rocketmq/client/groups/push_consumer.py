@@ -1,0 +1,320 @@
+"""A member of a consumer group that is handed messages, as Java's ``DefaultMQPushConsumer``."""
+
+# Facts (DefaultMQPushConsumerImpl, RebalanceImpl, RebalancePushImpl; 5.4.0)
+# - Each member deals the queues out by itself, from the sorted list of members that a broker tells.
+# - Members that share the queues read %RETRY%group too; broadcasting members read all queues.
+# - Consumed in order, a queue is locked before its offset is asked for, and unlocked after the last commit.
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.groups.membership import Membership, create_client_id
+from pyspark_rocketmq.client.groups.push_delivery import Delivery, Listener
+from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
+from pyspark_rocketmq.client.groups.push_options import PushOptions
+from pyspark_rocketmq.client.groups.push_progress import Beginnings, FileProgress, GroupProgress, Progress
+from pyspark_rocketmq.client.groups.push_worker import QueueWorker, TakeRun
+from pyspark_rocketmq.errors import OptionError, RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
+from pyspark_rocketmq.options import ClientOptions
+from pyspark_rocketmq.planning.assign import allocate
+
+__all__ = ["PushConsumer"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_TICK_S: Final = 1.0
+_SHORTEST_TICK_S: Final = 0.1
+_JOIN_S: Final = 5.0
+_OPERATION_MS: Final = 5_000
+"""How long one step at a broker is tried before the next one has its turn."""
+_MANY: Final = 1e12
+_RETRY_PREFIX: Final = "%RETRY%"
+_PATIENCE: Final = 10
+"""How often a missing retry topic is looked for before the next turn of ``rebalance_ms``."""
+
+
+class PushConsumer:
+    """Reads topics as a member of a consumer group, side by side with others, Java's too.
+
+    The group's members share the queues. When members come or go, each computes the new shares, at once
+    where a broker tells of it and within ``rebalance_ms`` otherwise. Brokers and topics are independent of
+    each other: while one broker is away, the queues of the others are read, committed and handed over as
+    usual.
+
+    Delivery promise: at least once. Offsets are committed after messages are finished, every ``commit_ms``
+    and when a queue is given up or the consumer is closed: what was finished since the last commit comes
+    again after a crash. Queues that a topic gains later are read from their first message. Broadcasting: as
+    `PushOptions` says.
+
+    Parameters
+    ----------
+    group : str
+    name_server : str or ClientOptions
+        ``"host:port;host:port"``.
+    options : PushOptions
+
+    Examples
+    --------
+    >>> with PushConsumer("billing", "127.0.0.1:9876") as consumer:  # doctest: +SKIP
+    ...     consumer.subscribe("orders", "paid || refunded")
+    ...     consumer.start(lambda messages: print([message.body for message in messages]))
+    ...     input("Enter ends it")
+    """
+
+    def __init__(
+        self, group: str, name_server: str | ClientOptions, options: PushOptions | None = None
+    ) -> None:
+        if not group:
+            raise OptionError("a push consumer needs a group")
+        self.group = group
+        self.options = options or PushOptions()
+        self._client = Client(name_server, operation_timeout_ms=_OPERATION_MS)
+        self.client_id = create_client_id(int(self._client.random.uniform(0, _MANY)))
+        self._subscriptions: dict[str, MessageSelector] = {}
+        self._lanes: dict[str, BrokerLane] = {}
+        self._ended_lanes: list[BrokerLane] = []
+        self._known_routes: dict[str, TopicRoute] = {}
+        self._wake = threading.Event()
+        self._ends = threading.Event()
+        self._rebalance_now = True
+        self._undealt: set[str] = set()
+        self._patience = _PATIENCE
+        self._rebalance_at = 0.0
+        self._membership: Membership | None = None
+        self._lane_member: LaneMember | None = None
+        self._delivery: Delivery | None = None
+        self._take_run: TakeRun | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
+        """Read a topic, or what of it an expression selects: ``"*"``, ``"TagA || TagB"``, or an SQL selector.
+
+        All members of a group must subscribe to the same.
+
+        Raises
+        ------
+        OptionError
+            The consumer has been started.
+        """
+        if self._thread is not None:
+            raise OptionError("subscribe before start", topic=topic)
+        selector = MessageSelector.by_tag(expression) if isinstance(expression, str) else expression
+        self._subscriptions[topic] = selector
+
+    def start(self, listener: Listener) -> None:
+        """Join the group; the listener is called from threads of the consumer until `close`.
+
+        Raises
+        ------
+        OptionError
+            Nothing is subscribed, the consumer has been started before, or an SQL expression does not parse.
+        TopicNotFoundError, NameServerError
+            A topic, or every name server, is not there.
+        """
+        if self._thread is not None or not self._subscriptions:
+            raise OptionError("a push consumer is started once, with a subscription", group=self.group)
+        options = self.options
+        progress: Progress = GroupProgress(self._client, self.group)
+        if options.broadcasting:
+            progress = FileProgress(options.progress_file)
+        beginnings = Beginnings(self._client, progress, options, self.group)
+        for topic, selector in self._subscriptions.items():
+            queues = self._client.read_queues(topic)
+            self._client.check_selector(selector, topic, group=self.group)
+            beginnings.look(topic, queues)
+        if not options.broadcasting:
+            self._subscriptions[f"{_RETRY_PREFIX}{self.group}"] = MessageSelector()
+        self._delivery = Delivery(self._client, self.group, options, listener)
+        self._membership = Membership(
+            self._client,
+            self.group,
+            self.client_id,
+            self._subscriptions,
+            broadcasting=options.broadcasting,
+            start=options.start.value,
+            on_change=self.rebalance,
+        )
+        self._lane_member = LaneMember(
+            client=self._client,
+            group=self.group,
+            options=options,
+            membership=self._membership,
+            progress=progress,
+            beginnings=beginnings,
+            make_worker=self._make_worker,
+            on_registered=self.rebalance,
+        )
+        self._thread = threading.Thread(target=self._run, name=f"push-{self.group}", daemon=True)
+        self._thread.start()
+
+    def start_runs(self, take: TakeRun) -> None:
+        """Join the group as `start` does, but hand out what each pull found undecoded.
+
+        For those who store messages before they look at them. What is taken ends with
+        ``worker.finish_run(run)``; until then its offsets are not committed.
+        """
+        self._take_run = take
+        self.start(lambda _: None)
+
+    def stop_pulling(self) -> None:
+        """Pull no more and stay in the group until `close`: what is under way can still be finished."""
+        self._ends.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_S)
+        for lane in list(self._lanes.values()):
+            lane.stop_pulling()
+
+    def rebalance(self) -> None:
+        """Compare the queues with the group's members now, in the background."""
+        self._rebalance_now = True
+        self._wake.set()
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that this member has now, sorted; with those of ``%RETRY%group``."""
+        return tuple(sorted(queue for lane in list(self._lanes.values()) for queue in lane.queues))
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Leave the group: wait for the calls of the listener under way, commit, and tell the others.
+
+        Parameters
+        ----------
+        timeout_s : float
+            How long to wait for the listener; what it has not finished by then comes again.
+        """
+        self._ends.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s + _JOIN_S)
+        lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.stop_pulling()
+        workers = [worker for lane in lanes for worker in lane.workers]
+        if self._delivery is not None:
+            self._delivery.close(workers, timeout_s)
+        for lane in lanes:
+            lane.finish()
+        goodbye = self._client.deadline(_JOIN_S * 1000)
+        for lane in lanes:
+            lane.join(goodbye.remaining_s)
+        self._client.close()  # wakes up the workers that wait for messages, and lanes of brokers that hang
+        for lane in (*lanes, *self._ended_lanes):
+            lane.join(_JOIN_S)
+        for lane in lanes:
+            lane.stop_pulling()
+            for worker in lane.workers:
+                worker.join(_JOIN_S)
+        self._client.close()  # a worker may have connected once more meanwhile
+        self._lanes.clear()
+
+    def _make_worker(self, queue: MessageQueue, position: int, on_put_off: Callable[[], None]) -> QueueWorker:
+        assert self._delivery is not None
+        return QueueWorker(
+            self._client,
+            self.group,
+            queue,
+            position,
+            selector=self._subscriptions[queue.topic],
+            options=self.options,
+            deliver=self._delivery,
+            take_run=self._take_run,
+            on_put_off=on_put_off,
+        )
+
+    # --- whose queues: the member's own thread, which asks name servers and for the members only ---
+
+    def _run(self) -> None:
+        while not self._ends.is_set():
+            try:
+                self._turn()
+            except Exception:  # noqa: BLE001 - the thread's outermost frame
+                _LOG.exception("group %s: trying again", self.group)
+            self._wake.wait(min(_TICK_S, max(_SHORTEST_TICK_S, self.options.rebalance_ms / 1000)))
+            self._wake.clear()
+
+    def _turn(self) -> None:
+        now = self._client.clock.monotonic()
+        if self._rebalance_now or now >= self._rebalance_at:
+            self._rebalance_now = False
+            self._rebalance_at = now + self.options.rebalance_ms / 1000
+            self._undealt = set(self._subscriptions)
+        routes = self._routes()
+        self._place_lanes(routes)
+        for topic, route in routes.items():
+            if topic in self._undealt:
+                try:
+                    self._deal(topic, route)
+                except RocketMQError as error:  # the member keeps what it has of the topic
+                    _LOG.warning("group %s: %s; trying again", self.group, error)
+
+    def _routes(self) -> dict[str, TopicRoute]:
+        """Return the routes of the topics that have one."""
+        routes: dict[str, TopicRoute] = {}
+        for topic in self._subscriptions:
+            try:
+                routes[topic] = self._client.route(topic)
+            except TopicNotFoundError as error:
+                if topic.startswith(_RETRY_PREFIX) and self._patience > 0:
+                    self._patience -= 1  # it comes with the first heartbeat, if brokers may create groups
+                    continue
+                if topic in self._undealt and not topic.startswith(_RETRY_PREFIX):
+                    _LOG.warning("group %s: %s", self.group, error)
+                self._undealt.discard(topic)  # until the next turn of `rebalance_ms`
+            except RocketMQError as error:
+                _LOG.warning("group %s: %s; trying again", self.group, error)
+        return routes
+
+    def _place_lanes(self, routes: Mapping[str, TopicRoute]) -> None:
+        """Have a lane for each broker of the topics, which all get heartbeats; end lanes without use."""
+        self._known_routes |= routes  # a route that is missing now says nothing about its brokers
+        addrs: dict[str, dict[str, None]] = {name: {} for name in self._lanes}
+        for route in self._known_routes.values():
+            for data in route.brokers:
+                addrs.setdefault(data.broker_name, {}).update(dict.fromkeys(data))
+        for name, servers in addrs.items():
+            self._lane(name).reach(servers)
+        for name, lane in list(self._lanes.items()):
+            if lane.needless:
+                lane.finish()
+                self._ended_lanes = [one for one in self._ended_lanes if not one.ended]
+                self._ended_lanes.append(self._lanes.pop(name))
+
+    def _lane(self, name: str) -> BrokerLane:
+        if name not in self._lanes:
+            assert self._lane_member is not None
+            self._lanes[name] = BrokerLane(name, self._lane_member)
+            self._lanes[name].start()
+        return self._lanes[name]
+
+    def _deal(self, topic: str, route: TopicRoute) -> None:
+        """Compute this member's queues of a topic and hand them to the lanes of their brokers."""
+        membership = self._membership
+        assert membership is not None
+        everything = route.read_queues()
+        mine = set(everything)
+        if not self.options.broadcasting:
+            members = membership.members(topic)
+            if self.client_id not in members:  # a broker that restarted learns by the next heartbeat
+                for lane in self._lanes.values():
+                    lane.register_again()
+                return
+            mine = set(allocate(self.options.allocate, everything, members, self.client_id))
+        for name in {*self._lanes, *(queue.broker_name for queue in mine)}:
+            self._lane(name).assign(topic, {queue for queue in mine if queue.broker_name == name})
+        self._undealt.discard(topic)

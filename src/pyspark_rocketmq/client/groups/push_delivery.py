@@ -1,0 +1,175 @@
+"""Handing a push consumer's messages to its listener, and what becomes of those that it puts off."""
+
+# Facts (ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService, DefaultMQPushConsumerImpl; 5.4.0)
+# - What a listener puts off is sent back to the broker, which stores it in %RETRY%group with a delay, and
+#   after maxReconsumeTimes in %DLQ%group. It then shows the topic that its property RETRY_TOPIC names.
+# - Broadcasting members send nothing back.
+# - Consumed in order, messages that are put off come again after a second, for ever by default; after
+#   maxReconsumeTimes the client itself sends them to %DLQ%group: the broker knows nothing of its tries.
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptions
+from pyspark_rocketmq.client.groups.push_worker import QueueWorker
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
+from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
+
+__all__ = ["Delivery", "Listener", "home_address", "send_back_request", "shown_message"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_TO_DEAD_LETTERS: Final = -1
+_DEFAULT_RECONSUME_TIMES: Final = 16
+_RETRY_TOPIC: Final = "RETRY_TOPIC"
+_LOOK_AGAIN_S: Final = 0.02
+
+Listener: TypeAlias = Callable[[Sequence[Message]], ConsumeResult | None]
+"""Is handed up to ``batch_size`` messages of a queue, in order; None is ``SUCCESS``, an error ``LATER``."""
+
+
+class Delivery:
+    """Calls the listener: from a pool of threads, or, in order, from the thread of each queue.
+
+    Parameters
+    ----------
+    client : Client
+    group : str
+    options : PushOptions
+    listener : Callable
+    """
+
+    def __init__(self, client: Client, group: str, options: PushOptions, listener: Listener) -> None:
+        self._client = client
+        self._group = group
+        self._options = options
+        self._listener = listener
+        self._pool = None if options.ordered else ThreadPoolExecutor(options.threads, f"consume-{group}")
+        self._calls: set[Future[None]] = set()
+
+    def __call__(self, worker: QueueWorker, messages: Sequence[Message]) -> None:
+        """Take the messages of one pull; returns before they are done, unless they are consumed in order."""
+        for some in _batches(messages, self._options.batch_size):
+            if self._pool is None:
+                if not self._in_order(worker, some):
+                    return
+                continue
+            try:
+                call = self._pool.submit(self._consume, worker, some)
+            except RuntimeError:  # the pool was shut down: the consumer is being closed
+                return
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+
+    def close(self, workers: Sequence[QueueWorker], timeout_s: float) -> None:
+        """Wait for the calls under way; the workers are stopped already."""
+        deadline = self._client.deadline(timeout_s * 1000)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            wait(list(self._calls), deadline.remaining_s)
+            return
+        while not all(worker.idle for worker in workers) and not deadline.expired:
+            self._client.clock.sleep(min(_LOOK_AGAIN_S, deadline.remaining_s))
+
+    def _consume(self, worker: QueueWorker, messages: Sequence[Message]) -> None:
+        if worker.stopped:
+            return
+        if self._call(messages) is ConsumeResult.LATER:
+            if self._options.broadcasting:
+                _LOG.warning("%d messages of %s were put off and are lost", len(messages), worker.queue)
+            else:
+                worker.put_off(messages)
+        worker.finish(messages)
+
+    def _in_order(self, worker: QueueWorker, messages: Sequence[Message]) -> bool:
+        """Call until the messages are done with; return whether they are: not if the queue is taken away."""
+        left = list(messages)
+
+        def call() -> None:
+            nonlocal left
+            if self._call(left) is ConsumeResult.SUCCESS:
+                worker.finish(left)
+                left = []
+                return
+            gone = {m.queue_offset for m in left if self._given_up(worker, m)}
+            worker.finish([m for m in left if m.queue_offset in gone])
+            left = [
+                replace(m, reconsume_times=m.reconsume_times + 1) for m in left if m.queue_offset not in gone
+            ]
+
+        worker.in_order(call)
+        while left and not worker.stopped:
+            worker.pause(self._options.order_pause_ms / 1000)
+            worker.in_order(call)
+        return not left
+
+    def _given_up(self, worker: QueueWorker, message: Message) -> bool:
+        """Send a message that failed too often in order to the dead letters; return whether it is there."""
+        most = self._options.max_reconsume_times
+        if most < 0 or message.reconsume_times < most or self._options.broadcasting:
+            return False
+        request = send_back_request(self._group, self._options, message, delay_level=_TO_DEAD_LETTERS)
+        try:
+            addr = home_address(self._client, message, worker.queue)
+            deadline = self._client.deadline(self._client.request_timeout_ms)
+            self._client.connection(addr).call(request, deadline=deadline).require(queue=worker.queue)
+        except RocketMQError as error:
+            _LOG.warning("a message of %s is not with the dead letters yet: %s", worker.queue, error)
+            return False
+        return True
+
+    def _call(self, messages: Sequence[Message]) -> ConsumeResult:
+        try:
+            return self._listener([shown_message(message) for message in messages]) or ConsumeResult.SUCCESS
+        except Exception:  # noqa: BLE001 - the user's code; as in Java an exception puts messages off
+            _LOG.exception("the listener of group %s failed: the messages come again", self._group)
+            return ConsumeResult.LATER
+
+
+def send_back_request(
+    group: str, options: PushOptions, message: Message, *, delay_level: int | None = None
+) -> ConsumerSendMsgBackRequest:
+    """Return the request that has a broker deliver a message again later, or store it as a dead letter."""
+    most = options.max_reconsume_times
+    return ConsumerSendMsgBackRequest(
+        offset=message.commit_log_offset,
+        group=group,
+        delay_level=options.retry_delay_level if delay_level is None else delay_level,
+        origin_msg_id=message.msg_id,
+        origin_topic=shown_message(message).topic,
+        max_reconsume_times=_DEFAULT_RECONSUME_TIMES if most < 0 else most,
+        broker_name=message.broker_name,
+    )
+
+
+def home_address(client: Client, message: Message, queue: MessageQueue) -> str:
+    """Return the address of the broker that has the message: a static topic's queue may be elsewhere now.
+
+    Raises
+    ------
+    RouteError
+    """
+    if not queue.logical:
+        return client.queue_address(queue)
+    if all(message.store_host not in tuple(data) for data in client.route(queue.topic).brokers):
+        raise BrokerNotFoundError(
+            "the broker that stored the message is not there", topic=queue.topic, addr=message.store_host
+        )
+    return message.store_host
+
+
+def _batches(messages: Sequence[Message], size: int) -> Iterator[Sequence[Message]]:
+    return (messages[start : start + size] for start in range(0, len(messages), size))
+
+
+def shown_message(message: Message) -> Message:
+    """Return a message that came through ``%RETRY%group`` as one of the topic that it was sent to."""
+    topic = message.properties.get(_RETRY_TOPIC)
+    return message if topic is None else replace(message, topic=topic)

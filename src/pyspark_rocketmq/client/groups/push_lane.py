@@ -1,0 +1,367 @@
+"""What a member does at one broker, in a thread of its own: a broker that is away holds up no other.
+
+Heartbeats, locks, start offsets, commits, hand-overs and messages that are sent back are all requests to one
+broker. Each broker has a lane; a lane has the queues that the member was dealt there, topic by topic: what
+fails for one topic is tried again later and does not stop the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.groups.membership import Membership
+from pyspark_rocketmq.client.groups.push_delivery import home_address, send_back_request
+from pyspark_rocketmq.client.groups.push_options import PushOptions
+from pyspark_rocketmq.client.groups.push_progress import Beginnings, Progress
+from pyspark_rocketmq.client.groups.push_worker import QueueWorker
+from pyspark_rocketmq.client.net.connection import Connection, Response
+from pyspark_rocketmq.client.net.pipelining import Call, pipeline
+from pyspark_rocketmq.errors import BrokerError, RocketMQError
+from pyspark_rocketmq.model import Message, MessageQueue
+
+__all__ = ["BrokerLane", "LaneMember"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_TICK_S: Final = 1.0
+_SHORTEST_TICK_S: Final = 0.1
+_LOCK_S: Final = 20.0
+_LOCK_AGAIN_S: Final = 2.0
+_HAND_OVER_S: Final = 25.0
+"""How long the last commit of a queue that was given up is tried; from when its lock was held last."""
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 8.0
+_SENT_AT_ONCE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LaneMember:
+    """What the lanes of a member share.
+
+    Parameters
+    ----------
+    client : Client
+    group : str
+    options : PushOptions
+    membership : Membership
+    progress : Progress
+    beginnings : Beginnings
+    make_worker : Callable
+        Makes the worker of a queue, from a position on; it is not started yet.
+    on_registered : Callable
+        Called when a broker has learned of this member; must return at once.
+    """
+
+    client: Client
+    group: str
+    options: PushOptions
+    membership: Membership
+    progress: Progress
+    beginnings: Beginnings
+    make_worker: Callable[[MessageQueue, int, Callable[[], None]], QueueWorker]
+    on_registered: Callable[[], None]
+
+    @property
+    def locks(self) -> bool:
+        """Whether queues are locked: in order, and not for everybody."""
+        return self.options.ordered and not self.options.broadcasting
+
+
+class BrokerLane:
+    """The member at one broker.
+
+    `assign` and `reach` say what ought to be; each `turn` of the thread brings it about, as far as the broker
+    can be reached.
+
+    Parameters
+    ----------
+    name : str
+        The broker's.
+    member : LaneMember
+    """
+
+    def __init__(self, name: str, member: LaneMember) -> None:
+        self.name = name
+        self._member = member
+        self._wanted: dict[str, frozenset[MessageQueue]] = {}
+        self._addrs: tuple[str, ...] = ()
+        self._workers: dict[MessageQueue, QueueWorker] = {}
+        self._leaving: dict[QueueWorker, float] = {}
+        self._committed: dict[MessageQueue, int] = {}
+        self._due: dict[str, float] = {}
+        self._pauses: dict[tuple[str, str], tuple[float, float]] = {}
+        self._wake = threading.Event()
+        self._takes_on = True
+        self._ends = False
+        self._thread = threading.Thread(target=self._run, name=f"push-{member.group}-{name}", daemon=True)
+
+    # --- from other threads ---
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def assign(self, topic: str, queues: Collection[MessageQueue]) -> None:
+        """Say which queues of a topic the member ought to have at this broker."""
+        wanted = frozenset(queues)
+        if self._wanted.get(topic, frozenset()) != wanted:
+            self._wanted = {**self._wanted, topic: wanted}
+            self.wake()
+
+    def reach(self, addrs: Collection[str]) -> None:
+        """Say where the broker's servers are; nowhere if no route names it any more."""
+        self._addrs = tuple(addrs)
+
+    def register_again(self) -> None:
+        """Have the next turn send a heartbeat."""
+        self._due.pop("heartbeat", None)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the next turn begin now."""
+        self._wake.set()
+
+    @property
+    def workers(self) -> tuple[QueueWorker, ...]:
+        """The workers of the queues that the member has here, and of those that it is giving up."""
+        return (*list(self._workers.values()), *list(self._leaving))
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that the member has here."""
+        return tuple(self._workers)
+
+    @property
+    def needless(self) -> bool:
+        """Whether no route names the broker, and nothing of it is left."""
+        return not self._addrs and not self.workers and not any(self._wanted.values())
+
+    def stop_pulling(self) -> None:
+        """Pull no more and begin no queue; heartbeats, locks and commits go on."""
+        self._takes_on = False
+        for worker in self.workers:
+            worker.stop()
+
+    def finish(self) -> None:
+        """Hand over what there is, leave the group at this broker, and end the thread."""
+        self.stop_pulling()
+        self._ends = True
+        self.wake()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the thread was started and has ended."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread, if it was started."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    # --- the lane's own thread ---
+
+    def _run(self) -> None:
+        while not self._ends:
+            try:
+                self.turn()
+            except Exception:  # noqa: BLE001 - the thread's outermost frame
+                _LOG.exception("group %s at %s: trying again", self._member.group, self.name)
+            self._wake.wait(min(_TICK_S, max(_SHORTEST_TICK_S, self._member.options.commit_ms / 1000)))
+            self._wake.clear()
+        self.stop_pulling()  # also what began while another thread said so
+        try:
+            self._farewell()
+        except RocketMQError as error:
+            _LOG.warning("group %s leaves %s without a word: %s", self._member.group, self.name, error)
+        except Exception:  # noqa: BLE001 - the thread's outermost frame
+            _LOG.exception("group %s leaves %s without a word", self._member.group, self.name)
+
+    def turn(self) -> None:
+        """Do what is due; what fails is tried again after a pause."""
+        if not self._takes_on:
+            self.stop_pulling()  # also what began while another thread said so
+        self._register()
+        if not self._is_reached():
+            self._give_up_unwanted()
+            return
+        if self._member.locks and self._is_due("lock", _LOCK_S):
+            self._renew_locks()
+        self._send_back()
+        commits = self._is_due("commit", self._member.options.commit_ms / 1000)
+        self._give_up_unwanted()
+        topics = {*self._wanted, *(worker.queue.topic for worker in self.workers)}
+        for topic in sorted(topics):
+            if commits:
+                self._attempt(("commit", topic), partial(self._commit, topic))
+            self._attempt(("release", topic), partial(self._release, topic))
+            if self._takes_on:
+                self._attempt(("begin", topic), partial(self._begin, topic))
+
+    def _is_reached(self) -> bool:
+        """Whether the broker is worth asking; the queues of static topics have no broker for good."""
+        return not self._addrs or self._member.membership.is_registered(self._addrs)
+
+    def _register(self) -> None:
+        again = self._is_due("heartbeat", self._member.options.heartbeat_ms / 1000)
+        for addr in self._addrs:
+            self._attempt(("heartbeat", addr), partial(self._beat, addr, again=again))
+
+    def _beat(self, addr: str, *, again: bool) -> None:
+        if self._member.membership.beat(addr, again=again):
+            self._pauses.clear()  # it is back: what waited for it may go on
+            self._member.on_registered()
+
+    def _renew_locks(self) -> None:
+        workers = self.workers
+        held = self._member.membership.lock([worker.queue for worker in workers])
+        for worker in workers:
+            if worker.queue not in held:
+                self._due["lock"] = self._now() + _LOCK_AGAIN_S
+                continue
+            worker.note_lock(held=True)
+            if worker in self._leaving:
+                self._leaving[worker] = self._now()
+
+    # --- queues ---
+
+    def _give_up_unwanted(self) -> None:
+        wanted = {queue for queues in self._wanted.values() for queue in queues}
+        for queue, worker in list(self._workers.items()):
+            if queue in wanted and not worker.broken:
+                continue
+            del self._workers[queue]
+            if self._member.options.ordered:
+                worker.stop()  # the call under way still counts: nobody else gets the queue before its end
+            else:
+                worker.drop()
+            self._leaving[worker] = self._now()
+
+    def _release(self, topic: str) -> None:
+        """Commit and unlock queues that were given up, when no listener works on them in order any more."""
+        ordered = self._member.options.ordered
+        for worker in [w for w in self._leaving if w.queue.topic == topic and (w.idle or not ordered)]:
+            if self._now() < self._leaving[worker] + _HAND_OVER_S:
+                self._write({worker.queue: worker.position})
+            else:  # its next owner may have committed since
+                _LOG.warning("%s was given up without its last commit", worker.queue)
+            if self._member.locks:
+                self._member.membership.unlock([worker.queue])
+            self._forget(worker)
+
+    def _forget(self, worker: QueueWorker) -> None:
+        self._member.beginnings.leave(worker.queue, worker.position)
+        self._leaving.pop(worker, None)
+        self._committed.pop(worker.queue, None)
+
+    def _begin(self, topic: str) -> None:
+        member = self._member
+        leaving = {worker.queue for worker in self._leaving}
+        wanted = sorted(self._wanted.get(topic, frozenset()) - self._workers.keys() - leaving)
+        if wanted and member.locks:
+            wanted = sorted(member.membership.lock(wanted) & set(wanted))  # the rest when it is let go
+        if not wanted:
+            return
+        # After the lock: until then the owner before may have committed.
+        begins = member.beginnings.offsets(wanted)
+        for queue in wanted:
+            if not self._takes_on:
+                return
+            worker = member.make_worker(queue, begins[queue], self.wake)
+            worker.note_lock(held=True)
+            self._workers[queue] = worker
+            worker.start()
+        # At once: a queue without an offset would begin elsewhere after a crash.
+        self._attempt(("commit", topic), partial(self._write, begins))
+
+    # --- offsets ---
+
+    def _commit(self, topic: str) -> None:
+        self._write({q: worker.position for q, worker in self._workers.items() if q.topic == topic})
+
+    def _write(self, offsets: dict[MessageQueue, int]) -> None:
+        news = {queue: offset for queue, offset in offsets.items() if self._committed.get(queue) != offset}
+        if news:
+            self._member.progress.write(news)
+            self._committed |= news
+
+    # --- messages that were put off ---
+
+    def _send_back(self) -> None:
+        member = self._member
+        waiting = [
+            (worker, message) for worker in self._workers.values() for message in worker.to_send_back()
+        ]
+        if not waiting:
+            return
+        if len(waiting) > _SENT_AT_ONCE:
+            self.wake()
+        calls: list[tuple[int, Connection, Call[Response]]] = []
+        outcomes: dict[int, Response | RocketMQError] = {}
+        for index, (worker, message) in enumerate(waiting[:_SENT_AT_ONCE]):
+            try:
+                addr = home_address(member.client, message, worker.queue)
+                connection = member.client.connection(addr)
+            except RocketMQError as error:
+                outcomes[index] = error
+            else:
+                request = send_back_request(member.group, member.options, message)
+                calls.append((index, connection, Call(request, Response.require)))
+        answers = pipeline(calls, deadline=member.client.deadline(member.client.request_timeout_ms))
+        for index, outcome in {**outcomes, **answers}.items():
+            failure = outcome if isinstance(outcome, RocketMQError) else None
+            self._note_sent_back(*waiting[index], failure)
+
+    @staticmethod
+    def _note_sent_back(worker: QueueWorker, message: Message, error: RocketMQError | None) -> None:
+        if error is None:
+            worker.sent_back(message)
+            return
+        _LOG.warning("a message of %s could not be sent back yet: %s", worker.queue, error)
+        worker.not_sent_back(message, refused=isinstance(error, BrokerError) and not error.retriable)
+
+    # --- the end ---
+
+    def _farewell(self) -> None:
+        member, workers = self._member, self.workers
+        if self._is_reached():
+            self._send_back()
+            for topic in {worker.queue.topic for worker in workers}:
+                some = {w.queue: w.position for w in workers if w.queue.topic == topic}
+                self._attempt(("farewell", topic), partial(self._write, some))
+            if member.locks:
+                member.membership.unlock([worker.queue for worker in workers])
+        for addr in self._addrs:
+            member.membership.leave(addr)
+
+    # --- time ---
+
+    def _now(self) -> float:
+        return self._member.client.clock.monotonic()
+
+    def _is_due(self, what: str, every_s: float) -> bool:
+        now = self._now()
+        if now < self._due.get(what, now):
+            return False
+        self._due[what] = now + every_s
+        return True
+
+    def _attempt(self, what: tuple[str, str], step: Callable[[], None]) -> None:
+        """Do a step unless it failed a moment ago; the pause doubles with each failure."""
+        until, pause_s = self._pauses.get(what, (0.0, _FIRST_PAUSE_S))
+        if self._now() < until:
+            return
+        try:
+            step()
+        except RocketMQError as error:
+            _LOG.warning("group %s, %s of %s at %s: %s", self._member.group, *what, self.name, error)
+            if error.stale_route and what[0] != "heartbeat":
+                self._member.client.invalidate(what[1])
+            self._pauses[what] = (self._now() + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S))
+        else:
+            self._pauses.pop(what, None)

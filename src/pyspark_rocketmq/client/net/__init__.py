@@ -1,0 +1,1 @@
+"""Connections: sockets, frames, buffers, time-outs, many requests at once."""

@@ -1,0 +1,400 @@
+"""One TCP connection to a name server or broker: pipelined requests, no thread of its own.
+
+Any number of requests may be in flight; the server answers them in any order and the opaque number
+pairs them up. Whoever waits for an answer reads the socket for everybody (leader and followers), so
+there is no background thread to own, to stop, or to lose in a fork. Bytes are received into large
+buffers and answers are handed out as views of them: a pull's records are copied once, by the decoder.
+
+A writer never stops reading: a server that cannot get rid of its answers stops taking requests, and a
+client that only writes would wait for ever.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, open_socket
+from pyspark_rocketmq.client.net.frame_socket import LARGE_BODY, FrameSocket, Received
+from pyspark_rocketmq.client.net.wire_log import WireLog
+from pyspark_rocketmq.errors import ConnectionLostError, RemoteProtocolError, RequestTimeoutError
+from pyspark_rocketmq.remoting.acl import sign
+from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Buffer, Command, Serializer
+from pyspark_rocketmq.remoting.failure import error_for
+from pyspark_rocketmq.remoting.frame import encode_frame_head
+from pyspark_rocketmq.remoting.header import RequestHeader
+from pyspark_rocketmq.remoting.template import RequestTemplate
+
+__all__ = ["Connection", "Response"]
+
+_MAX_OPAQUE: Final = 0x7FFFFFFF
+
+_DRAINED_BYTES: Final = 64 << 20
+"""More than the kernel holds of what a peer sent: a look at what has arrived ends here."""
+
+_SILENCE_MS: Final = 250
+"""A peer that sends nothing for the whole of a deadline at least this long is taken for half-open: its
+connection is given up, as Java's client does after any time-out (``clientCloseSocketIfTimeout``)."""
+
+RequestHandler = Callable[[Command, memoryview], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer whose body lies in a receive buffer shared with other answers.
+
+    ``body`` is a view of ``buffer[start:end]``: copy what must outlive the call, or the whole buffer does.
+    """
+
+    command: Command
+    addr: str
+    buffer: bytearray = field(repr=False)
+    start: int
+    end: int
+
+    @property
+    def body(self) -> memoryview:
+        """The body, without a copy."""
+        return memoryview(self.buffer)[self.start : self.end]
+
+    @property
+    def code(self) -> int:
+        """The response code; 0 is success."""
+        return self.command.code
+
+    @property
+    def remark(self) -> str | None:
+        """What the server said; also set on some successes."""
+        return self.command.remark
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The response header's fields."""
+        return self.command.fields
+
+    def require(self, *codes: int, **facts: object) -> Response:
+        """Return the answer if its code is one of ``codes`` (default: 0), else raise its error."""
+        if self.code in (codes or (0,)):
+            return self
+        raise error_for(self.code, self.remark, addr=self.addr, **facts)
+
+
+class Connection:
+    """A connected socket; safe to share between threads, not between processes.
+
+    Parameters
+    ----------
+    addr : str
+        ``host:port``.
+    options : ConnectionOptions
+    clock : Clock
+
+    Raises
+    ------
+    ConnectError
+        If there is no connection (or no TLS session) within ``connect_timeout_ms``.
+    """
+
+    def __init__(self, addr: str, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.addr = addr
+        self._options = options
+        self._clock = clock
+        self._wire_log = WireLog(addr, clock, options.credentials) if options.wire_log else None
+        self._socket = FrameSocket(open_socket(addr, options), addr)
+        self._turn = threading.Condition()  # everything below; never held while the socket is used
+        self._leading = False
+        self._opaques = itertools.count(1)
+        self._pending: set[int] = set()
+        self._answers: dict[int, Response] = {}
+        self._requests: deque[Received] = deque()
+        self._heard_at = clock.monotonic()
+        self._error: ConnectionLostError | RemoteProtocolError | None = None
+        self.on_request: RequestHandler | None = None
+        """Called with each request that the server makes; such requests are ignored without it."""
+
+    def __repr__(self) -> str:
+        return f"Connection({self.addr}, in_flight={len(self._pending)}, alive={self.alive})"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection has not failed so far."""
+        return self._error is None
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for an answer."""
+        return len(self._pending)
+
+    def call(
+        self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None
+    ) -> Response:
+        """Send a request and wait for its answer, whatever its code.
+
+        Raises
+        ------
+        ConnectionLostError, RequestTimeoutError
+            Whether the request took effect is then unknown.
+        RemoteProtocolError
+            The peer sent something that is no answer.
+        """
+        deadline = deadline or self._deadline()
+        opaque = self.submit(request, body, deadline=deadline)
+        try:
+            return self.wait(opaque, deadline)
+        except RequestTimeoutError:
+            self.abandon(opaque)
+            raise
+
+    def submit(self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None) -> int:
+        """Send a request and return its opaque number: to be waited for or abandoned, or answers pile up."""
+        return self.submit_all([(request, body)], deadline=deadline)[0]
+
+    def submit_all(
+        self, requests: Sequence[tuple[RequestHeader, Buffer]], *, deadline: Deadline | None = None
+    ) -> list[int]:
+        """Send requests and their bodies at once; returns their opaque numbers, as `submit` does."""
+        opaques = [self._next_opaque() for _ in requests]
+        parts: list[Buffer] = []
+        for opaque, (request, body) in zip(opaques, requests, strict=True):
+            parts += self._encode(request, body, opaque, 0)
+        self._request(opaques, parts, deadline)
+        return opaques
+
+    def submit_many(
+        self,
+        template: RequestTemplate,
+        values: Sequence[tuple[int | str, ...]],
+        *,
+        deadline: Deadline | None = None,
+    ) -> list[int]:
+        """Send a request for each of ``values`` at once, for the price of little more than one."""
+        opaques = [self._next_opaque() for _ in values]
+        if self._options.credentials is None and self._options.serializer is Serializer.JSON:
+            parts: list[Buffer] = [
+                template.frame(opaque, *each) for opaque, each in zip(opaques, values, strict=True)
+            ]
+        else:
+            parts = [
+                self._encode(template.request(*each), b"", opaque, 0)[0]
+                for opaque, each in zip(opaques, values, strict=True)
+            ]
+        self._request(opaques, parts, deadline)
+        return opaques
+
+    def post(self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None) -> None:
+        """Send a one-way request: the server answers nothing, not even an error."""
+        self._check()
+        parts = self._encode(request, body, self._next_opaque(), FLAG_ONE_WAY)
+        self._send(parts, deadline or self._deadline())
+
+    def wait(self, opaque: int, deadline: Deadline) -> Response:
+        """Wait for the answer to one request."""
+        return self.wait_some((opaque,), deadline)[0][1]
+
+    def wait_some(self, opaques: Collection[int], deadline: Deadline) -> list[tuple[int, Response]]:
+        """Wait for an answer to any of these requests, and return all that are here.
+
+        Raises
+        ------
+        RequestTimeoutError
+            The deadline passed; the requests stay in flight until abandoned.
+        """
+        drained = False  # once the time is up: the answer may be here unread, after others or in pieces
+        while True:
+            with self._turn:
+                answers = self._answers
+                here = [(opaque, answers.pop(opaque)) for opaque in opaques if opaque in answers]
+                if here:
+                    return here
+                self._check()
+                if drained:
+                    raise self._overdue(deadline)
+                remaining_s = deadline.remaining_s
+                if remaining_s > 0 and self._leading:
+                    self._turn.wait(remaining_s)
+                    continue
+                self._leading = self._leading or remaining_s > 0
+            if remaining_s > 0:
+                self._lead(remaining_s)
+            else:
+                self._drain()
+                drained = True
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        """Receive what is there or comes within ``timeout_s``, unless another thread does; notice an end."""
+        with self._turn:
+            if self._leading or self._error is not None:
+                return
+            self._leading = True
+        self._lead(timeout_s)
+
+    def abandon(self, *opaques: int) -> None:
+        """Forget requests: their answers are dropped when they come."""
+        with self._turn:
+            for opaque in opaques:
+                self._pending.discard(opaque)
+                self._answers.pop(opaque, None)
+
+    def close(self) -> None:
+        """Close the connection; whoever waits gets ConnectionLostError."""
+        self._fail(ConnectionLostError("the connection was closed", addr=self.addr))
+        self._socket.shut_down()
+        with self._turn:  # the leader wakes up by that; a closed selector would let it sleep on
+            self._turn.wait_for(lambda: not self._leading, timeout=1.0)
+        self._socket.close()
+
+    def forget(self) -> None:
+        """Close this process's copies of the descriptors only: for a child that inherited them by a fork."""
+        self._error = ConnectionLostError("the connection belongs to the parent process", addr=self.addr)
+        self._turn = threading.Condition()  # a thread of the parent may have held the one before
+        self._socket.forget()
+
+    # --- sending ---
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._clock, self._options.request_timeout_ms)
+
+    def _next_opaque(self) -> int:
+        return next(self._opaques) & _MAX_OPAQUE
+
+    def _encode(self, request: RequestHeader, body: Buffer, opaque: int, flag: int) -> Sequence[Buffer]:
+        fields = request.fields(self._options.namespace)
+        if self._options.credentials is not None:
+            fields = sign(fields, body, self._options.credentials)
+        command = Command(code=request.CODE, opaque=opaque, flag=flag, fields=fields)
+        head = encode_frame_head(command, len(body), serializer=self._options.serializer)
+        return (b"".join((head, body)),) if len(body) < LARGE_BODY else (head, body)
+
+    def _request(self, opaques: Collection[int], parts: Sequence[Buffer], deadline: Deadline | None) -> None:
+        """Expect answers to these requests and send them."""
+        with self._turn:
+            self._check()
+            self._pending.update(opaques)
+        try:
+            self._send(parts, deadline or self._deadline())
+        except RequestTimeoutError:
+            self.abandon(*opaques)
+            raise
+
+    def _send(self, parts: Sequence[Buffer], deadline: Deadline) -> None:
+        """Queue the parts of frames and drive the socket until the queue is empty, reading all the while."""
+        if self._wire_log is not None:
+            self._wire_log.sent(b"".join(parts))
+        try:
+            self._socket.send(parts)
+            while self._socket.unsent:
+                self._check()
+                deadline.check("the peer takes no more requests", addr=self.addr)
+                with self._turn:
+                    lead = not self._leading
+                    self._leading = True
+                    if not lead:  # another thread reads and may sleep at it, so this one sends
+                        self._turn.wait(min(deadline.remaining_s, 0.01))
+                if lead:
+                    self._lead(deadline.remaining_s)
+                else:
+                    self._socket.flush()
+        except ConnectionLostError as error:
+            self._drain()  # answers to earlier requests may be here: what they tell is not lost
+            self._fail(error)
+        self._check()
+
+    # --- receiving ---
+
+    def _lead(self, timeout_s: float) -> None:
+        """Take one turn at the socket on behalf of everybody; the caller has set ``_leading``."""
+        try:
+            received = self._socket.may_have_more and self._receive()
+            if not received and self._error is None and self._socket.sleep(timeout_s):
+                self._receive()
+            if not self._pending:
+                self._socket.rest()
+        except ConnectionLostError as error:
+            self._fail(error)
+        finally:
+            with self._turn:
+                self._leading = False
+                self._turn.notify_all()
+        self._serve()
+
+    def _receive(self) -> int:
+        """Read once; return how many bytes came."""
+        try:
+            received = self._socket.receive(self._deliver)
+        except (ConnectionLostError, RemoteProtocolError) as error:
+            error.facts.setdefault("addr", self.addr)
+            self._fail(error)
+            return 0
+        if received:
+            self._heard_at = self._clock.monotonic()
+        return received
+
+    def _drain(self) -> None:
+        """Receive whatever has arrived so far, whoever leads: a time-out is one only after that."""
+        drained = 0
+        while drained < _DRAINED_BYTES and (received := self._receive()):
+            drained += received
+        self._serve()
+
+    def _deliver(self, frames: list[Received]) -> None:
+        """Put answers where they are waited for, and requests aside."""
+        if self._wire_log is not None:
+            for frame in frames:
+                self._wire_log.received(frame.command, frame.end - frame.start)
+        with self._turn:
+            for frame in frames:
+                command = frame.command
+                if not command.is_response:
+                    self._requests.append(frame)
+                elif command.opaque in self._pending:  # else: abandoned, or an answer to nothing we asked
+                    self._pending.discard(command.opaque)
+                    self._answers[command.opaque] = Response(
+                        command, self.addr, frame.buffer, frame.start, frame.end
+                    )
+            self._turn.notify_all()
+
+    def _serve(self) -> None:
+        """Have the server's requests handled, by a thread that keeps nobody from reading meanwhile."""
+        while self._requests:
+            try:
+                frame = self._requests.popleft()
+            except IndexError:  # another thread took it
+                return
+            if self.on_request is not None:
+                self.on_request(frame.command, memoryview(frame.buffer)[frame.start : frame.end])
+
+    # --- failing ---
+
+    def _fail(self, error: ConnectionLostError | RemoteProtocolError) -> None:
+        """Make the connection useless; the first error is the one that everybody gets."""
+        with self._turn:
+            if self._error is None:
+                self._error = error
+            self._pending.clear()
+            self._socket.give_up()
+            self._turn.notify_all()
+
+    def _overdue(self, deadline: Deadline) -> RequestTimeoutError:
+        """Return the error of a wait that is over; a peer that was silent all the while is given up.
+
+        It may be half-open: the next request had better try a new connection.
+        """
+        error = RequestTimeoutError(
+            f"no answer within {deadline.timeout_ms:.0f} ms", addr=self.addr, in_flight=len(self._pending)
+        )
+        silent_ms = (self._clock.monotonic() - self._heard_at) * 1000
+        if silent_ms >= deadline.timeout_ms >= _SILENCE_MS:
+            self._fail(
+                ConnectionLostError(f"the peer has been silent for {silent_ms:.0f} ms", addr=self.addr)
+            )
+        return error
+
+    def _check(self) -> None:
+        if self._error is not None:
+            error = type(self._error)(self._error.message, **self._error.facts)
+            raise error from self._error

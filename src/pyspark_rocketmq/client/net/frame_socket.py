@@ -1,0 +1,200 @@
+"""The bytes of one connection: what waits to be sent, and what was received, frame by frame."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_rocketmq.client.net.receive_buffer import ReceiveBuffer
+from pyspark_rocketmq.errors import ConnectionLostError
+from pyspark_rocketmq.remoting.command import Buffer, Command
+
+__all__ = ["LARGE_BODY", "FrameSocket", "Received"]
+
+LARGE_BODY: Final = 64 * 1024
+"""A body of this many bytes goes to the socket as it is: it is not copied to follow its header."""
+
+_SILENCE_S: Final = 0.05
+"""After this long without a byte a connection gives up its buffer: another one may need it."""
+
+_BLOCKS = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A frame whose body is ``buffer[start:end]``."""
+
+    command: Command
+    buffer: bytearray
+    start: int
+    end: int
+
+
+class FrameSocket:
+    """A non-blocking socket for frames; only `sleep` waits.
+
+    Safe to share between threads, but only one of them may be in `sleep`.
+
+    Parameters
+    ----------
+    sock : socket.socket
+        Connected and non-blocking; it is closed with this.
+    addr : str
+        For errors.
+    """
+
+    def __init__(self, sock: socket.socket, addr: str) -> None:
+        self._sock = sock
+        self._addr = addr
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(sock, selectors.EVENT_READ)
+        self._selects_writable = False
+        self._lock = threading.Lock()  # TLS objects are not safe for a read beside a write
+        self._outgoing: deque[memoryview] = deque()
+        self._buffer = ReceiveBuffer()
+        self._given_up = False
+        self.may_have_more = False
+        """Whether there may be more to receive although `sleep` would not notice it."""
+
+    @property
+    def unsent(self) -> bool:
+        """Whether something waits for the peer to take it."""
+        return bool(self._outgoing)
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """Send frames, or queue what the socket does not take now: `flush` and `sleep` send it.
+
+        Raises
+        ------
+        ConnectionLostError
+        """
+        with self._lock:
+            large = any(len(part) >= LARGE_BODY for part in parts)
+            self._outgoing.extend(map(memoryview, parts if large else (b"".join(parts),)))
+            self._flush()
+
+    def flush(self) -> None:
+        """Send of the queue what the socket takes. Raises as `send`."""
+        with self._lock:
+            self._flush()
+
+    def _flush(self) -> None:
+        outgoing = self._outgoing
+        while outgoing and not self._given_up:
+            view = outgoing[0]
+            try:
+                sent = self._sock.send(view)
+            except _BLOCKS:
+                return
+            except (OSError, ValueError) as cause:
+                raise self._lost(cause) from cause
+            if sent == len(view):
+                outgoing.popleft()
+            else:
+                outgoing[0] = view[sent:]
+
+    def sleep(self, timeout_s: float) -> bool:
+        """Wait until there is something to receive, or room for what is queued, which is sent then.
+
+        Returns
+        -------
+        bool
+            Whether there is something to receive.
+
+        Raises
+        ------
+        ConnectionLostError
+        """
+        try:
+            if self._selects_writable != bool(self._outgoing):
+                self._selects_writable = not self._selects_writable
+                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._selects_writable else 0)
+                self._selector.modify(self._sock, events)
+            ready = self._selector.select(min(timeout_s, _SILENCE_S))
+            if not ready and timeout_s > _SILENCE_S:
+                self.rest()
+                ready = self._selector.select(timeout_s - _SILENCE_S)
+        except (OSError, ValueError, KeyError) as cause:  # the selector of a connection closed meanwhile
+            raise self._lost(cause) from cause
+        if self._outgoing:
+            self.flush()
+        return any(events & selectors.EVENT_READ for _, events in ready)
+
+    def receive(self, deliver: Callable[[list[Received]], None]) -> int:
+        """Read once and deliver the frames that are whole; return the number of bytes, 0 if there are none.
+
+        Parameters
+        ----------
+        deliver : Callable
+            Called before any other thread can read on: whoever finds nothing to read can rely on it that
+            everything is delivered. Must not call this object.
+
+        Raises
+        ------
+        ConnectionLostError
+        RemoteProtocolError
+            The peer sent something that is no frame. What came before it is delivered.
+        """
+        with self._lock:
+            buffer = self._buffer
+            try:
+                with buffer.room() as room:
+                    received = self._sock.recv_into(room)
+                    # Bytes that TLS has read ahead do not wake up a poll.
+                    self.may_have_more = received == len(room) or isinstance(self._sock, ssl.SSLSocket)
+            except _BLOCKS:
+                self.may_have_more = False
+                return 0
+            except (OSError, ValueError) as cause:
+                raise self._lost(cause) from cause
+            if received == 0:
+                raise ConnectionLostError("the peer closed the connection", addr=self._addr)
+            buffer.received(received)
+            frames: list[Received] = []
+            try:
+                for command, data, start, end in buffer.frames():
+                    frames.append(Received(command, data, start, end))
+            finally:
+                deliver(frames)
+            return received
+
+    def rest(self) -> None:
+        """Give up the receive buffer until bytes come again, unless a frame is there in part."""
+        with self._lock:
+            self._buffer.rest()
+
+    def give_up(self) -> None:
+        """Forget what was to be sent and what was received; safe while other threads send or read."""
+        self._given_up = True
+        self._outgoing = deque()  # others: a thread may be at the old ones right now
+        self._buffer = ReceiveBuffer()
+
+    def shut_down(self) -> None:
+        """Wake whoever sleeps."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        with self._lock:
+            self._close()
+
+    def forget(self) -> None:
+        """Close a forked child's copies of the descriptors; a thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+        self.give_up()
+        self._close()
+
+    def _close(self) -> None:
+        self._selector.close()
+        self._sock.close()
+
+    def _lost(self, cause: Exception) -> ConnectionLostError:
+        return ConnectionLostError(f"the connection broke: {cause}", addr=self._addr)

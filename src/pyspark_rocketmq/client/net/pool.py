@@ -1,0 +1,104 @@
+"""The connections of a process, one an address, born on first use and replaced when they die."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Self
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.client.fork import tell_after_fork
+from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
+
+__all__ = ["ConnectionPool"]
+
+
+class ConnectionPool:
+    """Connections by address, shared by the threads of one process.
+
+    A child process that inherits a pool by a fork starts with an empty one: two processes that read
+    one socket would steal each other's answers.
+
+    Parameters
+    ----------
+    options : ConnectionOptions
+    clock : Clock
+    """
+
+    def __init__(self, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.options = options
+        self._clock = clock
+        self._connections: dict[str, Connection] = {}
+        self._start_empty()
+        tell_after_fork(self)
+
+    def _start_empty(self) -> None:
+        self._lock = threading.Lock()
+        self._opening: dict[str, threading.Lock] = {}
+        self._connections = {}
+
+    def after_fork(self) -> None:
+        """Start empty in a child process."""
+        for inherited in self._connections.values():
+            inherited.forget()
+        self._start_empty()
+
+    def get(self, addr: str) -> Connection:
+        """Return the live connection to ``addr``, opening it if there is none.
+
+        Raises
+        ------
+        ConnectError
+            If it cannot be opened within ``connect_timeout_ms``.
+        """
+        with self._lock:
+            opening = self._opening.setdefault(addr, threading.Lock())
+        with opening:  # callers of other addresses do not wait for a dead one
+            connection = self._connections.get(addr)
+            if connection is not None:
+                connection.poll()  # notice that the server closed it, before a request is lost
+                if connection.alive:
+                    return connection
+                connection.close()
+            self._bury()
+            connection = Connection(addr, self.options, self._clock)
+            with self._lock:
+                self._connections[addr] = connection
+            return connection
+
+    def _bury(self) -> None:
+        """Close the connections that died: brokers move, and nobody asks for their old addresses again."""
+        with self._lock:
+            connections = list(self._connections.items())
+        for addr, connection in connections:
+            connection.poll()
+            if connection.alive:
+                continue
+            with self._lock:
+                if self._connections.get(addr) is connection:
+                    del self._connections[addr]
+            connection.close()
+
+    def drop(self, addr: str) -> None:
+        """Close the connection to ``addr``, if there is one."""
+        with self._lock:
+            connection = self._connections.pop(addr, None)
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Close every connection; the pool can be used again."""
+        with self._lock:
+            connections = list(self._connections.values())
+            self._connections.clear()
+        for connection in connections:
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,245 @@
+"""Pulling messages by offset, as with Java's ``DefaultMQPullConsumer``."""
+
+# Facts (PullAPIWrapper, PullMessageProcessor, PullRequestHoldService; 4.9 and 5.4)
+# - The tag filter of a broker compares hashes: other tags may come through.
+# - With a syntax error in an SQL92 expression the broker returns every message: check it first.
+# - A suspended pull's time is looked at every 5 s only: its answer may come 5 s late.
+# - suggestWhichBrokerId is advice for the next pull of that queue; a slave that lags answers with no
+#   progress.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from pyspark_rocketmq.client import requests as broker
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.requests import PullAnswer
+from pyspark_rocketmq.client.retry import retry
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import (
+    MASTER_ID,
+    Message,
+    MessageQueue,
+    MessageSelector,
+    PullResult,
+    PullStatus,
+    TopicRoute,
+)
+from pyspark_rocketmq.options import ClientOptions
+from pyspark_rocketmq.record.message import decode_messages
+
+__all__ = ["PullConsumer"]
+
+_MAX_SUSPEND_MS: Final = 90_000
+"""A server closes a connection that is idle for 120 s, and a suspended pull is idle."""
+
+_SUSPEND_LAG_MS: Final = 5_000
+
+
+class PullConsumer:
+    """Reads queues at offsets that the caller keeps.
+
+    Delivery promise: none of its own; what was pulled is where the caller says. Offsets are stored for the
+    group only by `update_consume_offset`.
+
+    Safe to share between threads. Opens a client of its own, or uses the one given and leaves it open.
+
+    Parameters
+    ----------
+    group : str
+        The consumer group; brokers create it with the first pull if they may.
+    name_server : str or ClientOptions, optional
+        ``"host:port;host:port"``.
+    client : Client, optional
+        Instead of ``name_server``.
+
+    Examples
+    --------
+    >>> with PullConsumer("report", name_server="127.0.0.1:9876") as consumer:  # doctest: +SKIP
+    ...     for queue in consumer.fetch_subscribe_message_queues("orders"):
+    ...         result = consumer.pull(queue, "TagA || TagB", consumer.min_offset(queue), 32)
+    ...         print(result.status, [message.body for message in result.messages], result.next_begin_offset)
+    """
+
+    def __init__(
+        self, group: str, name_server: str | ClientOptions | None = None, *, client: Client | None = None
+    ) -> None:
+        if not group:
+            raise OptionError("a pull consumer needs a group")
+        if (client is None) == (name_server is None):
+            raise OptionError("a pull consumer needs either name_server or client")
+        self.group = group
+        self._own = Client(name_server) if name_server is not None else None
+        self._client: Client = client or self._own  # type: ignore[assignment]  # one of both is there
+        self._suggested: dict[MessageQueue, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, unless they are those of a client that was given."""
+        if self._own is not None:
+            self._own.close()
+
+    def fetch_subscribe_message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the readable queues of a topic, sorted.
+
+        Raises
+        ------
+        TopicNotFoundError, NameServerError
+        """
+        return self._client.read_queues(topic)
+
+    def pull(
+        self, queue: MessageQueue, expression: str | MessageSelector, offset: int, max_nums: int = 32
+    ) -> PullResult:
+        """Pull what is there from ``offset`` on.
+
+        Parameters
+        ----------
+        expression : str or MessageSelector
+            A string is a tag expression: ``"*"``, ``"TagA"``, ``"TagA || TagB"``.
+        offset : int
+        max_nums : int
+            The most messages wanted. Brokers return up to 32, or 8 of old ones, unless configured otherwise.
+
+        Returns
+        -------
+        PullResult
+            ``FOUND`` with messages; ``NO_NEW_MSG`` at the end; ``NO_MATCHED_MSG`` when the filter took
+            nothing of what was looked at; ``OFFSET_ILLEGAL`` outside of [min, max] or after an operator's
+            reset of the group. Go on at ``next_begin_offset`` in every case.
+
+        Raises
+        ------
+        OptionError
+            Arguments out of range, or an SQL expression that does not parse.
+        TopicNotFoundError, NameServerError, BrokerNotFoundError, TransportError, BrokerError,
+        CorruptMessageError
+        """
+        return self._pull(queue, _selector(expression), offset, max_nums, None)
+
+    def pull_block_if_not_found(
+        self,
+        queue: MessageQueue,
+        expression: str | MessageSelector,
+        offset: int,
+        max_nums: int = 32,
+        *,
+        suspend_ms: int = 20_000,
+    ) -> PullResult:
+        """Pull, and at the end of the queue wait for a message.
+
+        Parameters
+        ----------
+        suspend_ms : int
+            How long the broker waits, 90,000 at most; its answer may come 5 s later. As `pull` otherwise.
+        """
+        if not 0 <= suspend_ms <= _MAX_SUSPEND_MS:
+            raise OptionError("suspend_ms goes from 0 to 90000", suspend_ms=suspend_ms)
+        return self._pull(queue, _selector(expression), offset, max_nums, suspend_ms)
+
+    def fetch_consume_offset(self, queue: MessageQueue) -> int | None:
+        """Return the group's stored offset of a queue, or None. See `Client.committed_offsets`."""
+        return self._client.committed_offsets(self.group, (queue,))[queue]
+
+    def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Store the group's next offset of a queue at the broker, at once. See `Client.commit_offsets`."""
+        self._client.commit_offsets(self.group, {queue: offset})
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """Return the first stored offset. See `Client.min_offsets`."""
+        return self._client.min_offsets((queue,))[queue]
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """Return the next offset to be written. See `Client.max_offsets`."""
+        return self._client.max_offsets((queue,))[queue]
+
+    def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Return the offset of the first message stored at or after a moment. See `Client.offsets_at`."""
+        return self._client.offsets_at({queue: timestamp_ms}, group=self.group)[queue]
+
+    def _pull(
+        self,
+        queue: MessageQueue,
+        selector: MessageSelector,
+        offset: int,
+        max_nums: int,
+        suspend_ms: int | None,
+    ) -> PullResult:
+        if offset < 0 or max_nums < 1:
+            raise OptionError(
+                "a pull needs an offset from 0 and max_nums from 1 on", offset=offset, max_nums=max_nums
+            )
+        client = self._client
+        client.check_selector(selector, queue.topic, group=self.group)
+        call = broker.pull(
+            queue, offset, group=self.group, max_nums=max_nums, selector=selector, suspend_ms=suspend_ms
+        )
+        waits_ms = 0 if suspend_ms is None else suspend_ms + _SUSPEND_LAG_MS
+        deadline = client.deadline(client.operation_timeout_ms + waits_ms)
+
+        def attempt() -> PullResult:
+            route = client.routes.get_served((queue.topic,), deadline=deadline)[queue.topic]
+            connection = client.connection(self._address(route, queue))
+            answer = call.on(connection, deadline=deadline.sooner(client.request_timeout_ms + waits_ms))
+            return self._result(queue, selector, offset, answer)
+
+        return retry(
+            attempt,
+            deadline=deadline,
+            clock=client.clock,
+            random=client.random,
+            on_stale_route=lambda: self._look_again(queue),
+        )
+
+    def _look_again(self, queue: MessageQueue) -> None:
+        self._suggested.pop(queue, None)
+        self._client.invalidate(queue.topic)
+
+    def _address(self, route: TopicRoute, queue: MessageQueue) -> str:
+        """Return the replica that the last answer suggested, else the master, else a slave."""
+        data = route.broker(route.owner(queue) or queue.broker_name)
+        suggested = data.addresses.get(self._suggested.get(queue, MASTER_ID)) if data is not None else None
+        return suggested or self._client.queue_address(queue, master_only=False)
+
+    def _result(
+        self, queue: MessageQueue, selector: MessageSelector, offset: int, answer: PullAnswer
+    ) -> PullResult:
+        header = answer.header
+        messages: Sequence[Message] = ()
+        status = answer.status
+        if status is PullStatus.FOUND:
+            messages = decode_messages(
+                answer.records,
+                topic=queue.topic,
+                broker_name=queue.broker_name,
+                queue_id=queue.queue_id,
+                offset_delta=header.offset_delta,
+                from_offset=offset,
+            )
+            tags = selector.tags
+            if tags is not None:
+                messages = [message for message in messages if message.tags in tags]
+            if not messages:
+                status = PullStatus.NO_MATCHED_MSG
+        stuck = status is PullStatus.NO_MATCHED_MSG and header.next_begin_offset == offset
+        self._suggested[queue] = MASTER_ID if stuck else header.suggest_which_broker_id
+        return PullResult(
+            status=status,
+            messages=tuple(messages),
+            next_begin_offset=header.next_begin_offset,
+            min_offset=header.min_offset,
+            max_offset=header.max_offset,
+        )
+
+
+def _selector(expression: str | MessageSelector) -> MessageSelector:
+    return MessageSelector.by_tag(expression) if isinstance(expression, str) else expression

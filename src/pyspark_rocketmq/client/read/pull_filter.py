@@ -1,0 +1,98 @@
+"""Which filter a broker is asked to apply: never one that it would get wrong without a word."""
+
+# Facts (ClientManageProcessor, PullMessageProcessor, ExpressionMessageFilter, BatchConsumeQueue; 4.9 and 5.4)
+# - A broker answers a pull whose SQL expression does not parse with every message and code 0. Asked by
+#   CHECK_CLIENT_CONFIG (46) it tells; a slave does, too.
+# - Of an inner batch (topics with queue.type=BatchCQ) a broker filters by the outer record's tag and
+#   properties; those of the messages inside do not count.
+# - GET_TOPIC_CONFIG (351) is 5.x only, as BatchCQ is; proxies do not know it (code 3).
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark_rocketmq.client import requests as broker
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue, MessageSelector
+from pyspark_rocketmq.remoting.body import decode_topic_config
+from pyspark_rocketmq.remoting.codes import ResponseCode
+from pyspark_rocketmq.remoting.header import GetTopicConfigRequest, PullMessageRequest
+from pyspark_rocketmq.remoting.template import RequestTemplate
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.client import Client
+    from pyspark_rocketmq.client.net.connection import Connection, Response
+
+__all__ = ["pull_template"]
+
+_SUBSCRIPTION: Final = 4  # PullSysFlag.FLAG_SUBSCRIPTION: the request's own expression counts
+
+_UNKNOWN: Final = frozenset(
+    {
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_PERMISSION,
+    }
+)
+"""Answers of brokers that cannot or may not tell a topic's settings; the pull itself says what is wrong."""
+
+
+def pull_template(
+    client: Client, connection: Connection, queue: MessageQueue, *, selector: MessageSelector, group: str
+) -> RequestTemplate:
+    """Return the pulls of a queue at a server, which differ in where they begin and how much they ask for.
+
+    They hold the user's selector, or, where messages are stored as inner batches, one that takes all: the
+    reader compares the tags itself. The server is asked what it can filter once in the client's life.
+
+    Raises
+    ------
+    OptionError
+        The server cannot apply an SQL filter: it does not parse, SQL is not enabled, or the topic stores
+        inner batches.
+    TransportError, BrokerError
+        The server does not answer.
+    """
+    if not selector.takes_all:
+        key = (connection.addr, queue.topic, selector)
+        if key not in client.pull_selectors:
+            client.pull_selectors[key] = _agreed(client, connection, queue.topic, selector, group)
+        selector = client.pull_selectors[key]
+    request = PullMessageRequest(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=0,
+        max_msg_nums=0,
+        sys_flag=_SUBSCRIPTION,
+        subscription=selector.expression,
+        expression_type=selector.expression_type,
+        broker_name=queue.broker_name,
+    )
+    return RequestTemplate(request, "queue_offset", "max_msg_nums", namespace=client.namespace)
+
+
+def _agreed(
+    client: Client, connection: Connection, topic: str, selector: MessageSelector, group: str
+) -> MessageSelector:
+    deadline = client.deadline(client.request_timeout_ms)
+    by_sql = selector.expression_type != "TAG"
+    if by_sql:
+        names = (client.namespace.qualified(topic), client.namespace.qualified(group))
+        broker.check_selector(selector, *names).on(connection, deadline=deadline)
+    if not _stores_batches(connection.call(GetTopicConfigRequest(topic=topic), deadline=deadline), topic):
+        return selector
+    if by_sql:
+        raise OptionError(
+            "the topic stores inner batches (queue.type=BatchCQ), of which brokers filter the outer record "
+            "only: read without sqlFilter and filter the DataFrame",
+            option="sqlFilter",
+            topic=topic,
+        )
+    return MessageSelector()
+
+
+def _stores_batches(response: Response, topic: str) -> bool:
+    if response.code in _UNKNOWN:
+        return False
+    return decode_topic_config(response.require(topic=topic).body).attributes.get("queue.type") == "BatchCQ"

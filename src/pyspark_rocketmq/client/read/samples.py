@@ -1,0 +1,112 @@
+"""Looking at single messages of many queues: when they were stored, and what they weigh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from pyspark_rocketmq.client import requests as broker
+from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.model import MessageQueue, MessageSelector, PullStatus
+from pyspark_rocketmq.record.decode.times import RecordTimes, first_times
+
+__all__ = ["Asks", "MessageTimes", "message_sizes", "message_times", "stored_at"]
+
+T = TypeVar("T")
+
+_ALL: Final = MessageSelector()
+_SAMPLE: Final = 32
+"""Messages of a sample: what a broker hands out in one pull by default."""
+
+
+class Asks(Protocol):
+    """Who makes the calls: a `Client`, for one."""
+
+    def ask(self, calls: Mapping[MessageQueue, Call[T]], /) -> dict[MessageQueue, T]:
+        """Make one call a queue and return every answer, or raise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTimes:
+    """When a message was born and stored, in milliseconds since the epoch."""
+
+    born_timestamp: int
+    store_timestamp: int
+
+
+def message_times(
+    client: Asks, offsets: Mapping[MessageQueue, int], *, group: str
+) -> dict[MessageQueue, MessageTimes]:
+    """Return the times of the messages at these offsets, all queues looked at side by side.
+
+    Where the offset has expired, the queue's first message stands in; a queue without a message there is
+    left out. Raises as the client does.
+    """
+    todo = dict(offsets)
+    times: dict[MessageQueue, MessageTimes] = {}
+    for _ in range(2):  # the second round goes to where the expired ones begin now
+        found = client.ask({queue: _look(queue, offset, group) for queue, offset in todo.items()})
+        times |= {
+            queue: MessageTimes(seen.born_timestamp, seen.store_timestamp)
+            for queue, seen in found.items()
+            if isinstance(seen, RecordTimes)
+        }
+        todo = {q: seen for q, seen in found.items() if isinstance(seen, int) and seen > todo[q]}
+    return times
+
+
+def stored_at(client: Asks, offsets: Mapping[MessageQueue, int], *, group: str) -> dict[MessageQueue, int]:
+    """Return when the messages at exactly these offsets were stored, in milliseconds since the epoch.
+
+    A queue without a message there (any more) is left out. Raises as the client does.
+    """
+    found = client.ask({queue: _look(queue, offset, group) for queue, offset in offsets.items()})
+    return {
+        queue: seen.store_timestamp
+        for queue, seen in found.items()
+        if isinstance(seen, RecordTimes) and seen.queue_offset <= offsets[queue]
+    }
+
+
+def message_sizes(
+    client: Asks, offsets: Mapping[MessageQueue, int], *, group: str, selector: MessageSelector
+) -> dict[MessageQueue, int]:
+    """Return how many bytes an offset brings on average, by a sample at these offsets.
+
+    Bytes as they travel: headers and properties count, bodies are as compressed as they are stored, and
+    what the selector leaves out weighs nothing. A queue without an answer there is left out. Raises as
+    the client does.
+    """
+    calls = {queue: _weigh(queue, offset, group, selector) for queue, offset in offsets.items()}
+    return {queue: size for queue, size in client.ask(calls).items() if size is not None}
+
+
+def _look(queue: MessageQueue, offset: int, group: str) -> Call[RecordTimes | int]:
+    """Return the call that answers the times of the first record there, or where to look instead."""
+    look = broker.pull(queue, offset, group=group, max_nums=1, selector=_ALL)
+
+    def parse(response: Response) -> RecordTimes | int:
+        answer = look.parse(response)
+        if answer.status is not PullStatus.FOUND:
+            return answer.header.next_begin_offset
+        # The messages of an inner batch share its times: whichever of them comes first will do.
+        times = first_times(answer.records)
+        return times._replace(queue_offset=times.queue_offset + (answer.header.offset_delta or 0))
+
+    return Call(look.request, parse)
+
+
+def _weigh(queue: MessageQueue, offset: int, group: str, selector: MessageSelector) -> Call[int | None]:
+    look = broker.pull(queue, offset, group=group, max_nums=_SAMPLE, selector=selector)
+
+    def parse(response: Response) -> int | None:
+        answer = look.parse(response)
+        passed = answer.header.next_begin_offset - offset
+        if answer.status not in (PullStatus.FOUND, PullStatus.NO_MATCHED_MSG) or passed <= 0:
+            return None
+        return -(-len(answer.records) // passed)
+
+    return Call(look.request, parse)

@@ -1,0 +1,1 @@
+"""Where topics are: name servers, their answers, the cache of routes."""

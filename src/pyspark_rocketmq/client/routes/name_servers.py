@@ -1,0 +1,263 @@
+"""The name servers: asked in turn until one answers, and for routes all of them."""
+
+# Facts (RouteInfoManager, ClientRequestProcessor, BrokerController, MQClientInstance; RocketMQ 4.9 and 5.4)
+# - Every broker registers with every name server, at its start and every 30 s; name servers do not talk to
+#   each other. One that was restarted knows for up to 30 s only some of the brokers, or none.
+# - A 5.x name server with needWaitForService=true (default: false) refuses routes for the first 45 s (code 1,
+#   "name server not ready").
+# - GET_ROUTEINFO_BY_TOPIC (105) answers TOPIC_NOT_EXIST (17) without a route; a broker does not know the
+#   request (3); a RocketMQ 5 proxy's remoting port does, its gRPC port hangs up or speaks HTTP/2.
+# - A broker that stops stays in the route for up to 10 s, one that vanishes for up to 120 s.
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.client.net.connection import Connection, Response
+from pyspark_rocketmq.client.net.pipelining import Call, pipeline
+from pyspark_rocketmq.client.net.pool import ConnectionPool
+from pyspark_rocketmq.client.retry import RandomSource, RetryPolicy, retry
+from pyspark_rocketmq.errors import (
+    ConnectError,
+    ConnectionLostError,
+    NameServerError,
+    OptionError,
+    RemoteProtocolError,
+    RequestTimeoutError,
+    RocketMQError,
+    TransportError,
+)
+from pyspark_rocketmq.model import BrokerData, MessageQueue, QueueData, TopicRoute
+from pyspark_rocketmq.remoting.body import decode_cluster_info, decode_route
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.remoting.header import (
+    GetBrokerClusterInfoRequest,
+    GetRouteInfoRequest,
+    RequestHeader,
+)
+
+__all__ = ["NameServers", "merge_routes"]
+
+T = TypeVar("T")
+
+_POLICY: Final = RetryPolicy(base_ms=100, max_ms=1_000)
+
+_PASSED_OVER_S: Final = 30.0
+"""How long a name server that did not answer is not asked beside another one that does."""
+
+
+class NameServers:
+    """The list of name servers: the one that answered last is asked first, the others stand in.
+
+    Parameters
+    ----------
+    pool : ConnectionPool
+    addresses : sequence of str
+        ``host:port`` each.
+    clock, random
+        Injected.
+    timeout_ms : int
+        How long one name server may take to answer, and how long the list is gone through again while
+        none does: a wrong address is an answer in seconds, a restart is bridged.
+    """
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        addresses: Sequence[str],
+        *,
+        clock: Clock,
+        random: RandomSource,
+        timeout_ms: int = 3_000,
+    ) -> None:
+        if not addresses:
+            raise OptionError("no name server: give nameServer as host:port, several with ';'")
+        self.addresses = tuple(addresses)
+        self._pool = pool
+        self._clock = clock
+        self._random = random
+        self._timeout_ms = timeout_ms
+        self._first = 0
+        self._passed_over: dict[str, float] = {}
+
+    def call(self, request: RequestHeader, body: bytes = b"", *, deadline: Deadline) -> Response:
+        """Ask the first name server that answers.
+
+        Raises
+        ------
+        NameServerError
+            None does; says for each address why.
+        """
+        return self._on_any(
+            lambda connection, until: connection.call(request, body, deadline=until), deadline
+        )
+
+    def call_each(self, request: RequestHeader, *, deadline: Deadline) -> tuple[Response, ...]:
+        """Ask every name server of the list, for requests that must reach all.
+
+        Raises
+        ------
+        NameServerError
+            One of them does not answer.
+        """
+        answers = []
+        for addr in self.addresses:
+            try:
+                connection = self._pool.get(addr)
+                answers.append(connection.call(request, deadline=deadline.sooner(self._timeout_ms)))
+            except (TransportError, RemoteProtocolError) as error:
+                raise NameServerError(
+                    f"a name server does not answer: {_diagnose(error)}", addr=addr
+                ) from error
+        return tuple(answers)
+
+    def routes(self, topics: Sequence[str], *, deadline: Deadline) -> dict[str, TopicRoute | None]:
+        """Look topics up, all requests in flight together; None stands for a topic without a route.
+
+        What all name servers say is merged: one that was restarted may know only some of a topic's brokers.
+
+        Raises
+        ------
+        NameServerError
+            None answers, or what answers is no name server.
+        """
+        answers = self._on_all(lambda connection, until: _lookup(connection, topics, until), deadline)
+        return {
+            topic: merge_routes([route for answer in answers if (route := answer[topic]) is not None])
+            for topic in topics
+        }
+
+    def registered_brokers(self, *, deadline: Deadline) -> frozenset[str]:
+        """Return the names of the brokers that any name server knows. Raises as `routes`."""
+
+        def ask(connection: Connection, until: Deadline) -> Iterable[str]:
+            answer = connection.call(GetBrokerClusterInfoRequest(), deadline=until)
+            return decode_cluster_info(answer.require().body).brokers
+
+        return frozenset(name for names in self._on_all(ask, deadline) for name in names)
+
+    def _on_all(self, use: Callable[[Connection, Deadline], T], deadline: Deadline) -> list[T]:
+        """Ask one that answers, then the others, but not those that did not answer lately."""
+        answered, answer = self._on_any(
+            lambda connection, until: (connection.addr, use(connection, until)), deadline
+        )
+        answers = [answer]
+        for addr in self.addresses:
+            now = self._clock.monotonic()
+            if addr == answered or now < self._passed_over.get(addr, now):
+                continue
+            try:
+                answers.append(use(self._pool.get(addr), deadline.sooner(self._timeout_ms)))
+            except RocketMQError:
+                self._pass_over(addr)
+        return answers
+
+    def _pass_over(self, addr: str) -> None:
+        self._passed_over[addr] = self._clock.monotonic() + _PASSED_OVER_S
+
+    def _on_any(self, use: Callable[[Connection, Deadline], T], deadline: Deadline) -> T:
+        try:
+            return retry(
+                lambda: self._pass(use, deadline),
+                deadline=deadline.sooner(self._timeout_ms),
+                clock=self._clock,
+                random=self._random,
+                policy=_POLICY,
+            )
+        except ConnectError as error:  # the clear error must not be retried by the caller's loop again
+            raise NameServerError(error.message, **error.facts) from error.__cause__
+
+    def _pass(self, use: Callable[[Connection, Deadline], T], deadline: Deadline) -> T:
+        """Go through the list once, from the one that answered last."""
+        reasons: list[str] = []
+        cause: RocketMQError | None = None
+        transient = False
+        for step in range(len(self.addresses)):
+            index = (self._first + step) % len(self.addresses)
+            addr = self.addresses[index]
+            try:
+                answer = use(self._pool.get(addr), deadline.sooner(self._timeout_ms))
+            except (TransportError, RemoteProtocolError, NameServerError) as error:
+                cause = error
+                transient = transient or isinstance(error, TransportError)
+                reasons.append(f"{addr}: {_diagnose(error)}")
+                self._pass_over(addr)
+            else:
+                self._first = index
+                return answer
+        message = f"no name server answers: {'; '.join(reasons)}"
+        name_server = ";".join(self.addresses)
+        if transient:
+            raise ConnectError(message, name_server=name_server) from cause
+        raise NameServerError(message, name_server=name_server) from cause
+
+
+def _diagnose(error: RocketMQError) -> str:
+    """Say what an address that gave this error may be."""
+    match error:
+        case ConnectionLostError():
+            return (
+                "it closed the connection on a RocketMQ request. Is this a name server? A RocketMQ 5 "
+                "proxy's gRPC port, an HTTP server, or a TLS-only port without TLS behave so"
+            )
+        case RemoteProtocolError():
+            return f"it does not speak RocketMQ's protocol ({error.message}). Is this a name server?"
+        case RequestTimeoutError():
+            return "it accepted the connection but did not answer. Is this a name server?"
+        case _:
+            return error.message
+
+
+def _lookup(
+    connection: Connection, topics: Sequence[str], deadline: Deadline
+) -> dict[str, TopicRoute | None]:
+    """Ask one name server for all topics at once."""
+    calls = [
+        (topic, connection, Call(GetRouteInfoRequest(topic=topic), functools.partial(_route, topic)))
+        for topic in topics
+    ]
+    found: dict[str, TopicRoute | None] = {}
+    for topic, outcome in pipeline(calls, deadline=deadline).items():
+        if isinstance(outcome, RocketMQError):
+            raise outcome
+        found[topic] = outcome
+    return found
+
+
+def _route(topic: str, response: Response) -> TopicRoute | None:
+    if response.code == ResponseCode.TOPIC_NOT_EXIST:
+        return None
+    if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        raise NameServerError(
+            "it does not know route requests, as a broker would answer. Is this a name server?",
+            addr=response.addr,
+            request=RequestCode.GET_ROUTEINFO_BY_TOPIC.name,
+        )
+    if response.code == ResponseCode.SYSTEM_ERROR:  # of one that waits for its brokers, for instance
+        raise NameServerError(f"it refuses to answer: {response.remark}", addr=response.addr)
+    return decode_route(topic, response.require(topic=topic).body)
+
+
+def merge_routes(routes: Sequence[TopicRoute]) -> TopicRoute | None:
+    """Return what several name servers know of one topic together; the first one counts."""
+    if len(routes) < 2:
+        return routes[0] if routes else None
+    brokers: dict[str, BrokerData] = {}
+    queues: dict[str, QueueData] = {}
+    owners: dict[MessageQueue, str | None] = {}
+    for route in routes:
+        for broker in route.brokers:
+            known = brokers.setdefault(broker.broker_name, broker)
+            addresses = {**broker.addresses, **known.addresses}
+            brokers[broker.broker_name] = BrokerData(broker.broker_name, known.cluster, addresses)
+        for data in route.queues:
+            queues.setdefault(data.broker_name, data)
+    by_epoch = sorted(routes, key=lambda route: -route.static_epoch)  # one may not have heard of a remap
+    for route in by_epoch:
+        for queue, owner in route.static_queues.items():
+            owners[queue] = owners.get(queue) or owner
+    known_brokers, known_queues = tuple(brokers.values()), tuple(queues.values())
+    return TopicRoute(routes[0].topic, known_brokers, known_queues, owners, by_epoch[0].static_epoch)

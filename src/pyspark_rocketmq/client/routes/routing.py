@@ -1,0 +1,208 @@
+"""Where topics live: what the name servers said, remembered for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from typing import Final
+
+from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
+from pyspark_rocketmq.client.routes.name_servers import NameServers
+from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
+    NameServerError,
+    RequestTimeoutError,
+    TopicNotFoundError,
+)
+from pyspark_rocketmq.model import TopicRoute
+
+__all__ = ["RouteCache"]
+
+_REMEMBERED_S: Final = 600.0
+"""A broker that no name server has known for this long was retired."""
+
+
+class RouteCache:
+    """Routes by topic, kept for ``ttl_ms``; lookups of one topic at one moment share one request.
+
+    A route that has expired is still used when no name server answers: brokers serve without them.
+
+    Parameters
+    ----------
+    name_servers : NameServers
+    clock : Clock
+    ttl_ms : int
+        Option ``routeRefreshMs``.
+    """
+
+    def __init__(self, name_servers: NameServers, *, clock: Clock, ttl_ms: int = 30_000) -> None:
+        self._name_servers = name_servers
+        self._clock = clock
+        self._ttl_s = ttl_ms / 1000
+        self._lock = ForkSafeLock()
+        tell_after_fork(self)
+        self._known: dict[str, tuple[TopicRoute, float]] = {}
+        self._stale: set[str] = set()
+        self._ever_known: set[str] = set()
+        self._had: dict[str, dict[str, float]] = {}
+        self._looking: dict[str, Future[TopicRoute | None]] = {}
+
+    def after_fork(self) -> None:
+        """Forget what threads of the parent process look up: in this child nobody ever answers them."""
+        self._looking = {}
+
+    def get(self, topic: str, *, deadline: Deadline) -> TopicRoute:
+        """Return the topic's route.
+
+        Raises
+        ------
+        TopicNotFoundError
+            No name server knows the topic.
+        NameServerError
+            No name server answers and the route was never known.
+        """
+        return self.get_many((topic,), deadline=deadline)[topic]
+
+    def get_many(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, TopicRoute]:
+        """Return the routes of several topics; those to be looked up are looked up together."""
+        routes: dict[str, TopicRoute] = {}
+        for topic, route in self.find_many(topics, deadline=deadline).items():
+            if route is None:
+                raise TopicNotFoundError(
+                    "the topic does not exist: no name server has a route to it",
+                    topic=topic,
+                    name_server=";".join(self._name_servers.addresses),
+                )
+            routes[topic] = route
+        return routes
+
+    def get_served(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, TopicRoute]:
+        """Return the routes of topics that are in use: as `get_many`, but patient.
+
+        Raises
+        ------
+        BrokerNotFoundError
+            A topic that had a route has none now: while its only broker restarts, name servers forget it. Or
+            they are down, too.
+        TopicNotFoundError, NameServerError
+        """
+        names = tuple(topics)
+        try:
+            return self.get_many(names, deadline=deadline)
+        except (TopicNotFoundError, NameServerError) as error:
+            looked_for = (error.facts["topic"],) if isinstance(error, TopicNotFoundError) else names
+            with self._lock:
+                if not self._ever_known.issuperset(looked_for):
+                    raise
+            raise BrokerNotFoundError(
+                f"the topic's route is gone: its brokers are down, or it was deleted ({error.message})",
+                **{"topic": ";".join(looked_for)} | error.facts,
+            ) from error
+
+    def remembered(self, topic: str) -> TopicRoute | None:
+        """Return the topic's route as it was last known, without asking anybody."""
+        with self._lock:
+            known = self._known.get(topic)
+        return None if known is None else known[0]
+
+    def find_many(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, TopicRoute | None]:
+        """Return the routes of several topics, None for those that have none."""
+        names = tuple(dict.fromkeys(topics))
+        routes: dict[str, TopicRoute | None] = {}
+        mine: dict[str, Future[TopicRoute | None]] = {}
+        others: dict[str, Future[TopicRoute | None]] = {}
+        with self._lock:
+            now = self._clock.monotonic()
+            for topic in names:
+                known = self._known.get(topic)
+                if known is not None and topic not in self._stale and now < known[1]:
+                    routes[topic] = known[0]
+                elif topic in self._looking:
+                    others[topic] = self._looking[topic]
+                else:
+                    mine[topic] = self._looking[topic] = Future()
+        if mine:
+            routes.update(self._look_up(mine, deadline))
+        for topic, future in others.items():
+            try:
+                routes[topic] = future.result(timeout=deadline.remaining_s)
+            except TimeoutError as cause:
+                raise RequestTimeoutError("no route in time", topic=topic) from cause
+        return routes
+
+    def invalidate(self, topic: str) -> None:
+        """Look the topic up anew at its next use."""
+        with self._lock:
+            self._stale.add(topic)
+
+    def invalidate_all(self) -> None:
+        """Look every topic up again at its next use."""
+        with self._lock:
+            self._stale.update(self._known)
+
+    def forget(self, topic: str) -> None:
+        """Act as if the topic had never been looked up: it was deleted on purpose."""
+        with self._lock:
+            self._known.pop(topic, None)
+            self._ever_known.discard(topic)
+            self._had.pop(topic, None)
+
+    def missing_brokers(self, topic: str) -> frozenset[str]:
+        """Return the brokers that had the topic in the last ten minutes and are not in its route now.
+
+        They are restarting, or name servers are, or they were retired: `NameServers.registered_brokers` and
+        time tell.
+        """
+        with self._lock:
+            oldest = self._clock.monotonic() - _REMEMBERED_S
+            had = {name for name, seen in self._had.get(topic, {}).items() if seen >= oldest}
+            known = self._known.get(topic)
+        return frozenset(had.difference(data.broker_name for data in known[0].queues) if known else had)
+
+    def forget_brokers(self, topic: str, broker_names: Iterable[str]) -> None:
+        """Act as if these brokers had never had the topic."""
+        with self._lock:
+            for name in broker_names:
+                self._had.get(topic, {}).pop(name, None)
+
+    def _look_up(
+        self, futures: dict[str, Future[TopicRoute | None]], deadline: Deadline
+    ) -> dict[str, TopicRoute | None]:
+        """Ask the name servers and hand the outcome to everybody who waits for it."""
+        try:
+            found = self._name_servers.routes(tuple(futures), deadline=deadline)
+        except NameServerError as error:
+            with self._lock:
+                found = {topic: self._known[topic][0] for topic in futures if topic in self._known}
+            if len(found) < len(futures):
+                self._settle(futures, error)
+                raise
+        except BaseException as error:
+            self._settle(futures, error)
+            raise
+        now = self._clock.monotonic()
+        with self._lock:
+            for topic, route in found.items():
+                self._stale.discard(topic)
+                self._known.pop(topic, None)
+                if route is not None:
+                    self._known[topic] = (route, now + self._ttl_s)
+                    self._ever_known.add(topic)
+                    self._had.setdefault(topic, {}).update((data.broker_name, now) for data in route.queues)
+        self._settle(futures, found)
+        return found
+
+    def _settle(
+        self,
+        futures: dict[str, Future[TopicRoute | None]],
+        outcome: dict[str, TopicRoute | None] | BaseException,
+    ) -> None:
+        with self._lock:
+            for topic in futures:
+                del self._looking[topic]
+        for topic, future in futures.items():
+            if isinstance(outcome, BaseException):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome[topic])

@@ -1,0 +1,63 @@
+"""Looking up the routes of many topics, and waiting until they have all brokers that they had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pyspark_rocketmq.client.retry import retry
+from pyspark_rocketmq.errors import BrokerNotFoundError
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.client import Client
+    from pyspark_rocketmq.client.clock import Deadline
+
+__all__ = ["look_up"]
+
+
+def look_up(client: Client, topics: Iterable[str], *, whole: bool = False) -> None:
+    """Look up the routes of topics with all requests in flight together, for whoever needs them next.
+
+    A topic without a route is no error here.
+
+    Parameters
+    ----------
+    whole : bool
+        Wait for brokers that had queues of a topic lately and that no name server knows now.
+
+    Raises
+    ------
+    BrokerNotFoundError
+        Such a broker is still away at the end of the client's operation time-out.
+    NameServerError
+    """
+    names = tuple(topics)
+    deadline = client.deadline()
+    client.routes.find_many(names, deadline=deadline)
+    if whole:
+        retry(
+            lambda: _require_brokers(client, names, deadline),
+            deadline=deadline,
+            clock=client.clock,
+            random=client.random,
+        )
+
+
+def _require_brokers(client: Client, topics: tuple[str, ...], deadline: Deadline) -> None:
+    lacking = [topic for topic in topics if client.routes.missing_brokers(topic)]
+    if not lacking:
+        return
+    registered = client.name_servers.registered_brokers(deadline=deadline)
+    for topic in lacking:
+        client.invalidate(topic)
+    client.routes.find_many(lacking, deadline=deadline)
+    for topic in lacking:
+        missing = client.routes.missing_brokers(topic)
+        client.routes.forget_brokers(topic, missing & registered)  # they are up, and do not have it any more
+        if away := missing - registered:
+            raise BrokerNotFoundError(
+                "the topic had queues at brokers that no name server knows now: they or the name servers "
+                "are restarting, and what is read now would be a part of the topic",
+                topic=topic,
+                broker_name=";".join(sorted(away)),
+            )

@@ -1,0 +1,1 @@
+"""Sending: encoding, the choice of a queue, single sends, pipelines, half messages."""

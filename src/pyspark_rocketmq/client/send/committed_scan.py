@@ -1,0 +1,80 @@
+"""Finding out which half messages were committed: by reading where they would be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.client.requests import TOOLS_GROUP
+from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.client import Client
+
+__all__ = ["CommittedScan"]
+
+
+class CommittedScan:
+    """Looks in the topics for half messages that were committed.
+
+    A committed message keeps the unique key that its half message has.
+
+    Parameters
+    ----------
+    client : Client
+    halves : pyarrow.Table
+    since : Mapping
+        How long each target queue was before the first commit.
+    """
+
+    def __init__(self, client: Client, halves: pa.Table, since: Mapping[MessageQueue, int]) -> None:
+        self._client = client
+        self._halves = halves
+        self._wanted = halves["msgId"].combine_chunks()
+        self._reached = dict(since)
+        self._found: list[pa.Array] = []
+
+    def look(self) -> int:
+        """Read what was stored since the last look; return how many more of them are there.
+
+        Raises
+        ------
+        RocketMQError
+            The queues cannot be read; messages of them that expired meanwhile are an error too.
+        """
+        ends = self._client.max_offsets(self._reached)
+        for queue, start in self._reached.items():
+            if ends[queue] < start:
+                raise DataLossError(
+                    "a queue is shorter than before: what of a transaction is in it cannot be told",
+                    condition="OFFSET_WENT_BACK",
+                    queue=queue,
+                    before=start,
+                    now=ends[queue],
+                )
+        ranges = [
+            OffsetRange(queue, start, ends[queue])
+            for queue, start in self._reached.items()
+            if start < ends[queue]
+        ]
+        found = 0
+        for batch in read_batches(
+            self._client, ranges, ReadOptions(consumer_group=TOOLS_GROUP), DecodeOptions(columns=("msgId",))
+        ):
+            ids = batch.column("msgId").cast(pa.string())
+            mine = ids.filter(pc.is_in(ids, value_set=self._wanted))
+            found += len(mine)
+            self._found.append(mine)
+        self._reached.update(ends)
+        return found
+
+    def missing(self) -> pa.Table:
+        """Return the half messages that are not committed so far."""
+        found = pa.chunked_array(self._found, pa.string())
+        return self._halves.filter(pc.invert(pc.is_in(self._halves["msgId"], value_set=found)))

@@ -1,0 +1,226 @@
+"""Messages on their way out: checked, given an id, compressed, and encoded for one send request."""
+
+# Facts (MessageConst.STRING_HASH_SET, DefaultMQProducerImpl.sendKernelImpl, MessageBatch; 4.9 and 5.4)
+# - Brokers store the items of a batch as they come: the client puts UNIQ_KEY, and properties for delays are
+#   ignored. The header's sysFlag counts for all items: either all bodies are compressed or none.
+# - Java compresses bodies of 4096 bytes and more, with zlib level 5, but no batches.
+# - A body of no bytes fails in brokers from 5.1 on.
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_rocketmq.client.clock import Clock
+from pyspark_rocketmq.errors import LocalProtocolError, OptionError
+from pyspark_rocketmq.model import OutgoingMessage
+from pyspark_rocketmq.record.compress import Compression, compress
+from pyspark_rocketmq.record.encode.ids import create_unique_id
+from pyspark_rocketmq.record.message import BatchItem, encode_batch
+from pyspark_rocketmq.record.properties import (
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_SHARDING_KEY,
+    PROPERTY_TAGS,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_UNIQUE_KEY,
+    PROPERTY_WAIT,
+    RESERVED_PROPERTIES,
+    encode_properties,
+)
+
+__all__ = ["DEFAULT_COMPRESS_ABOVE", "MAX_SEND_BYTES", "RESERVED_PROPERTIES", "Outgoing", "UniqueIds"]
+__all__ += ["encode_many", "encode_one"]
+
+MAX_SEND_BYTES: Final = 4 * 1024 * 1024
+"""A broker's default ``maxMessageSize``, for the body of one message and of one batch."""
+
+DEFAULT_COMPRESS_ABOVE: Final = 4096
+
+_COUNTER_DIGITS: Final = 4
+
+
+class UniqueIds:
+    """Message ids in Java's layout, unique among processes by 64 random bits, and in one by a counter."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._renew()
+
+    def _renew(self) -> None:
+        self._pid = os.getpid()
+        self._ip = secrets.token_bytes(4)
+        self._salt = secrets.randbits(32)
+        self._counter = itertools.count(secrets.randbits(16))
+        self._head = (-1, "")
+
+    def next(self) -> str:
+        """Return an id that nobody else has; safe in threads and after a fork."""
+        if self._pid != os.getpid():
+            self._renew()
+        now_ms = self._clock.now_ms()
+        made_ms, head = self._head
+        if made_ms != now_ms:  # only the counter differs within a millisecond: the rest is costly to write
+            head = create_unique_id(self._ip, self._pid, self._salt, now_ms, 0)[:-_COUNTER_DIGITS]
+            self._head = now_ms, head
+        return f"{head}{next(self._counter) & 0xFFFF:04X}"
+
+    def block(self) -> tuple[str, int]:
+        """Return what 65,536 ids begin with, and where the 16-bit counter that follows may start.
+
+        Ids of a block are apart from those of `next` and of other blocks.
+        """
+        salt, start = secrets.randbits(32), secrets.randbits(16)
+        head = create_unique_id(self._ip, os.getpid(), salt, self._clock.now_ms(), 0)
+        return head[:-_COUNTER_DIGITS], start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """What one send request carries: one message, or a batch of them for one queue.
+
+    Parameters
+    ----------
+    body : bytes-like
+        As it travels: compressed, or the batch's encoding.
+    properties : str
+        The encoded properties of a single message; those of a batch are in its items.
+    sys_flag, flag : int
+    count : int
+        How many messages it holds.
+    batch : bool
+    msg_ids : tuple of str
+        The unique id of each message.
+    """
+
+    topic: str
+    body: bytes | memoryview
+    properties: str = ""
+    sys_flag: int = 0
+    flag: int = 0
+    count: int = 1
+    batch: bool = False
+    msg_ids: tuple[str, ...] = ()
+
+
+def encode_one(
+    message: OutgoingMessage,
+    ids: UniqueIds,
+    *,
+    compression: Compression = Compression.ZLIB,
+    compress_above: int = DEFAULT_COMPRESS_ABOVE,
+) -> Outgoing:
+    """Encode a message for a send of its own; a body of ``compress_above`` bytes or more is compressed.
+
+    Raises
+    ------
+    OptionError
+        A property's name is reserved.
+    LocalProtocolError
+        A property holds 0x01 or 0x02, or they are too long together.
+    """
+    msg_id = ids.next()
+    body, kind = message.body, Compression.NONE
+    if compression is not Compression.NONE and len(body) >= compress_above:
+        packed = compress(body, compression)
+        if len(packed) < len(body):
+            body, kind = packed, compression
+    return Outgoing(
+        topic=message.topic,
+        body=body,
+        properties=_encode(message, msg_id).decode(),
+        sys_flag=int(kind.value),
+        flag=message.flag,
+        msg_ids=(msg_id,),
+    )
+
+
+def encode_many(
+    messages: Sequence[OutgoingMessage],
+    ids: UniqueIds,
+    *,
+    compression: Compression = Compression.NONE,
+    compress_above: int = DEFAULT_COMPRESS_ABOVE,
+) -> Outgoing:
+    """Encode messages of one topic as a batch; compressed if every body has ``compress_above`` bytes or more.
+
+    Raises
+    ------
+    OptionError
+        Nothing to send, several topics, a reserved property, or what does not work within a batch: delays,
+        and messages that differ in ``wait_store_ok``.
+    LocalProtocolError
+        As `encode_one`.
+    """
+    if not messages:
+        raise OptionError("a batch needs at least one message")
+    first = messages[0]
+    for message in messages:
+        if message.topic != first.topic:
+            raise OptionError(
+                "the messages of a batch need one topic", topic=first.topic, other=message.topic
+            )
+        if message.delayed:
+            raise OptionError(
+                "brokers ignore delays within a batch: send the message alone", topic=first.topic
+            )
+        if message.wait_store_ok != first.wait_store_ok:
+            raise OptionError("the messages of a batch need the same wait_store_ok", topic=first.topic)
+    kind = Compression.NONE
+    if all(len(message.body) >= compress_above for message in messages):
+        kind = compression
+    msg_ids = tuple(ids.next() for _ in messages)
+    items = [
+        BatchItem(compress(message.body, kind), _properties(message, msg_id), message.flag)
+        for message, msg_id in zip(messages, msg_ids, strict=True)
+    ]
+    return Outgoing(
+        topic=first.topic,
+        body=encode_batch(items),
+        properties="" if first.wait_store_ok else encode_properties({PROPERTY_WAIT: "false"}).decode(),
+        sys_flag=int(kind.value),
+        count=len(messages),
+        batch=True,
+        msg_ids=msg_ids,
+    )
+
+
+def _encode(message: OutgoingMessage, msg_id: str) -> bytes:
+    try:
+        return encode_properties(_properties(message, msg_id))
+    except LocalProtocolError as error:
+        raise LocalProtocolError(error.message, **error.facts, topic=message.topic) from error
+
+
+def _properties(message: OutgoingMessage, msg_id: str) -> dict[str, str]:
+    """Return every property of a message, the user's first."""
+    reserved = RESERVED_PROPERTIES & message.properties.keys()
+    if reserved:
+        raise OptionError(
+            f"RocketMQ reserves the property {min(reserved)}: use the message's own fields",
+            topic=message.topic,
+            property=min(reserved),
+        )
+    properties = dict(message.properties)
+    properties[PROPERTY_UNIQUE_KEY] = msg_id
+    keys = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
+    if keys:
+        properties[PROPERTY_KEYS] = keys
+    if message.tags:
+        properties[PROPERTY_TAGS] = message.tags
+    if message.sharding_key:
+        properties[PROPERTY_SHARDING_KEY] = message.sharding_key
+    if not message.wait_store_ok:
+        properties[PROPERTY_WAIT] = "false"
+    if message.delay_level:
+        properties[PROPERTY_DELAY] = str(message.delay_level)
+    elif message.delay_ms is not None:
+        properties[PROPERTY_TIMER_DELAY_MS] = str(message.delay_ms)
+    elif message.deliver_at_ms is not None:
+        properties[PROPERTY_TIMER_DELIVER_MS] = str(message.deliver_at_ms)
+    return properties

@@ -1,0 +1,375 @@
+"""Sending messages: alone, in batches, one-way, and many at a time through `SendPipeline`."""
+
+# Facts (DefaultMQProducerImpl, DefaultMQProducer.retryResponseCodes, SendMessageProcessor; 5.4.0 and 4.9.7)
+# - Codes 10, 11 and 12 mean: stored, but not (yet) as durably as the broker is configured to make it.
+# - Java turns to another broker on 17, 14, 1, 2, 16, 204, 205, 1500 and on transport errors.
+# - A broker creates an unknown topic from `defaultTopic` if that exists. We name the topic itself, so that
+#   a topic that was deleted meanwhile is not made anew with other settings.
+# - Brokers do not check a topic's write permission: the route's is checked here.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.net.connection import Connection, Response
+from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.retry import RetryPolicy, retry
+from pyspark_rocketmq.client.send.message_encoding import (
+    DEFAULT_COMPRESS_ABOVE,
+    MAX_SEND_BYTES,
+    Outgoing,
+    UniqueIds,
+    encode_many,
+    encode_one,
+)
+from pyspark_rocketmq.client.send.queue_selection import QueueSelector, queue_for_key
+from pyspark_rocketmq.errors import (
+    AuthenticationError,
+    BrokerError,
+    BrokerNotFoundError,
+    FlowControlError,
+    MessageIllegalError,
+    PermissionDeniedError,
+    RocketMQError,
+    SendError,
+    SendRefusedError,
+)
+from pyspark_rocketmq.model import MessageQueue, OutgoingMessage, Permission, SendResult, SendStatus
+from pyspark_rocketmq.record.compress import Compression
+from pyspark_rocketmq.remoting.codes import ResponseCode
+from pyspark_rocketmq.remoting.header import SendBatchMessageRequest, SendMessageRequest, SendMessageResponse
+
+__all__ = ["DEFAULT_GROUP", "Producer", "ProducerOptions"]
+
+DEFAULT_GROUP: Final = "PYSPARK_ROCKETMQ_PRODUCER"
+
+_SEND_STATUS: Final = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+_REFUSED_ELSEWHERE: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+    }
+)
+"""Codes on which Java tries another broker and which are no reason to try again in other requests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerOptions:
+    """How messages are sent; times in milliseconds.
+
+    Parameters
+    ----------
+    send_timeout_ms : int
+        How long one try may take.
+    retries : int
+        Tries after the first one, at other brokers where the topic has some.
+    accept_statuses : frozenset of SendStatus
+        What counts as sent. With another status the message is stored but may be lost in a crash:
+        `SendError`.
+    compression, compress_above
+        Single bodies of so many bytes and more are compressed.
+    batch_compression : Compression
+        The same for batches, if every body of one is that large. Java's producer never does.
+    max_message_bytes : int
+        What the broker takes in one send (its ``maxMessageSize``).
+    """
+
+    send_timeout_ms: int = 3_000
+    retries: int = 3
+    accept_statuses: frozenset[SendStatus] = frozenset({SendStatus.SEND_OK})
+    compression: Compression = Compression.ZLIB
+    compress_above: int = DEFAULT_COMPRESS_ABOVE
+    batch_compression: Compression = Compression.NONE
+    max_message_bytes: int = MAX_SEND_BYTES
+
+
+class Producer:
+    """Sends messages and waits for the broker's word that they are stored.
+
+    Delivery promise: at least once. A message whose `send` returned is stored; one whose `send` raised is
+    not, or (after a time-out or a lost connection) may be, and a retry may store it twice. Brokers do not
+    recognise repeats.
+
+    Safe to share between threads; the client stays the caller's.
+
+    Parameters
+    ----------
+    client : Client
+    group : str
+        The producer group, which shows in RocketMQ's tools and matters for transactions only.
+    options : ProducerOptions
+
+    Examples
+    --------
+    >>> with Client("127.0.0.1:9876") as client:  # doctest: +SKIP
+    ...     Producer(client).send(OutgoingMessage("orders", b"42", tags="new", keys="order-42"))
+    """
+
+    def __init__(
+        self, client: Client, group: str = DEFAULT_GROUP, options: ProducerOptions | None = None
+    ) -> None:
+        self.client = client
+        self.group = group
+        self.options = options or ProducerOptions()
+        self.ids = UniqueIds(client.clock)
+        self.policy = RetryPolicy(attempts=self.options.retries + 1)
+        self._selector = QueueSelector(clock=client.clock, random=client.random)
+        # Topics that were: of restarted name servers the first broker that they know may be a read-only one.
+        self._writable: set[str] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the client open: it is the caller's."""
+
+    def send(self, message: OutgoingMessage, queue: MessageQueue | None = None) -> SendResult:
+        """Send one message and wait until it is stored.
+
+        Without ``queue`` the message's sharding key decides, else the queues take turns. With a queue or a
+        key a retry goes to the same queue, so that the key's order holds.
+
+        Returns
+        -------
+        SendResult
+            Where it is.
+
+        Raises
+        ------
+        OptionError, LocalProtocolError
+            The message cannot be sent; nothing was.
+        MessageIllegalError, PermissionDeniedError, AuthenticationError, TopicNotFoundError, NameServerError
+            Retries would not help.
+        SendError
+            Every try failed, or the status is not accepted; the cause says why.
+        """
+        outgoing = encode_one(
+            message,
+            self.ids,
+            compression=self.options.compression,
+            compress_above=self.options.compress_above,
+        )
+        return self.deliver(outgoing, queue, key=message.sharding_key)
+
+    def send_batch(
+        self, messages: Sequence[OutgoingMessage], queue: MessageQueue | None = None
+    ) -> SendResult:
+        """Send messages of one topic in one request: all are stored at consecutive offsets, or none is.
+
+        Sharding keys do not choose the queue of a batch: give the queue where order matters. Raises as
+        `send`.
+
+        Returns
+        -------
+        SendResult
+            Where the first one is; ``msg_id`` and ``offset_msg_id`` are comma lists, as in the Java client.
+        """
+        outgoing = encode_many(
+            messages,
+            self.ids,
+            compression=self.options.batch_compression,
+            compress_above=self.options.compress_above,
+        )
+        return self.deliver(outgoing, queue)
+
+    def send_one_way(self, message: OutgoingMessage, queue: MessageQueue | None = None) -> None:
+        """Send one message and do not wait: at most once, the broker answers nothing, not even an error.
+
+        Raises
+        ------
+        TransportError
+            It could not even be written to the connection.
+        OptionError, LocalProtocolError, TopicNotFoundError, NameServerError
+        """
+        outgoing = encode_one(
+            message,
+            self.ids,
+            compression=self.options.compression,
+            compress_above=self.options.compress_above,
+        )
+        target = self.choose(outgoing.topic, queue, message.sharding_key)
+        call = self.call_for(outgoing, target)
+        deadline = self.client.deadline(self.options.send_timeout_ms)
+        self.connect(target).post(call.request, call.body, deadline=deadline)
+
+    # --- the steps of a send, shared with the pipeline ---
+
+    def deliver(
+        self, outgoing: Outgoing, queue: MessageQueue | None = None, *, key: str | None = None
+    ) -> SendResult:
+        """Send what is encoded already, with retries. Raises as `send`."""
+        deadline = self.total_deadline()
+        fixed, tried = queue, queue
+
+        def attempt() -> SendResult:
+            nonlocal fixed, tried
+            tried = self.choose(outgoing.topic, fixed, key)
+            if key is not None:
+                fixed = tried  # also when the number of queues changes between two tries
+            try:
+                call = self.call_for(outgoing, tried)
+                return call.on(self.connect(tried), deadline=deadline.sooner(self.options.send_timeout_ms))
+            except RocketMQError as error:
+                self.note_failure(tried, error)
+                raise
+
+        try:
+            result = retry(
+                attempt,
+                deadline=deadline,
+                clock=self.client.clock,
+                random=self.client.random,
+                policy=self.policy,
+                on_stale_route=lambda: self.client.invalidate(outgoing.topic),
+            )
+        except RocketMQError as error:
+            raise self.final_error(outgoing, error, tried) from error
+        return self.accepted(outgoing, result)
+
+    def choose(self, topic: str, queue: MessageQueue | None = None, key: str | None = None) -> MessageQueue:
+        """Return the queue to send to now: the given one, else the key's, else the next in turn.
+
+        Raises
+        ------
+        PermissionDeniedError
+            The topic or the queue may not be written.
+        BrokerNotFoundError
+            No broker of the topic has a master now, or the topic could be written before and cannot now.
+        TopicNotFoundError, NameServerError
+        """
+        deadline = self.client.deadline(self.options.send_timeout_ms)
+        route = self.client.routes.get_served((topic,), deadline=deadline)[topic]
+        queues = route.write_queues()
+        if not queues:
+            if any(Permission.WRITE in data.perm for data in route.queues):
+                raise BrokerNotFoundError("no broker of the topic has a master now", topic=topic)
+            if topic in self._writable:
+                raise BrokerNotFoundError(
+                    "the topic's permission now forbids writing, or brokers that may be written are away",
+                    topic=topic,
+                )
+            raise PermissionDeniedError(
+                "the topic's permission forbids writing", code=ResponseCode.NO_PERMISSION, topic=topic
+            )
+        self._writable.add(topic)
+        if queue is None:
+            return (
+                queue_for_key(key, queues)
+                if key is not None
+                else self._selector.next(topic, queues, route.owner)
+            )
+        if queue not in queues and any(other.broker_name == queue.broker_name for other in queues):
+            raise PermissionDeniedError(
+                "the queue does not exist or may not be written", code=ResponseCode.NO_PERMISSION, queue=queue
+            )
+        return queue  # of a broker without a master now: looking for its address tells, and is retried
+
+    def connect(self, queue: MessageQueue) -> Connection:
+        """Return the connection to the queue's master."""
+        return self.client.connection(self.client.queue_address(queue))
+
+    def call_for(self, outgoing: Outgoing, queue: MessageQueue) -> Call[SendResult]:
+        """Build the send request for a queue.
+
+        Raises
+        ------
+        MessageIllegalError
+            The body is larger than ``max_message_bytes``: nothing is sent.
+        """
+        if len(outgoing.body) > self.options.max_message_bytes:
+            raise MessageIllegalError(
+                f"{len(outgoing.body)} bytes in one send, the broker takes {self.options.max_message_bytes}",
+                code=ResponseCode.MESSAGE_ILLEGAL,
+                topic=outgoing.topic,
+                messages=outgoing.count,
+            )
+        kind = SendBatchMessageRequest if outgoing.batch else SendMessageRequest
+        request = kind(
+            producer_group=self.group,
+            topic=outgoing.topic,
+            default_topic=outgoing.topic,
+            queue_id=queue.queue_id,
+            sys_flag=outgoing.sys_flag,
+            born_timestamp=self.client.clock.now_ms(),
+            flag=outgoing.flag,
+            properties=outgoing.properties,
+            broker_name=queue.broker_name,
+        )
+        return Call(request, lambda response: _result(response, outgoing, queue), outgoing.body)
+
+    def note_failure(self, queue: MessageQueue, error: RocketMQError) -> None:
+        """Let the next sends pass over the broker, if its failure says something about it."""
+        route = self.client.routes.remembered(queue.topic) if error.retriable else None
+        owner = None if route is None else route.owner(queue)
+        if owner is not None:
+            self._selector.avoid(owner)
+
+    def total_deadline(self) -> Deadline:
+        """Return the deadline of a send with all its tries."""
+        return self.client.deadline(self.options.send_timeout_ms * (self.options.retries + 1))
+
+    def final_error(
+        self, outgoing: Outgoing, error: RocketMQError, queue: MessageQueue | None
+    ) -> RocketMQError:
+        """Return what the caller gets after the last try: the error itself if retries could not help."""
+        if not error.retriable:
+            return error
+        return SendError(
+            f"not sent: {error.message}",
+            failed=outgoing.count,
+            **{"topic": outgoing.topic, "queue": queue} | error.facts,
+        )
+
+    def accepted(self, outgoing: Outgoing, result: SendResult) -> SendResult:
+        """Return the result if its status counts as sent.
+
+        Raises
+        ------
+        SendError
+        """
+        if result.status not in self.options.accept_statuses:
+            raise SendError(
+                "stored, but not as durably as the broker is configured to: a crash may lose the message",
+                failed=outgoing.count,
+                status=result.status.value,
+                queue=result.queue,
+                queue_offset=result.queue_offset,
+                msg_id=result.msg_id,
+            )
+        return result
+
+
+def _result(response: Response, outgoing: Outgoing, queue: MessageQueue) -> SendResult:
+    """Read the answer to a send."""
+    try:
+        response.require(*_SEND_STATUS, queue=queue)
+    except (AuthenticationError, FlowControlError):
+        raise
+    except BrokerError as error:
+        if error.code not in _REFUSED_ELSEWHERE:
+            raise
+        raise SendRefusedError(error.message, **error.facts) from error
+    header = SendMessageResponse.parse(response.fields)
+    return SendResult(
+        status=_SEND_STATUS[ResponseCode(response.code)],
+        queue=MessageQueue(queue.topic, queue.broker_name, header.queue_id),
+        queue_offset=header.queue_offset,
+        msg_id=",".join(outgoing.msg_ids),
+        offset_msg_id=header.msg_id,
+        transaction_id=header.transaction_id,
+    )

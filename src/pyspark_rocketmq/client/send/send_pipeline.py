@@ -1,0 +1,340 @@
+"""Many sends in flight from one thread, bounded, with retries: what a sink needs of a producer."""
+
+# Facts (seen on 5.4.0): sends of one connection run on several threads of the broker, so that two sends in
+# flight to one queue may be stored in either order; a send that waited 200 ms in the broker's queue is
+# answered SYSTEM_BUSY without being executed.
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.send.message_encoding import Outgoing
+from pyspark_rocketmq.client.send.producer import Producer
+from pyspark_rocketmq.errors import OptionError, RocketMQError, SendError
+from pyspark_rocketmq.model import MessageQueue, SendResult
+
+__all__ = ["Replace", "SendOutcome", "SendPipeline"]
+
+
+@dataclass(frozen=True, slots=True)
+class SendOutcome:
+    """What became of one submitted send: a result, the error of its last try, or that it was not sent.
+
+    Parameters
+    ----------
+    token : object
+        What `SendPipeline.submit` was given.
+    sent : bool
+        False in ordered mode for a send that was never tried, because an earlier send to its queue failed;
+        ``error`` says so. It is not stored, and submitting it again repeats nothing.
+    """
+
+    token: object
+    outgoing: Outgoing
+    result: SendResult | None
+    error: RocketMQError | None
+    sent: bool = True
+
+
+Replace: TypeAlias = Callable[[SendOutcome], "Sequence[Outgoing] | None"]
+"""Decides what is sent in the place of a send that failed: nothing, other sends, or (None) no decision."""
+
+
+@dataclass(slots=True)
+class _Flight:
+    """One send on its way, from submission to outcome."""
+
+    token: object
+    outgoing: Outgoing
+    fixed: MessageQueue | None
+    patience: Deadline | None = None  # from the first failure on
+    failures: int = 0
+    not_before: float = 0.0
+    queue: MessageQueue | None = None
+    call: Call[SendResult] | None = None
+    connection: Connection | None = None
+    opaque: int = 0
+    attempt_deadline: Deadline | None = None
+
+
+class SendPipeline:
+    """Sends without waiting for each answer, at most ``max_in_flight`` at once.
+
+    Delivery promise: at least once for every outcome with a result. In ordered mode the sends to one queue
+    are stored in the order of their submission, also over retries, because only one of them is in flight. If
+    one fails for good, those that wait for it are not sent, nor are others to that queue until `submit`,
+    `collect` or `flush` has returned the failure.
+
+    For one thread. Outcomes come back from `submit`, `collect` and `flush`, in no particular order.
+
+    Parameters
+    ----------
+    producer : Producer
+    max_in_flight : int
+        The bound on sends that have no outcome yet, hence on the memory of their bodies. Brokers refuse sends
+        that wait 200 ms: some tens of batches are enough.
+    ordered : bool
+        One send in flight a queue; every submission then names its queue or key.
+    outage_timeout_ms : int
+        How long a send is tried again, beyond the producer's ``retries``, while its errors say ``outage``.
+    replace : Callable, optional
+        Asked about each send that failed for good. If it returns sends, they take its place in the queue's
+        order (none: the queue continues with the next one) and the failure is not an outcome.
+
+    Examples
+    --------
+    >>> with SendPipeline(producer, max_in_flight=16) as pipeline:  # doctest: +SKIP
+    ...     for batch in batches:
+    ...         check(pipeline.submit(encode_many(batch, producer.ids)))
+    ...     check(pipeline.flush())
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        *,
+        max_in_flight: int = 32,
+        ordered: bool = False,
+        outage_timeout_ms: int = 0,
+        replace: Replace | None = None,
+    ) -> None:
+        if max_in_flight < 1:
+            raise OptionError("max_in_flight must be at least 1", max_in_flight=max_in_flight)
+        self._producer = producer
+        self._client = producer.client
+        self._max_in_flight = max_in_flight
+        self._ordered = ordered
+        self._outage_timeout_ms = outage_timeout_ms
+        self._replace = replace
+        self._ready: deque[_Flight] = deque()  # for room
+        self._in_flight: deque[_Flight] = deque()
+        self._waiting: list[_Flight] = []  # for the end of their back-off
+        self._lanes: dict[MessageQueue, deque[_Flight]] = {}  # ordered: only the first of each is in flight
+        self._failed_lanes: dict[MessageQueue, RocketMQError] = {}  # whose failure is not returned yet
+        self._unfinished = 0
+        self._outcomes: list[SendOutcome] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def unfinished(self) -> int:
+        """How many sends have no outcome yet."""
+        return self._unfinished
+
+    def submit(
+        self,
+        outgoing: Outgoing,
+        queue: MessageQueue | None = None,
+        *,
+        key: str | None = None,
+        token: object = None,
+    ) -> list[SendOutcome]:
+        """Send, after waiting for room; return the outcomes that are there by then.
+
+        Parameters
+        ----------
+        queue, key : optional
+            Where to; without either the queues take turns, and a retry goes elsewhere.
+        token : object
+            Comes back with the outcome.
+
+        Raises
+        ------
+        OptionError
+            Ordered mode without queue and key.
+        PermissionDeniedError, BrokerNotFoundError, TopicNotFoundError, NameServerError
+            A key's queue cannot be chosen; the send was not taken.
+        """
+        if key is not None and queue is None:
+            queue = self._producer.choose(outgoing.topic, key=key)
+        if self._ordered and queue is None:
+            raise OptionError("an ordered send needs a queue or a key", topic=outgoing.topic)
+        while self._unfinished >= self._max_in_flight:
+            self._step()
+        self._unfinished += 1
+        self._admit(_Flight(token, outgoing, queue))
+        self._launch_ready()
+        return self.collect()
+
+    def collect(self) -> list[SendOutcome]:
+        """Return the outcomes that are known, without waiting."""
+        outcomes, self._outcomes = self._outcomes, []
+        self._failed_lanes.clear()
+        return outcomes
+
+    def flush(self) -> list[SendOutcome]:
+        """Wait until every send has an outcome; each send has its own deadline."""
+        while self._unfinished:
+            self._step()
+        return self.collect()
+
+    def drain(self) -> list[SendOutcome]:
+        """Wait for the answers to the sends in flight, and send nothing more; return the outcomes.
+
+        For a caller that gives up: the sends that wait for their turn or for another try are forgotten.
+        """
+        while self._in_flight:
+            flight = self._in_flight.popleft()
+            try:
+                self._report(SendOutcome(flight.token, flight.outgoing, self._answer(flight), None))
+            except RocketMQError as error:
+                self._report(SendOutcome(flight.token, flight.outgoing, None, error))
+        self.close()
+        return self.collect()
+
+    def close(self) -> None:
+        """Forget the sends without an outcome: whether they are stored is unknown."""
+        for flight in self._in_flight:
+            if flight.connection is not None:
+                flight.connection.abandon(flight.opaque)
+        self._in_flight.clear()
+        self._ready.clear()
+        self._waiting.clear()
+        self._lanes.clear()
+        self._unfinished = 0
+
+    # --- one step ---
+
+    def _step(self) -> None:
+        """Bring at least one send forward: launch one whose back-off ended, or take the oldest answer."""
+        now = self._client.clock.monotonic()
+        due = [flight for flight in self._waiting if flight.not_before <= now]
+        if due:
+            self._waiting = [flight for flight in self._waiting if flight.not_before > now]
+            for flight in due:
+                self._launch(flight)
+        elif self._in_flight:
+            self._land(self._in_flight.popleft())
+        else:
+            self._client.clock.sleep(min(flight.not_before for flight in self._waiting) - now)
+        self._launch_ready()
+
+    def _admit(self, flight: _Flight) -> None:
+        """Let a new send wait for room, or in ordered mode for those before it."""
+        if not self._ordered or flight.fixed is None:
+            self._ready.append(flight)
+        elif (cause := self._failed_lanes.get(flight.fixed)) is not None:
+            self._hold_back(flight, cause)
+        else:
+            lane = self._lanes.setdefault(flight.fixed, deque())
+            lane.append(flight)
+            if len(lane) == 1:
+                self._ready.append(flight)
+
+    def _launch_ready(self) -> None:
+        while self._ready and len(self._in_flight) < self._max_in_flight:
+            self._launch(self._ready.popleft())
+
+    def _launch(self, flight: _Flight) -> None:
+        try:
+            flight.queue = self._producer.choose(flight.outgoing.topic, flight.fixed)
+            flight.call = self._producer.call_for(flight.outgoing, flight.queue)
+            flight.connection = self._producer.connect(flight.queue)
+            flight.attempt_deadline = self._client.deadline(self._producer.options.send_timeout_ms)
+            flight.opaque = flight.connection.submit(
+                flight.call.request, flight.call.body, deadline=flight.attempt_deadline
+            )
+        except RocketMQError as error:
+            self._failed(flight, error)
+        else:
+            self._in_flight.append(flight)
+
+    def _land(self, flight: _Flight) -> None:
+        """Wait for the answer to one send; the answers to others arrive meanwhile."""
+        try:
+            result = self._answer(flight)
+        except RocketMQError as error:
+            self._failed(flight, error)
+        else:
+            self._report(SendOutcome(flight.token, flight.outgoing, result, None))
+            self._next_in_lane(flight)
+
+    def _answer(self, flight: _Flight) -> SendResult:
+        assert flight.connection is not None
+        assert flight.call is not None
+        assert flight.attempt_deadline is not None
+        try:
+            response = flight.connection.wait(flight.opaque, flight.attempt_deadline)
+            return self._producer.accepted(flight.outgoing, flight.call.parse(response))
+        except RocketMQError:
+            flight.connection.abandon(flight.opaque)
+            raise
+
+    def _failed(self, flight: _Flight, error: RocketMQError) -> None:
+        """Let the send try again after a pause, or settle its failure."""
+        flight.failures += 1
+        if error.stale_route or flight.failures > 1:
+            self._client.invalidate(flight.outgoing.topic)
+        if flight.queue is not None:
+            self._producer.note_failure(flight.queue, error)
+        pause_s = self._producer.policy.pause_s(flight.failures, self._client.random)
+        if flight.patience is None:
+            flight.patience = self._client.deadline(self._outage_timeout_ms)
+        waits = error.outage and flight.patience.remaining_s > pause_s
+        if error.retriable and (waits or not self._producer.policy.exhausted(flight.failures)):
+            flight.not_before = self._client.clock.monotonic() + pause_s
+            self._waiting.append(flight)
+            return
+        final = self._producer.final_error(flight.outgoing, error, flight.queue)
+        if final is not error:
+            final.__cause__ = error
+        self._give_up(flight, final)
+
+    def _give_up(self, flight: _Flight, error: RocketMQError) -> None:
+        """Send something else in its place, or report the failure and hold its queue's others back."""
+        outcome = SendOutcome(flight.token, flight.outgoing, None, error)
+        others = None if self._replace is None else self._replace(outcome)
+        if others is not None:
+            self._unfinished += len(others) - 1
+            flights = [_Flight(flight.token, other, flight.fixed) for other in others]
+            if self._ordered and flight.fixed is not None:
+                self._next_in_lane(flight, before_it=flights)
+            else:
+                self._ready.extend(flights)
+            return
+        self._report(outcome)
+        if self._ordered and flight.fixed is not None:
+            self._failed_lanes[flight.fixed] = error
+            lane = self._lanes.pop(flight.fixed)
+            lane.popleft()
+            for held in lane:
+                self._hold_back(held, error)
+
+    def _next_in_lane(self, over: _Flight, *, before_it: Sequence[_Flight] = ()) -> None:
+        """Let the queue's next send go when one is over."""
+        if not self._ordered or over.fixed is None:
+            return
+        lane = self._lanes[over.fixed]
+        lane.popleft()
+        lane.extendleft(reversed(before_it))
+        if lane:
+            self._ready.append(lane[0])
+        else:
+            del self._lanes[over.fixed]
+
+    def _hold_back(self, flight: _Flight, cause: RocketMQError) -> None:
+        error = SendError(
+            f"not sent, because an earlier send to its queue failed: {cause.message}",
+            failed=flight.outgoing.count,
+            topic=flight.outgoing.topic,
+            queue=flight.fixed,
+        )
+        error.__cause__ = cause
+        self._report(SendOutcome(flight.token, flight.outgoing, None, error, sent=False))
+
+    def _report(self, outcome: SendOutcome) -> None:
+        self._unfinished -= 1
+        self._outcomes.append(outcome)

@@ -1,0 +1,1 @@
+"""The direct stream: offset ranges planned on the driver, read by tasks."""

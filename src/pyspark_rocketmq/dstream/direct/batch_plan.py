@@ -1,0 +1,298 @@
+"""Which messages each batch of a direct stream consists of: the state that Spark keeps in its checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.dstream.ranges import OffsetRanges, to_ranges
+from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
+from pyspark_rocketmq.offsets.offset_lookup import (
+    Ends,
+    PlanningClient,
+    behind,
+    check_filter,
+    late_begins,
+    moved_back,
+    running_ends,
+)
+from pyspark_rocketmq.offsets.stream_offset import Witness
+from pyspark_rocketmq.offsets.topic_recreation import (
+    Place,
+    check_witnesses,
+    new_witnesses,
+    place,
+    places_ahead,
+)
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.planning.discovery import targets
+from pyspark_rocketmq.planning.limit import Limits, admit
+from pyspark_rocketmq.planning.queue_names import renamed
+from pyspark_rocketmq.planning.rate import FinishedBatch, PidSettings, RateEstimate
+
+__all__ = ["DirectPlan", "Pace", "pace_of"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_PATIENCE_MS: Final = {"outage": 60_000, "behind": 10_000}
+"""How long batches stay empty while nobody answers, and queues wait that end before their position."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast batches may be.
+
+    Parameters
+    ----------
+    pid : PidSettings
+    backpressure : bool
+        ``spark.streaming.backpressure.enabled``.
+    initial_rate : int, optional
+        Messages a second over all queues, until backpressure has an estimate.
+    """
+
+    pid: PidSettings
+    backpressure: bool = False
+    initial_rate: int | None = None
+
+
+def pace_of(setting: Callable[[str], str | None], batch_interval_ms: int) -> Pace:
+    """Return what ``spark.streaming.backpressure.*`` says, looked up in a SparkConf."""
+    prefix = "spark.streaming.backpressure"
+    initial = setting(f"{prefix}.initialRate")
+
+    def number(name: str, default: str) -> float:
+        return float(setting(f"{prefix}.pid.{name}") or default)
+
+    return Pace(
+        pid=PidSettings(
+            batch_interval_ms=batch_interval_ms,
+            proportional=number("proportional", "1.0"),
+            integral=number("integral", "0.2"),
+            derivative=number("derived", "0.0"),
+            min_rate=number("minRate", "100"),
+        ),
+        backpressure=(setting(f"{prefix}.enabled") or "false").lower() == "true",
+        initial_rate=int(initial) if initial else None,
+    )
+
+
+@dataclass(slots=True)
+class _Batch:
+    ranges: OffsetRanges
+    finished: bool = False
+
+
+@dataclass
+class DirectPlan:
+    """Plans the batches of a direct stream, each once: asked again, also after a recovery, it says the same.
+
+    Batches are planned by one thread and finished by another. What Spark pickles into the checkpoint is
+    everything but the clock, so a recovered stream goes on with the same positions, unfinished batches, and
+    rate.
+
+    Parameters
+    ----------
+    policy : StartPolicy
+        For queues that are found later.
+    positions : dict
+        The next offset of each queue.
+    started_at_ms : int
+        When the start was resolved.
+    pace : Pace
+    brokers : frozenset of str
+        The brokers all of whose topics were seen at that moment.
+    """
+
+    policy: StartPolicy
+    positions: dict[MessageQueue, int]
+    started_at_ms: int
+    pace: Pace
+    brokers: frozenset[str] = frozenset()
+    estimate: RateEstimate = RateEstimate()  # noqa: RUF009 - frozen
+    clock: Clock = SYSTEM_CLOCK
+    witnesses: dict[MessageQueue, Witness] = field(default_factory=dict)
+    _batches: dict[int, _Batch] = field(default_factory=dict)
+    _waits: dict[str, float] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            state = dict(self.__dict__)
+            state["_batches"] = {t: _Batch(b.ranges, b.finished) for t, b in self._batches.items()}
+            state["positions"] = dict(self.positions)
+        for transient in ("_lock", "_waits", "clock"):
+            del state[transient]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.witnesses = {}  # which plans of former releases lack
+        self.__dict__.update(state, _lock=threading.Lock(), _waits={}, clock=SYSTEM_CLOCK)
+
+    def ranges(
+        self, time_ms: int, client: PlanningClient, options: SourceOptions, *, remember_ms: int
+    ) -> OffsetRanges:
+        """Return the ranges of the batch of a time, one for each queue that is known.
+
+        Parameters
+        ----------
+        time_ms : int
+            Spark's name of the batch.
+        client : PlanningClient
+        options : SourceOptions
+        remember_ms : int
+            How long Spark may ask again for a batch that is finished.
+
+        Raises
+        ------
+        RocketMQError
+            Nobody has answered for a minute.
+        DataLossError
+            A queue ends before its position, or holds another message than was read, and ``failOnDataLoss``
+            is set.
+        """
+        with self._lock:
+            planned = self._batches.get(time_ms)
+        if planned is not None:
+            return planned.ranges
+        ends = self._ends(client, options)
+        check_filter(client, ends.masters, options)
+        begins = moved_back(client, self.positions, ends.masters, fail_on_data_loss=options.fail_on_data_loss)
+        begins |= late_begins(
+            client,
+            self.policy,
+            self.positions,
+            ends.masters,
+            options,
+            started_at_ms=self.started_at_ms,
+            brokers=self.brokers,
+            first_topics=options.topics.__contains__,
+        )
+        positions = {**self.positions, **begins}
+        reach = targets(positions, ends.readable)
+        unchecked = self._check_witnesses(client, options, places_ahead(positions, reach), ends)
+        until = admit(positions, reach, self._limits(options), elapsed_ms=self.pace.pid.batch_interval_ms)
+        read = {q: at for q, at in until.items() if q in ends.masters and place(q) not in unchecked}
+        witnesses = new_witnesses(client, self.witnesses, positions, read, group=options.group)
+        ranges = to_ranges(OffsetRange(queue, positions[queue], until[queue]) for queue in sorted(positions))
+        with self._lock:
+            self.positions, self.witnesses = until, witnesses
+            self._batches[time_ms] = _Batch(ranges)
+            old = [t for t, batch in self._batches.items() if batch.finished and t < time_ms - remember_ms]
+            for time in old:
+                del self._batches[time]
+        return ranges
+
+    def adopt(self, time_ms: int, ranges: OffsetRanges) -> None:
+        """Take over what a former life planned for a batch, unless it is known or does not follow on."""
+        follows = all(self.positions.get(r.queue, r.from_offset) == r.from_offset for r in ranges)
+        with self._lock:
+            if time_ms not in self._batches and follows:
+                self._batches[time_ms] = _Batch(ranges)
+                self.positions |= {found.queue: found.until_offset for found in ranges}
+
+    def recover(self, pending: Collection[int]) -> None:
+        """Take note of the batches that Spark runs again after a recovery: all others had finished.
+
+        Spark writes a checkpoint when a batch is done, maybe before its listeners hear of it. What such a
+        checkpoint does not know to be finished would never be, and nothing after it would be committed.
+        """
+        with self._lock:
+            for time, batch in self._batches.items():
+                batch.finished = batch.finished or time not in pending
+
+    def remembered(self) -> frozenset[int]:
+        """Return the times of the batches that may be asked for again."""
+        with self._lock:
+            return frozenset(self._batches)
+
+    def finished(self, time_ms: int, delays: tuple[int, int, int]) -> Mapping[MessageQueue, int] | None:
+        """Take note that every output of a batch succeeded.
+
+        Parameters
+        ----------
+        time_ms : int
+        delays : tuple of int
+            When it ended (ms since the epoch), and how long it was processed and scheduled (ms).
+
+        Returns
+        -------
+        Mapping or None
+            The next offsets after all batches that are finished without one before them that is not.
+        """
+        with self._lock:
+            batch = self._batches.get(time_ms)
+            if batch is None:
+                return None
+            batch.finished = True
+            done = FinishedBatch(
+                ended_at_ms=delays[0],
+                messages=batch.ranges.planned,
+                processing_ms=delays[1],
+                scheduling_ms=delays[2],
+            )
+            self.estimate = self.estimate.after(done, self.pace.pid)
+            ends: dict[MessageQueue, int] | None = None
+            for time in sorted(self._batches):
+                if not self._batches[time].finished:
+                    break
+                ends = {found.queue: found.until_offset for found in self._batches[time].ranges}
+            return ends
+
+    def _limits(self, options: SourceOptions) -> Limits:
+        rate: float | None = None
+        if self.pace.backpressure:
+            with self._lock:
+                rate = self.estimate.rate or self.pace.initial_rate
+        interval_s = self.pace.pid.batch_interval_ms / 1000
+        return Limits(
+            max_offsets=None if rate is None else max(1, int(rate * interval_s)),
+            max_rate_per_queue=options.max_rate_per_queue,
+        )
+
+    def _check_witnesses(
+        self, client: PlanningClient, options: SourceOptions, places: Collection[Place], ends: Ends
+    ) -> frozenset[Place]:
+        """Look whether what was read is still there, before more of the same topic and broker is read.
+
+        Returns the places that could not be looked at.
+        """
+        looks = check_witnesses(
+            client,
+            {queue: witness for queue, witness in self.witnesses.items() if place(queue) in places},
+            ends.masters,
+            group=options.group,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        return looks.failed
+
+    def _ends(self, client: PlanningClient, options: SourceOptions) -> Ends:
+        """Return the ends of the queues that can be asked and are not behind; none in an outage."""
+        try:
+            ends = running_ends(client, options)
+        except RocketMQError as error:
+            passing = error.retriable or isinstance(error, NameServerError | TopicNotFoundError)
+            if not passing or self._waited("outage"):
+                raise
+            _LOG.warning("nobody answers, the batch stays empty: %s", error)
+            return Ends()
+        self._waits.pop("outage", None)
+        with self._lock:  # a checkpoint may call a static topic's queues by their former owners
+            self.positions = renamed(self.positions, ends.masters, choose=max)
+        wrong = behind(self.positions, ends.masters)
+        if not wrong:
+            self._waits.pop("behind", None)
+        elif not self._waited("behind"):
+            # A broker that restarts rebuilds its index: give it time.
+            _LOG.warning("queues end before their position and wait: %s", ", ".join(map(str, wrong)))
+            ends = ends.holding(wrong)
+        return ends
+
+    def _waited(self, what: str) -> bool:
+        since = self._waits.setdefault(what, self.clock.monotonic())
+        return (self.clock.monotonic() - since) * 1000 >= _PATIENCE_MS[what]

@@ -1,0 +1,102 @@
+"""``commitAsync``: committing the ends of offset ranges in the background."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+from pyspark_rocketmq.client.client import shared_client
+from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, RangesLike, to_ranges
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.options import parse_direct_options
+
+__all__ = ["CommitCallback", "Committer"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+CommitCallback: TypeAlias = Callable[[Mapping[MessageQueue, int], RocketMQError | None], None]
+"""Called with the offsets, and with None or what went wrong."""
+
+
+class Committer(CanCommitOffsets):
+    """Commits a group's offsets, in the order of the calls, by a thread that ends with the last of them.
+
+    Closures of a stream's output operations may hold one: it travels into the checkpoint as its options.
+
+    Parameters
+    ----------
+    given : Mapping
+        The options as the user gave them: what comes from the environment stays out of checkpoints.
+    group : str
+    """
+
+    def __init__(self, given: Mapping[str, Any], group: str) -> None:
+        self._given = dict(given)
+        self._group = group
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Committer, (self._given, self._group)
+
+    def commitAsync(self, offsetRanges: RangesLike, callback: CommitCallback | None = None) -> None:
+        """Commit the ends of the ranges: call it when the output of the batch is stored.
+
+        Delivery promise: at least once. The committed offset is the next one to read, so that a new stream
+        of the group begins exactly there; what was not committed before a crash is read again. Call it on
+        the driver. Without a callback a failure is logged.
+        """
+        ends = {found.queue: found.until_offset for found in to_ranges(offsetRanges)}
+        if ends:
+            self._queue.add(ends, callback)
+
+    @cached_property
+    def _queue(self) -> _Queue:
+        client = shared_client(parse_direct_options(self._given).client)
+        return _Queue(lambda ends: client.commit_offsets(self._group, ends))
+
+
+class _Queue:
+    def __init__(self, commit: Callable[[Mapping[MessageQueue, int]], None]) -> None:
+        self._commit = commit
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[dict[MessageQueue, int], CommitCallback | None]] = deque()
+        self._works = False
+
+    def add(self, ends: dict[MessageQueue, int], callback: CommitCallback | None) -> None:
+        with self._lock:
+            self._waiting.append((ends, callback))
+            if not self._works:
+                self._works = True
+                threading.Thread(target=self._work, name="commit-async", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._works = False
+                    return
+                ends, callback = self._waiting.popleft()
+            error: RocketMQError | None = None
+            try:
+                self._commit(ends)
+            except RocketMQError as failure:
+                error = failure
+                if callback is None:
+                    _LOG.warning("offsets are not committed: %s", failure)
+            except Exception as failure:  # noqa: BLE001 - the thread's outermost frame; later commits go on
+                _LOG.exception("offsets are not committed")
+                error = RocketMQError(f"offsets are not committed: {failure!r}")
+                error.__cause__ = failure
+            if callback is not None:
+                self._call(callback, ends, error)
+
+    @staticmethod
+    def _call(callback: CommitCallback, ends: dict[MessageQueue, int], error: RocketMQError | None) -> None:
+        try:
+            callback(ends, error)
+        except Exception:  # noqa: BLE001 - the thread's outermost frame; the user's code must not end it
+            _LOG.exception("a callback of commitAsync failed")

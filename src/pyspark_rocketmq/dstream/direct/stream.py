@@ -1,0 +1,209 @@
+"""The direct stream: no receiver, the ranges of each batch planned at the driver, read by its tasks.
+
+How it stands on PySpark, which knows no input streams in Python: an input stream of empty RDDs, and a
+transformation that turns each of them into the batch's RDD. Spark calls it once a batch, when it makes the
+batch's jobs, and pickles it into every checkpoint, with the plan in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from pyspark import RDD, SparkContext
+from pyspark.streaming import DStream, StreamingContext, StreamingListener
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.dstream.direct.batch_log import BatchLog
+from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
+from pyspark_rocketmq.dstream.direct.commit import CommitCallback, Committer
+from pyspark_rocketmq.dstream.jvm import (
+    failures,
+    listen,
+    pending_times,
+    planned_stream,
+    remember_ms,
+    report_input,
+    revive,
+    streaming_context,
+)
+from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, OffsetRanges, RangesLike
+from pyspark_rocketmq.dstream.rdd import MessageHandler, RocketMQRDD
+from pyspark_rocketmq.dstream.rdd_registry import keep_live, of_batches
+from pyspark_rocketmq.dstream.strategies import LocationStrategy
+from pyspark_rocketmq.offsets.group_commits import GroupCommits
+from pyspark_rocketmq.offsets.offset_lookup import planning_client
+from pyspark_rocketmq.options import SourceOptions, parse_direct_options
+
+__all__ = ["BatchMaker", "RocketMQDStream"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_SHOWN_RANGES: Final = 20
+
+
+class BatchMaker:
+    """Makes the RDD of each batch; what Spark calls and pickles.
+
+    Parameters
+    ----------
+    plan : DirectPlan
+    given : Mapping
+        The options as the user gave them: what comes from the environment stays out of checkpoints.
+    topics : tuple of str
+    group : str
+    fail_on_data_loss, auto_commit : bool
+    location : LocationStrategy
+    handler : Callable, optional
+    """
+
+    def __init__(
+        self,
+        plan: DirectPlan,
+        given: Mapping[str, Any],
+        *,
+        topics: tuple[str, ...],
+        group: str,
+        fail_on_data_loss: bool,
+        auto_commit: bool,
+        location: LocationStrategy,
+        handler: MessageHandler | None,
+    ) -> None:
+        self.plan = plan
+        self.given = dict(given)
+        self.topics = topics
+        self.group = group
+        self.fail_on_data_loss = fail_on_data_loss
+        self.auto_commit = auto_commit
+        self.location = location
+        self.handler = handler
+        self.stream_id = -1
+        self._run: _Run | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_run": None}
+
+    @property
+    def options(self) -> SourceOptions:
+        """The options of reading."""
+        options = parse_direct_options(self.given)
+        return replace(options, fail_on_data_loss=self.fail_on_data_loss).source(self.topics, self.group)
+
+    def __call__(self, time: datetime, rdd: RDD[Any]) -> RocketMQRDD:
+        """Return the RDD of the batch of a time."""
+        time_ms = round(time.timestamp() * 1000)
+        if self._run is None:
+            self._run = _Run(self, rdd.context)
+        revive(rdd.context, rdd)
+        return self._run.batch(time_ms)
+
+
+class _Run(StreamingListener):
+    """A stream's life in this process: its connections, its RDDs, and what Spark tells of its batches."""
+
+    def __init__(self, maker: BatchMaker, sc: SparkContext) -> None:
+        super().__init__()
+        self._maker = maker
+        self._sc = sc
+        self._options = maker.options
+        self._client = planning_client(self._options.client)
+        self._rdds: dict[int, RocketMQRDD] = {}
+        self._commits = GroupCommits(maker.group, self._client, interval_ms=0, clock=SYSTEM_CLOCK)
+        self._context = streaming_context(sc)
+        if self._context.isCheckpointPresent():
+            maker.plan.recover(pending_times(self._context))
+        directory = self._context.checkpointDir()
+        self._log = None if directory is None else BatchLog(sc, directory, maker.stream_id)
+        listen(sc, self._context, self)
+        weakref.finalize(self, self._client.close)
+
+    def batch(self, time_ms: int) -> RocketMQRDD:
+        """Plan a batch, make its RDD, and report it to Spark."""
+        ranges = self._planned(time_ms)
+        made = RocketMQRDD(
+            self._sc,
+            ranges,
+            self._options,
+            self._maker.given,
+            self._maker.location,
+            handler=self._maker.handler,
+        )
+        self._rdds[time_ms] = made
+        for forgotten in self._rdds.keys() - self._maker.plan.remembered():
+            del self._rdds[forgotten]
+        keep_live(made)
+        self._report(time_ms, ranges)
+        return made
+
+    def _planned(self, time_ms: int) -> OffsetRanges:
+        plan = self._maker.plan
+        if self._log is not None and (before := self._log.read(time_ms)) is not None:
+            plan.adopt(time_ms, before)
+        remembered = remember_ms(self._context, self._maker.stream_id)
+        ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=remembered)
+        if self._log is not None:
+            self._log.write(time_ms, ranges)
+            self._log.forget(plan.remembered())
+        return ranges
+
+    def onBatchCompleted(self, batchCompleted: Any) -> None:
+        """Take note of a batch all of whose outputs succeeded."""
+        info = batchCompleted.batchInfo()
+        time_ms = info.batchTime().milliseconds()
+        if failures(info):
+            _LOG.warning("the batch of %d failed: nothing after it is committed automatically", time_ms)
+            return
+        delays = (info.processingEndTime(), info.processingDelay(), info.schedulingDelay())
+        ends = self._maker.plan.finished(time_ms, delays)
+        if ends and self._maker.auto_commit:
+            self._commits.finished(ends)
+
+    def _report(self, time_ms: int, ranges: OffsetRanges) -> None:
+        full = [str(found) for found in ranges if len(found) > 0]
+        more = [f"and {len(full) - _SHOWN_RANGES} more"] if len(full) > _SHOWN_RANGES else []
+        about = "\n".join(full[:_SHOWN_RANGES] + more)
+        report_input(
+            self._sc, self._context, self._maker.stream_id, time_ms, messages=ranges.planned, about=about
+        )
+
+
+class RocketMQDStream(DStream[Any], CanCommitOffsets):
+    """A stream of `Message`, or of what the message handler returns; its RDDs have ``offsetRanges``.
+
+    Delivery promise: every message is in exactly one batch, in offset order within its queue, one partition a
+    queue; a batch that is computed again, also after a recovery from a checkpoint, has the same messages.
+    Output operations are at least once, as Spark's are.
+
+    Made by ``RocketMQUtils.createMQPullStream``.
+
+    Parameters
+    ----------
+    ssc : StreamingContext
+    maker : BatchMaker
+    """
+
+    def __init__(self, ssc: StreamingContext, maker: BatchMaker) -> None:
+        sc = ssc.sparkContext
+        java, maker.stream_id = planned_stream(ssc, maker)
+        super().__init__(java, ssc, sc.serializer)
+        self._committer = Committer(maker.given, maker.group)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An output operation may hold the stream to commit with it: that is all that a checkpoint keeps.
+        return self._committer.__reduce__()
+
+    def commitAsync(self, offsetRanges: RangesLike, callback: CommitCallback | None = None) -> None:
+        """Commit the ends of ranges; see `Committer.commitAsync`."""
+        self._committer.commitAsync(offsetRanges, callback)
+
+    def transform(self, func: Callable[..., RDD[Any]]) -> Any:
+        """Apply a function to each batch's RDD, which knows its ``offsetRanges``."""
+        return super().transform(of_batches(func))
+
+    def foreachRDD(self, func: Callable[..., None]) -> None:
+        """Call a function with each batch's RDD, which knows its ``offsetRanges``."""
+        super().foreachRDD(of_batches(func))

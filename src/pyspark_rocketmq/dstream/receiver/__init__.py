@@ -1,0 +1,1 @@
+"""The receivers: group members in Spark tasks, whose blocks Spark stores."""

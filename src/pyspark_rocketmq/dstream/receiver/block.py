@@ -1,0 +1,205 @@
+"""What a receiver stores at once: a block of pulled records, or of objects, as bytes with a checksum."""
+
+# Facts: ours. ">4sBBHI" magic, version, kind, 0, length of the JSON head; ">I" CRC-32 of all that stands
+# before and behind it; the head; records back to back, or one pickle. A block is written by one task and
+# read by others of the same job.
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import pickle
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark_rocketmq.client.groups.push_delivery import shown_message
+from pyspark_rocketmq.client.groups.push_worker import PulledRun
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, decode_batches
+from pyspark_rocketmq.errors import CorruptMessageError, OptionError
+from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.options import ReceiverOptions
+from pyspark_rocketmq.options.choices import CorruptPolicy, policy_of_objects
+from pyspark_rocketmq.record.decode.objects import MessageDecoder
+from pyspark_rocketmq.record.decode.rows import Chunk
+from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "BlockReading",
+    "block_batches",
+    "block_elements",
+    "count_records",
+    "encode_objects",
+    "encode_runs",
+    "reading_of",
+    "run_messages",
+]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_HEAD: Final = struct.Struct(">4sBBHI")
+_CRC_SIZE: Final = 4
+_MAGIC: Final = b"RMQB"
+_VERSION: Final = 1
+_RECORDS: Final = 0
+_OBJECTS: Final = 1
+_OFFSET_AT: Final = 20
+"""Where a record has its queue offset, see ``record.layout``."""
+
+
+def count_records(run: PulledRun) -> int:
+    """Return how many records of a run count, without decoding them; an inner batch counts as one.
+
+    Raises
+    ------
+    CorruptMessageError
+        The last one is cut off.
+    """
+    records, begin, end = run.records, run.from_offset - run.offset_delta, run.until_offset - run.offset_delta
+    count = at = 0
+    while at < len(records):
+        size = int.from_bytes(records[at : at + 4], "big")
+        if size < MIN_RECORD_SIZE or at + size > len(records):
+            raise CorruptMessageError("a record's size leads out of the answer", position=at, size=size)
+        offset = int.from_bytes(records[at + _OFFSET_AT : at + _OFFSET_AT + 8], "big")
+        count += begin <= offset < end
+        at += size
+    return count
+
+
+def encode_runs(runs: Sequence[PulledRun]) -> bytes:
+    """Return a block of pulled records."""
+    rows = [[*_place(r.queue), r.from_offset, r.until_offset, r.offset_delta, len(r.records)] for r in runs]
+    return _framed(_RECORDS, json.dumps(rows).encode(), [run.records for run in runs])
+
+
+def encode_objects(objects: Sequence[Any]) -> bytes:
+    """Return a block of what ``deserialize`` returned."""
+    return _framed(_OBJECTS, b"", [pickle.dumps(list(objects), pickle.HIGHEST_PROTOCOL)])
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReading:
+    """Which messages of a block are handed out, and what becomes of those that do not decode.
+
+    Parameters
+    ----------
+    tags : frozenset of str, optional
+        Leave out messages of others: brokers compare hashes of tags only.
+    on_corrupt : CorruptPolicy
+        A record that breaks the layout is an error, whatever this says: its answer is not pulled again.
+    check_crc : bool
+    """
+
+    tags: frozenset[str] | None = None
+    on_corrupt: CorruptPolicy = CorruptPolicy.FAIL
+    check_crc: bool = False
+
+    def messages(self, queue: MessageQueue, chunks: Sequence[Chunk]) -> Iterator[Message]:
+        """Yield the messages of a queue as objects."""
+        policy = policy_of_objects(self.on_corrupt)
+        decoder = MessageDecoder(queue, on_corrupt=policy, check_crc=self.check_crc)
+        for message in decoder.messages(chunks):
+            if self.tags is None or message.tags in self.tags:
+                yield message
+        for corrupt in decoder.corrupt.first:
+            _LOG.warning("skipped, it does not decode: %s", corrupt)
+
+
+_ALL: Final = BlockReading()
+
+
+def reading_of(options: ReceiverOptions) -> BlockReading:
+    """Return how the blocks of a receiver are read."""
+    return BlockReading(options.selector.tags, options.on_corrupt, options.check_crc)
+
+
+def block_elements(block: bytes, reading: BlockReading = _ALL) -> Iterator[Any]:
+    """Yield a block's messages, in order within each queue, or its objects.
+
+    Parameters
+    ----------
+    block : bytes
+    reading : BlockReading
+
+    Raises
+    ------
+    CorruptMessageError
+        The block, or a record of it, does not decode.
+    """
+    kind, head_size = _opened(block)
+    if kind == _OBJECTS:
+        data = memoryview(block)[_HEAD.size + _CRC_SIZE :]
+        yield from pickle.loads(data)  # noqa: S301 - what a task of this very job wrote
+        return
+    for queue, chunks in _by_queue(block, head_size):
+        yield from map(shown_message, reading.messages(queue, chunks))
+
+
+def block_batches(
+    block: bytes, decode: DecodeOptions, tags: frozenset[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield a block's messages as record batches; raises as `block_elements`.
+
+    Messages that come again through ``%RETRY%group`` show that as their topic.
+
+    Raises
+    ------
+    OptionError
+        The receiver's ``deserialize`` made objects of the messages.
+    """
+    kind, head_size = _opened(block)
+    if kind == _OBJECTS:
+        raise OptionError("a receiver with deserialize has stored objects: take its stream as it is")
+    for queue, chunks in _by_queue(block, head_size):
+        yield from decode_batches(queue, chunks, decode, tags)
+
+
+def run_messages(run: PulledRun, reading: BlockReading = _ALL) -> Iterator[Message]:
+    """Yield the messages of one pull as they are stored, with their own offsets and topics."""
+    return reading.messages(run.queue, [run.chunk()])
+
+
+def _place(queue: MessageQueue) -> tuple[str, str, int]:
+    return queue.topic, queue.broker_name, queue.queue_id
+
+
+def _framed(kind: int, head: bytes, parts: Sequence[bytes | memoryview]) -> bytes:
+    front = _HEAD.pack(_MAGIC, _VERSION, kind, 0, len(head))
+    data = b"".join([head, *parts])
+    return front + zlib.crc32(data, zlib.crc32(front)).to_bytes(_CRC_SIZE, "big") + data
+
+
+def _opened(block: bytes) -> tuple[int, int]:
+    """Check a block; return its kind and how long its JSON head is."""
+    start = _HEAD.size + _CRC_SIZE
+    if len(block) < start:
+        raise CorruptMessageError("a block of a receiver is cut off", size=len(block))
+    magic, version, kind, _, head_size = _HEAD.unpack_from(block)
+    crc = zlib.crc32(memoryview(block)[start:], zlib.crc32(block[: _HEAD.size]))
+    sound = crc == int.from_bytes(block[_HEAD.size : start], "big")
+    if not sound or (magic, version) != (_MAGIC, _VERSION):
+        raise CorruptMessageError("a block of a receiver is damaged, or of another version", size=len(block))
+    return kind, head_size
+
+
+def _by_queue(block: bytes, head_size: int) -> Iterator[tuple[MessageQueue, list[Chunk]]]:
+    """Group the runs by queue, each queue's in the order in which they were pulled."""
+    buffer = memoryview(block)
+    at = _HEAD.size + _CRC_SIZE
+    rows = json.loads(block[at : at + head_size])
+    at += head_size
+    placed: list[tuple[PulledRun, int]] = []
+    for topic, broker_name, queue_id, begin, end, offset_delta, length in rows:
+        queue = MessageQueue(topic, broker_name, queue_id)
+        placed.append((PulledRun(queue, begin, offset_delta, buffer[at : at + length], end), at))
+        at += length
+    ordered = sorted(placed, key=lambda each: each[0].queue)
+    for queue, some in itertools.groupby(ordered, lambda each: each[0].queue):
+        yield queue, [run.chunk(buffer, start) for run, start in some]

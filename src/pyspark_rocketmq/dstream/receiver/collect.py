@@ -1,0 +1,132 @@
+"""What a receiver has pulled and not stored yet: how fast it comes, in what order, and what is a block."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark_rocketmq.client.clock import Clock
+from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+
+__all__ = ["Collected", "Collector", "InTurn", "RateLimiter"]
+
+_BLOCK_BYTES: Final = 8 << 20
+"""A block is closed when it has this much, before its interval is over."""
+
+
+class RateLimiter:
+    """Spreads messages over time so that they do not exceed a rate; safe for threads.
+
+    Parameters
+    ----------
+    clock : Clock
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._free_at = 0.0
+        self.rate: float | None = None
+        """Messages a second; None is no limit."""
+
+    def reserve(self, count: int) -> float:
+        """Return how many seconds to wait before that many messages may pass."""
+        with self._lock:
+            now = self._clock.monotonic()
+            begin = max(now, self._free_at)
+            self._free_at = begin if self.rate is None else begin + count / self.rate
+            return begin - now
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """One pull that waits to be stored; with objects if they were made of its messages."""
+
+    worker: QueueWorker
+    run: PulledRun
+    messages: int
+    objects: tuple[Any, ...] | None = None
+
+
+class Collector:
+    """What waits to become a block; safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[Collected] = []
+        self._bytes = 0
+        self.full = threading.Event()
+
+    def add(self, collected: Collected) -> None:
+        """Take what a pull found."""
+        with self._lock:
+            self._waiting.append(collected)
+            self._bytes += len(collected.run.records)
+            if self._bytes >= _BLOCK_BYTES:
+                self.full.set()
+
+    def take(self) -> list[Collected]:
+        """Return what the next block consists of, the oldest first, and forget it."""
+        with self._lock:
+            size = count = 0
+            while count < len(self._waiting) and size < _BLOCK_BYTES:
+                size += len(self._waiting[count].run.records)
+                count += 1
+            taken, self._waiting = self._waiting[:count], self._waiting[count:]
+            self._bytes -= size
+            if self._bytes < _BLOCK_BYTES:
+                self.full.clear()
+            return taken
+
+    def clear(self) -> None:
+        """Forget everything: it was not acknowledged."""
+        while self.take():
+            pass
+
+
+class InTurn:
+    """Hands on what several threads make of the runs of a queue, in the order in which these were pulled.
+
+    Safe for threads.
+
+    Parameters
+    ----------
+    hand_on : Callable
+        Called with one thing at a time.
+    """
+
+    def __init__(self, hand_on: Callable[[Collected], None]) -> None:
+        self._hand_on = hand_on
+        self._lock = threading.Lock()
+        self._places: dict[QueueWorker, deque[_Place]] = {}
+
+    def enter(self, worker: QueueWorker) -> _Place:
+        """Take the next place of a queue; called in the order of its runs."""
+        place = _Place()
+        with self._lock:
+            self._places.setdefault(worker, deque()).append(place)
+        return place
+
+    def leave(self, worker: QueueWorker, place: _Place, collected: Collected) -> None:
+        """Hand on what was made of a run as soon as every run before it was handed on."""
+        with self._lock:
+            place.collected = collected
+            row = self._places.get(worker)
+            while row and (first := row[0].collected) is not None:
+                row.popleft()
+                self._hand_on(first)
+            if not row:
+                self._places.pop(worker, None)
+
+    def clear(self) -> None:
+        """Forget every place."""
+        with self._lock:
+            self._places.clear()
+
+
+@dataclass(slots=True)
+class _Place:
+    collected: Collected | None = None

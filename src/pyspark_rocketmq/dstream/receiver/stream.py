@@ -1,0 +1,405 @@
+"""Streams of receivers: what Spark calls once a batch, and pickles into checkpoints."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark import RDD, SparkContext
+from pyspark.core.rdd import PipelinedRDD
+from pyspark.streaming import DStream, StreamingContext, StreamingListener
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions
+from pyspark_rocketmq.dstream.direct.batch_plan import Pace, pace_of
+from pyspark_rocketmq.dstream.jvm import (
+    failures,
+    jvm_of,
+    listen,
+    planned_stream,
+    remember_ms,
+    report_input,
+    revive,
+    streaming_context,
+)
+from pyspark_rocketmq.dstream.rdd import batch_projection
+from pyspark_rocketmq.dstream.rdd_registry import keep_live, of_batches
+from pyspark_rocketmq.dstream.receiver.block import BlockReading, block_batches, block_elements, reading_of
+from pyspark_rocketmq.dstream.receiver.cores import check_cores, held_cores, local_cores
+from pyspark_rocketmq.dstream.receiver.receivers import RocketMQReceiver
+from pyspark_rocketmq.dstream.receiver.server import ReceiverInfo, ReceiverServer
+from pyspark_rocketmq.dstream.receiver.store import BlockStore, StoredBatch
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.planning.rate import FinishedBatch, RateEstimate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "ReceivedRDD",
+    "ReceiverMaker",
+    "RocketMQReceiverStream",
+    "receiver_infos",
+    "receiver_rate",
+    "stop_receivers",
+]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_MOST: Final = "spark.streaming.receiver.maxRate"
+_WAL: Final = "spark.streaming.receiver.writeAheadLog.enable"
+_LOOK_S: Final = 0.3
+_CLOSE_S: Final = 20.0
+_CLEAN_EVERY_S: Final = 10.0
+_LOG_KEPT_MS: Final = 60_000
+"""How much longer than Spark remembers a batch the log keeps it: a newer checkpoint may turn out torn."""
+
+_RUNS: Final[dict[int, _Run]] = {}
+"""The streams of this driver's running StreamingContext, by Spark's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Elements:
+    reading: BlockReading
+
+    def __call__(self, _: int, blocks: Iterable[bytes]) -> Iterator[Any]:
+        for block in blocks:
+            yield from block_elements(bytes(block), self.reading)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batches:
+    tags: frozenset[str] | None
+    decode: DecodeOptions
+
+    def __call__(self, _: int, blocks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        for block in blocks:
+            yield from block_batches(bytes(block), self.decode, self.tags)
+
+
+class ReceivedRDD(PipelinedRDD[bytes, Any]):
+    """The messages of a batch, or the objects that ``deserialize`` made: one partition a block.
+
+    Parameters
+    ----------
+    batch : StoredBatch
+    reading : BlockReading
+    reader : Callable, optional
+        Replaces the reader of messages.
+    """
+
+    def __init__(self, batch: StoredBatch, reading: BlockReading, reader: _Batches | None = None) -> None:
+        super().__init__(batch.rdd, reader or _Elements(reading))
+        self._batch = batch
+        self._reading = reading
+
+    @property
+    def received(self) -> int:
+        """How many messages the batch has, from what the receivers counted."""
+        return self._batch.messages
+
+    def recordBatches(self, columns: Sequence[str] | None = None, bodyAs: str = "binary") -> ReceivedRDD:
+        """Return the same messages as an RDD of ``pyarrow.RecordBatch``: many times faster than objects.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            As the data source's option; its default columns when absent, ``["*"]`` for all.
+        bodyAs : {"binary", "string"}
+
+        Raises
+        ------
+        OptionError
+            On a name that is no column.
+        """
+        projection = batch_projection(columns, bodyAs)
+        decode = DecodeOptions(
+            columns=projection.columns,
+            body_as=projection.body_as,
+            on_corrupt=self._reading.on_corrupt.value,
+            check_crc=self._reading.check_crc,
+        )
+        return ReceivedRDD(self._batch, self._reading, _Batches(self._reading.tags, decode))
+
+
+class ReceiverMaker:
+    """Makes the RDD of each batch of received blocks; what Spark calls and pickles.
+
+    Parameters
+    ----------
+    receiver : RocketMQReceiver
+    receivers : int
+        How many of them run.
+    """
+
+    def __init__(self, receiver: RocketMQReceiver, receivers: int) -> None:
+        self.receiver = receiver
+        self.receivers = receivers
+        self.stream_id = -1
+        self.estimate = RateEstimate()
+        self._run: _Run | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_run": None}
+
+    def __call__(self, time: datetime, rdd: RDD[Any]) -> ReceivedRDD:
+        """Return the RDD of the batch of a time."""
+        if self._run is None:
+            self._run = _Run(self, rdd.context)
+        revive(rdd.context, rdd)
+        return self._run.batch(round(time.timestamp() * 1000))
+
+
+class _Run(StreamingListener):
+    """A stream's life in this process: its receivers, its blocks, and what Spark tells of its batches."""
+
+    def __init__(self, maker: ReceiverMaker, sc: SparkContext) -> None:
+        super().__init__()
+        self._maker, self._sc = maker, sc
+        self.receivers: int = maker.receivers
+        self._closed = threading.Event()
+        former = _RUNS.get(maker.stream_id)
+        if former is not None and not former.wait_closed(2 * _CLOSE_S):
+            raise RocketMQError(
+                "the receivers of a former StreamingContext do not end", stream=maker.stream_id
+            )
+        self._context = streaming_context(sc)
+        interval_ms = int(self._context.graph().batchDuration().milliseconds())
+        self._pace = pace_of(sc.getConf().get, interval_ms)
+        most = float(sc.getConf().get(_MOST) or 0)
+        self._most = most if most > 0 else None
+        self._finished: set[int] = set()
+        self._made: dict[int, ReceivedRDD] = {}
+        self._clean_at = 0.0
+        self._checkpoints: tuple[Any, Any] | None = None
+        self._log_directory = self._directory()
+        check_cores(sc, maker.receivers, asked=sum(run.receivers for run in _RUNS.values()))
+        self._store = BlockStore(
+            sc,
+            maker.stream_id,
+            sc._getJavaStorageLevel(maker.receiver.storageLevel),  # noqa: SLF001
+            self._log_directory,
+            recover=bool(self._context.isCheckpointPresent()),
+        )
+        self._server = ReceiverServer(
+            *(sc, maker.receiver, maker.receivers, self._store, self._rate),
+            name=f"rocketmq-stream-{maker.stream_id}",
+        )
+        listen(sc, self._context, self)
+        _RUNS[maker.stream_id] = self
+        self._server.start(self._may_begin)
+        threading.Thread(target=self._watch, name="receivers-watch", daemon=True).start()
+
+    @property
+    def infos(self) -> list[ReceiverInfo]:
+        return self._server.infos
+
+    def batch(self, time_ms: int) -> ReceivedRDD:
+        """Allocate what was received to a batch, make its RDD, and report it to Spark."""
+        if self._server.failure is not None:
+            raise self._server.failure
+        stored = self._store.batch(time_ms)
+        made = ReceivedRDD(stored, reading_of(self._maker.receiver.parsed()))
+        self._made[time_ms] = made
+        keep_live(made)
+        about = f"{stored.blocks} blocks of {self.receivers} receivers"
+        stream_id = self._maker.stream_id
+        report_input(self._sc, self._context, stream_id, time_ms, messages=stored.messages, about=about)
+        return made
+
+    def onBatchCompleted(self, batchCompleted: Any) -> None:
+        """Learn how fast batches are done, and drop what no batch needs any more."""
+        info = batchCompleted.batchInfo()
+        time_ms = int(info.batchTime().milliseconds())
+        made = self._made.get(time_ms)
+        if made is None:
+            return
+        done = FinishedBatch(
+            ended_at_ms=info.processingEndTime(),
+            messages=made.received,
+            processing_ms=info.processingDelay(),
+            scheduling_ms=info.schedulingDelay(),
+        )
+        self._maker.estimate = self._maker.estimate.after(done, self._pace.pid)
+        if failures(info) and self._log_directory is not None:
+            _LOG.warning("the batch of %d failed: its blocks, and all after it, stay in the log", time_ms)
+            return
+        self._finished.add(time_ms)
+        ends = itertools.takewhile(lambda known: known in self._finished, sorted(list(self._made)))  # noqa: C414 - other threads add to it
+        through = max(ends, default=None)
+        if through is not None:
+            self._forget(through - remember_ms(self._context, self._maker.stream_id))
+
+    def stop(self, timeout_s: float) -> bool:
+        """Stop the receivers, and wait until a batch has what they stored; return whether that came true."""
+        self._server.ask_to_stop()
+        deadline = SYSTEM_CLOCK.monotonic() + timeout_s
+        while not self._server.stopped or self._store.unallocated:
+            if SYSTEM_CLOCK.monotonic() >= deadline:
+                return False
+            SYSTEM_CLOCK.sleep(0.05)
+        return True
+
+    def wait_closed(self, timeout_s: float) -> bool:
+        """Wait until nothing of the stream runs any more: its log may have a new owner then."""
+        return self._closed.wait(timeout_s)
+
+    # --- inside ---
+
+    def _directory(self) -> str | None:
+        """Return where the logs are; None where blocks are in memory only."""
+        enabled = (self._sc.getConf().get(_WAL, "false") or "false").lower() == "true"
+        if not enabled and not self._maker.receiver.reliable:
+            return None
+        checkpoints = self._context.checkpointDir()
+        if checkpoints is None:
+            raise OptionError(
+                f"a reliable receiver, and {_WAL}, need a checkpoint directory for the log: "
+                "call ssc.checkpoint(directory) before the start"
+            )
+        path = jvm_of(self._sc).org.apache.hadoop.fs.Path(checkpoints)
+        files = path.getFileSystem(self._sc._jsc.hadoopConfiguration())  # noqa: SLF001
+        self._checkpoints = (path, files)
+        if files.getUri().getScheme() == "file" and local_cores(self._sc.master) is None:
+            _LOG.warning(
+                "the write-ahead log goes to the driver's own disk (%s): executors on other machines cannot "
+                "read it, and it is lost with the machine",
+                checkpoints,
+            )
+        return f"{checkpoints}/rocketmq-receiver-{self._maker.stream_id}"
+
+    def _may_begin(self) -> bool:
+        """Whether receivers may start: with a log, when a checkpoint would bring the stream back."""
+        try:
+            recovered = self._log_directory is None or bool(self._context.isCheckpointPresent())
+            return recovered or self._newest_checkpoint_ms() is not None
+        except Py4JError:
+            return False
+
+    def _newest_checkpoint_ms(self) -> int | None:
+        if self._checkpoints is None:
+            return None
+        path, files = self._checkpoints
+        if not files.exists(path):
+            return None
+        names = [str(status.getPath().getName()) for status in files.listStatus(path)]
+        times = [int(n.removeprefix("checkpoint-")) for n in names if n.removeprefix("checkpoint-").isdigit()]
+        return max(times, default=None)
+
+    def _forget(self, before_ms: int) -> None:
+        for time_ms in [known for known in list(self._made) if known < before_ms]:
+            del self._made[time_ms]
+            self._finished.discard(time_ms)
+        self._store.forget(before_ms)
+        now = SYSTEM_CLOCK.monotonic()
+        if self._log_directory is None or now < self._clean_at:
+            return
+        self._clean_at = now + _CLEAN_EVERY_S
+        if (newest := self._newest_checkpoint_ms()) is not None:
+            self._store.clean_log(min(before_ms, newest) - _LOG_KEPT_MS)
+
+    def _rate(self) -> float | None:
+        return receiver_rate(self._pace, self._most, self._maker.estimate, self.receivers)
+
+    def _watch(self) -> None:
+        """End with the StreamingContext."""
+        while self._is_running():
+            SYSTEM_CLOCK.sleep(_LOOK_S)
+        self._server.close(_CLOSE_S)
+        try:
+            self._store.close()
+        except Py4JError as error:  # the SparkContext was stopped, too
+            _LOG.info("the blocks of the stream went with Spark: %s", str(error).splitlines()[0][:200])
+        _RUNS.pop(self._maker.stream_id, None)
+        self._closed.set()
+
+    def _is_running(self) -> bool:
+        try:
+            stopped = str(self._context.getState()) == "STOPPED"
+            return not stopped and not bool(self._context.sparkContext().isStopped())
+        except (Py4JError, OSError):  # the JVM is gone
+            return False
+
+
+def receiver_rate(pace: Pace, most: float | None, estimate: RateEstimate, receivers: int) -> float | None:
+    """Return how many messages a second each receiver may receive; None is no limit.
+
+    Parameters
+    ----------
+    pace : Pace
+        ``initial_rate`` is each receiver's here, as Spark's own have it; the estimate is the stream's.
+    most : float, optional
+        ``spark.streaming.receiver.maxRate``.
+    estimate : RateEstimate
+    receivers : int
+    """
+    limits = [] if most is None else [most]
+    if pace.backpressure and estimate.rate is not None:
+        limits.append(estimate.rate / receivers)
+    elif pace.backpressure and pace.initial_rate is not None:
+        limits.append(float(pace.initial_rate))
+    return min(limits, default=None)
+
+
+class RocketMQReceiverStream(DStream[Any]):
+    """A stream of what receivers get: `Message` objects, or what their ``deserialize`` makes.
+
+    Delivery promise: that of `RocketMQReceiver`, and with a log that of `ReliableRocketMQReceiver`. Order
+    within a queue is kept while the queue has one owner.
+
+    Made by ``RocketMQUtils.receiverStream``, ``createInputDStream`` and ``createReliableInputDStream``.
+
+    Parameters
+    ----------
+    ssc : StreamingContext
+    receiver : RocketMQReceiver
+    receivers : int
+        How many tasks, each a member of the group; each holds a core.
+
+    Raises
+    ------
+    OptionError
+        There would be no core left for batches.
+    """
+
+    def __init__(self, ssc: StreamingContext, receiver: RocketMQReceiver, receivers: int = 1) -> None:
+        if receivers < 1:
+            raise OptionError("a stream needs a receiver", receivers=receivers)
+        held_cores(ssc, receivers)
+        maker = ReceiverMaker(receiver, receivers)
+        java, maker.stream_id = planned_stream(ssc, maker)
+        super().__init__(java, ssc, ssc.sparkContext.serializer)
+
+    def transform(self, func: Callable[..., RDD[Any]]) -> Any:
+        """Apply a function to each batch's RDD, a `ReceivedRDD`."""
+        return super().transform(of_batches(func))
+
+    def foreachRDD(self, func: Callable[..., None]) -> None:
+        """Call a function with each batch's RDD, a `ReceivedRDD`."""
+        super().foreachRDD(of_batches(func))
+
+
+def receiver_infos() -> list[ReceiverInfo]:
+    """Return what is known of the running receivers of this driver, stream by stream."""
+    return [info for _, run in sorted(_RUNS.items()) for info in run.infos]
+
+
+def stop_receivers(timeout_s: float) -> None:
+    """Stop all receivers of this driver, and wait until batches have what they stored.
+
+    Raises
+    ------
+    RocketMQError
+        That did not come true in time.
+    """
+    late = [stream_id for stream_id, run in list(_RUNS.items()) if not run.stop(timeout_s)]
+    if late:
+        raise RocketMQError(
+            "receivers did not stop in time, or no batch came", streams=late, timeout_s=timeout_s
+        )

@@ -1,0 +1,324 @@
+"""What runs in a receiver's task: consume, collect blocks, have the driver store them, acknowledge."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.client.groups.push_consumer import PushConsumer
+from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, PushOptions
+from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.dstream.receiver.block import (
+    count_records,
+    encode_objects,
+    encode_runs,
+    reading_of,
+    run_messages,
+)
+from pyspark_rocketmq.dstream.receiver.collect import Collected, Collector, InTurn, RateLimiter
+from pyspark_rocketmq.dstream.receiver.link import FrameKind, Link, ReceiverSpec, Reply, ReplyStatus
+from pyspark_rocketmq.dstream.receiver.receivers import RocketMQReceiver
+from pyspark_rocketmq.errors import ConnectionLostError
+from pyspark_rocketmq.model import Message
+from pyspark_rocketmq.options import MessageModel, ReceiverOptions, StartFrom
+from pyspark_rocketmq.planning.assign import AllocateStrategy
+
+__all__ = ["ReceiverRunner", "ReceiverTask"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_QUEUE_BYTES: Final = 16 << 20
+_SPAN: Final = 1 << 20
+_ALIVE_S: Final = 0.5
+_PUT_OFF_AGAIN_S: Final = 1.0
+_STARTS: Final = {
+    StartFrom.LATEST: ConsumeFromWhere.LAST_OFFSET,
+    StartFrom.EARLIEST: ConsumeFromWhere.FIRST_OFFSET,
+    StartFrom.TIMESTAMP: ConsumeFromWhere.TIMESTAMP,
+}
+
+
+class ReceiverTask:
+    """One receiver from the start to the end of its task.
+
+    Parameters
+    ----------
+    receiver : RocketMQReceiver
+    options : ReceiverOptions
+        The receiver's, with what the driver's environment adds.
+    spec : ReceiverSpec
+    restart_delay_s : float
+    clock : Clock
+    """
+
+    def __init__(
+        self,
+        receiver: RocketMQReceiver,
+        options: ReceiverOptions,
+        spec: ReceiverSpec,
+        *,
+        restart_delay_s: float = 2.0,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.number = spec.number
+        self.stopped = True
+        self._receiver = receiver
+        self._spec = spec
+        self._options = options
+        self._restart_delay_s = restart_delay_s
+        self._clock = clock
+        self._limiter = RateLimiter(clock)
+        self._collector = Collector()
+        self._in_turn = InTurn(self._collector.add)
+        self._consumer: PushConsumer | None = None
+        self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._restart: str | None = None
+        self._skipped = 0
+        self._told_at = 0.0
+        receiver.attach(self)
+
+    def run(self) -> None:
+        """Receive until the driver says stop, or is not there any more.
+
+        Raises
+        ------
+        ConnectionLostError
+            The driver is gone, or has given the receiver's place to another task.
+        """
+        with Link(self._spec, self._options.ttl_ms / 1000) as link:
+            self._obey(link.tell(FrameKind.STARTED, socket.gethostname().encode()))
+            going = True
+            while going:
+                self._start()
+                try:
+                    going = self._serve(link)
+                    self._drain(link)
+                finally:
+                    self._stop()
+                if self._restart is not None:
+                    reason, self._restart = self._restart, None
+                    self._obey(link.tell(FrameKind.RESTART, reason.encode(), skipped=self._skipped))
+                    self._clock.sleep(self._restart_delay_s)
+
+    # --- what receivers call ---
+
+    def open_consumer(self) -> None:
+        """Join the group and begin to collect.
+
+        Raises
+        ------
+        RocketMQError
+            A topic, or every name server, is not there.
+        """
+        options = self._options
+        consumer = PushConsumer(options.consumer_group, options.client, push_options(options))
+        for topic in options.topics:
+            consumer.subscribe(topic, options.selector)
+        self._consumer = consumer
+        consumer.start_runs(self._take)
+
+    def close_consumer(self) -> None:
+        """Commit what is acknowledged, and leave the group."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def ask_to_restart(self, message: str, error: BaseException | None) -> None:
+        """See `RocketMQReceiver.restart`."""
+        self._restart = message if error is None else f"{message}: {error}"
+        self._collector.full.set()
+
+    # --- the task's thread ---
+
+    def _start(self) -> None:
+        self._in_turn.clear()
+        self._collector.clear()
+        self.stopped = False
+        try:
+            self._receiver.onStart()
+        except Exception as error:  # noqa: BLE001 - the user's code, or no server; said and tried again
+            _LOG.exception("receiver %d did not start", self.number)
+            self.ask_to_restart("the receiver did not start", error)
+
+    def _stop(self) -> None:
+        self.stopped = True
+        self._receiver.onStop()
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._pools.clear()
+
+    def _serve(self, link: Link) -> bool:
+        """Store blocks until the receiver restarts (True) or the driver says stop (False)."""
+        while self._restart is None:
+            self._collector.full.wait(self._spec.block_interval_ms / 1000)
+            self._store(link, self._collector.take())
+            if self._clock.monotonic() - self._told_at >= _ALIVE_S:
+                self._told_at = self._clock.monotonic()
+                reply = link.tell(FrameKind.ALIVE, skipped=self._skipped)
+                if reply.status is ReplyStatus.STOP:
+                    return False
+                self._obey(reply)
+        return True
+
+    def _drain(self, link: Link) -> None:
+        """Store what is left when nothing more is pulled; not after a block that was refused."""
+        if self._consumer is None or self._restart is not None:
+            return
+        self._consumer.stop_pulling()
+        for pool in self._pools.values():
+            pool.shutdown(wait=True, cancel_futures=True)
+        while (taken := self._collector.take()) and self._restart is None:
+            self._store(link, taken)
+
+    def _store(self, link: Link, taken: list[Collected]) -> None:
+        """Have the driver store a block, and acknowledge what is in it; else the receiver restarts."""
+        if not taken:
+            return
+        block = _block(taken)
+        tries = 0
+        while block is not None:
+            messages = sum(len(c.objects) if c.objects is not None else c.messages for c in taken)
+            reply = link.tell(FrameKind.BLOCK, block, messages=messages, skipped=self._skipped)
+            self._obey(reply)
+            if reply.status is not ReplyStatus.REFUSED:
+                break
+            tries += 1
+            if tries > self._options.max_retry:
+                self.ask_to_restart(f"a block of {messages} messages could not be stored", None)
+                return
+            self._clock.sleep(0.2 * tries)
+        for collected in taken:
+            collected.worker.finish_run(collected.run)
+
+    def _obey(self, reply: Reply) -> None:
+        self._limiter.rate = reply.rate
+
+    # --- the consumer's threads ---
+
+    def _take(self, worker: QueueWorker, run: PulledRun) -> None:
+        messages = count_records(run)
+        wait_s = self._limiter.reserve(messages)
+        if wait_s > 0 and worker.pause(wait_s):
+            return
+        ordered = self._options.ordered
+        if not self._receiver.makes_objects:
+            collected = Collected(worker, run, messages)
+            if ordered:
+                worker.in_order(lambda: self._collector.add(collected))
+            else:
+                self._collector.add(collected)
+        elif ordered:
+            worker.in_order(lambda: self._deserialize(worker, run, messages, self._collector.add))
+        else:
+            hand_on = partial(self._in_turn.leave, worker, self._in_turn.enter(worker))
+            try:
+                self._pool(run.queue.topic).submit(self._deserialize_in_pool, worker, run, messages, hand_on)
+            except RuntimeError:  # it was shut down: the receiver is being stopped
+                return
+
+    def _pool(self, topic: str) -> ThreadPoolExecutor:
+        if topic not in self._pools:
+            threads = self._receiver.threads.get(topic, self._options.threads)
+            self._pools.setdefault(topic, ThreadPoolExecutor(threads, f"deserialize-{topic}"))
+        return self._pools[topic]
+
+    def _deserialize_in_pool(
+        self, worker: QueueWorker, run: PulledRun, messages: int, hand_on: Callable[[Collected], None]
+    ) -> None:
+        try:
+            self._deserialize(worker, run, messages, hand_on)
+        except Exception as error:  # noqa: BLE001 - the thread's outermost frame
+            _LOG.exception("receiver %d restarts", self.number)
+            self.ask_to_restart("messages could not be handed on", error)
+
+    def _deserialize(
+        self, worker: QueueWorker, run: PulledRun, messages: int, hand_on: Callable[[Collected], None]
+    ) -> None:
+        objects: list[Any] = []
+        skipped = 0
+        for message in run_messages(run, reading_of(self._options)):
+            while not worker.stopped:
+                try:
+                    made = self._receiver.deserialize(message.body)
+                except Exception:  # noqa: BLE001 - the user's code; as in Java an exception puts it off
+                    _LOG.exception("a message of %s could not be deserialized: it comes again", run.queue)
+                    if self._put_off(message, worker):
+                        break
+                    worker.pause(_PUT_OFF_AGAIN_S)
+                    continue
+                if made is None:
+                    skipped += 1
+                else:
+                    objects.append(made)
+                break
+        if not worker.stopped:
+            self._skipped += skipped
+            hand_on(Collected(worker, run, messages, tuple(objects)))
+
+    def _put_off(self, message: Message, worker: QueueWorker) -> bool:
+        """Have a message come again later; in order it is tried again, and everybody's cannot come again."""
+        if self._options.message_model is MessageModel.BROADCASTING:
+            self._skipped += 1
+            return True
+        if self._options.ordered:
+            return False
+        worker.put_off([message])
+        return True
+
+
+def push_options(options: ReceiverOptions) -> PushOptions:
+    """Return how a receiver consumes."""
+    return PushOptions(
+        broadcasting=options.message_model is MessageModel.BROADCASTING,
+        ordered=options.ordered,
+        start=_STARTS[options.start],
+        timestamp_ms=options.timestamp_ms,
+        allocate=AllocateStrategy(options.allocation.value),
+        threads=1,
+        pull_batch_size=options.pull_batch_size,
+        max_queued=options.queue_size,
+        max_queued_bytes=_QUEUE_BYTES,
+        max_span=_SPAN,
+        heartbeat_ms=options.heartbeat_ms,
+        commit_ms=max(1, options.commit_ms),
+    )
+
+
+def _block(taken: list[Collected]) -> bytes | None:
+    """Return the block; None if every message of it was skipped."""
+    if taken[0].objects is None:
+        return encode_runs([collected.run for collected in taken])
+    objects = [made for collected in taken for made in collected.objects or ()]
+    return encode_objects(objects) if objects else None
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverRunner:
+    """What the job of a receiver does: plain, as Spark pickles it.
+
+    Parameters
+    ----------
+    receiver : RocketMQReceiver
+    options : ReceiverOptions
+    restart_delay_s : float
+    """
+
+    receiver: RocketMQReceiver
+    options: ReceiverOptions
+    restart_delay_s: float
+
+    def __call__(self, _: int, specs: Iterable[ReceiverSpec]) -> Iterator[Any]:
+        """Run each receiver to its end; nothing comes out of it."""
+        for spec in specs:
+            task = ReceiverTask(self.receiver, self.options, spec, restart_delay_s=self.restart_delay_s)
+            try:
+                task.run()
+            except ConnectionLostError as error:  # the stream ends, or starts another task for the receiver
+                _LOG.warning("receiver %d ends: %s", spec.number, error)
+        return iter(())

@@ -1,0 +1,1 @@
+"""Offsets of queues: resolving, planning and committing them, without Spark."""

@@ -1,0 +1,101 @@
+"""Telling the brokers how far the group has read, so that RocketMQ's own tools show the right lag.
+
+The checkpoint alone decides what is read; what is committed here is for people and for queries that start
+from the group's offsets. So a commit never holds a query up and never ends it: it is made by a thread of its
+own, which lives as long as there is something to commit, and what fails is logged and tried again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
+
+__all__ = ["GroupCommits"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class GroupCommits:
+    """Commits the ends of finished micro-batches, at most every ``interval_ms``; the newest wins.
+
+    Delivery promise: what is committed is the next offset after a finished micro-batch, never more.
+
+    Parameters
+    ----------
+    group : str
+    client : PlanningClient
+        Used by several threads.
+    interval_ms : int
+        ``commitIntervalMs``.
+    clock : Clock
+    """
+
+    def __init__(self, group: str, client: PlanningClient, *, interval_ms: int, clock: Clock) -> None:
+        self._group = group
+        self._client = client
+        self._interval_s = interval_ms / 1000
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._finished: dict[MessageQueue, int] = {}
+        self._committed: dict[MessageQueue, int] = {}
+        self._due = clock.monotonic()
+        self._worker: threading.Thread | None = None
+
+    def finished(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Take note that everything before these offsets is finished; commit it if it is time."""
+        with self._lock:
+            self._finished = dict(offsets)
+            if self._clock.monotonic() >= self._due:
+                self._start()
+
+    def flush(self, timeout_s: float) -> None:
+        """Commit what is finished now, and wait for it up to ``timeout_s``: no later call may come."""
+        deadline = Deadline(self._clock, timeout_s * 1000)
+        for _ in range(2):  # a commit under way may be of an earlier batch
+            with self._lock:
+                self._start()
+                worker = self._worker
+            if worker is None:
+                return
+            worker.join(deadline.remaining_s)
+        with self._lock:
+            missing = len(self._news())
+        if missing:
+            _LOG.warning("offsets of group %s in %d queues are not committed", self._group, missing)
+
+    def _start(self) -> None:
+        """Start the thread that commits, unless it runs or there is nothing to do; call it locked."""
+        if self._worker is None and self._news():
+            self._worker = threading.Thread(target=self._work, name="group-commits", daemon=True)
+            self._worker.start()
+
+    def _news(self) -> dict[MessageQueue, int]:
+        return {q: offset for q, offset in self._finished.items() if self._committed.get(q) != offset}
+
+    def _work(self) -> None:
+        """Commit what is new, broker by broker: one that is away does not keep the others from it."""
+        try:
+            with self._lock:
+                news = self._news()
+            for broker_name in sorted({queue.broker_name for queue in news}):
+                self._commit({queue: news[queue] for queue in news if queue.broker_name == broker_name})
+        finally:
+            with self._lock:
+                self._due = self._clock.monotonic() + self._interval_s
+                self._worker = None
+
+    def _commit(self, offsets: Mapping[MessageQueue, int]) -> None:
+        try:
+            self._client.commit_offsets(self._group, offsets)
+        except RocketMQError as error:
+            _LOG.warning("offsets of group %s are not committed, tried again later: %s", self._group, error)
+            return
+        with self._lock:
+            self._committed |= offsets

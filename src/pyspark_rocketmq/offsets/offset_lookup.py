@@ -1,0 +1,385 @@
+"""Asking the brokers where queues begin and end, as the pure planning says what to ask."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
+from pyspark_rocketmq.offsets.planning_client import (
+    OPERATION_TIMEOUT_MS,
+    Ends,
+    PlanningClient,
+    planning_client,
+)
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.options.choices import EventTime
+from pyspark_rocketmq.planning.data_loss import decide_hidden, decide_moved_back
+from pyspark_rocketmq.planning.discovery import discover, matching_topics
+from pyspark_rocketmq.planning.offset_resolution import (
+    Answers,
+    Lookups,
+    batch_ranges,
+    late_policy,
+    lookups,
+    resolve,
+)
+from pyspark_rocketmq.planning.queue_names import renamed
+
+__all__ = [
+    "Ends",
+    "PlanningClient",
+    "available_ends",
+    "behind",
+    "check_filter",
+    "check_hidden",
+    "hidden",
+    "late_begins",
+    "moved_back",
+    "patient_ends",
+    "planning_client",
+    "queues_to_read",
+    "resolve_batch",
+    "resolve_offsets",
+    "running_ends",
+]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 0.5
+
+
+def queues_to_read(
+    client: PlanningClient, options: SourceOptions, *, whole: bool = False
+) -> tuple[MessageQueue, ...]:
+    """Return the queues that the options name and the name servers know now, sorted.
+
+    Parameters
+    ----------
+    whole : bool
+        Wait for brokers that had queues of a topic lately: nobody would come back for what they have.
+
+    Raises
+    ------
+    TopicNotFoundError
+        A topic does not exist.
+    BrokerNotFoundError
+        With ``whole``: a broker that had queues of a topic lately is still unknown.
+    NameServerError
+        No name server answers.
+    """
+    if options.assign:
+        return _wanted(options.assign, options)
+    topics = _topics_to_read(client, options)
+    client.look_up(topics, whole=whole)
+    return _wanted(sorted(queue for topic in topics for queue in client.read_queues(topic)), options)
+
+
+def _topics_to_read(client: PlanningClient, options: SourceOptions) -> tuple[str, ...]:
+    pattern = options.topic_pattern
+    topics = options.topics if pattern is None else matching_topics(pattern, client.topics())
+    forgotten = {each.whole_topic for each in options.forget_queues}
+    return tuple(topic for topic in topics if topic not in forgotten)
+
+
+def _wanted(queues: Iterable[MessageQueue], options: SourceOptions) -> tuple[MessageQueue, ...]:
+    return tuple(queue for queue in queues if not options.forgets(queue))
+
+
+def check_filter(client: PlanningClient, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
+    """Refuse an ``sqlFilter`` that a broker cannot parse, before anything is read by it.
+
+    A broker without an answer is passed over: whoever pulls from it asks it first, too.
+
+    Raises
+    ------
+    OptionError
+        It does not parse, or a broker does not filter by SQL.
+    """
+    try:
+        client.check_selector_at(queues, options.selector, group=options.group)
+    except RocketMQError as error:
+        if not error.retriable and not isinstance(error, (NameServerError, TopicNotFoundError)):
+            raise
+        _LOG.warning("sqlFilter is checked later, a broker does not answer: %s", error)
+
+
+def resolve_offsets(
+    client: PlanningClient,
+    policy: StartPolicy,
+    queues: Iterable[MessageQueue],
+    options: SourceOptions,
+    *,
+    start_time_ms: int,
+    ends: Mapping[MessageQueue, int] | None = None,
+) -> dict[MessageQueue, int]:
+    """Resolve a policy to one offset a queue.
+
+    Parameters
+    ----------
+    ends : Mapping, optional
+        Max offsets that are known already: "latest" then means the same moment as they do.
+
+    Raises
+    ------
+    OptionError
+        A queue is not listed, or the group has committed nothing and may not fall back.
+    RocketMQError
+        A broker does not answer.
+    """
+    queues = tuple(queues)
+    strategy = options.starting_timestamp_strategy
+    asked = lookups(policy, queues, start_time_ms=start_time_ms, strategy=strategy)
+    answers = _all_but_ends(client, asked, options)
+    known = {queue: ends[queue] for queue in asked.max_offsets if ends and queue in ends}
+    unknown = asked.max_offsets - known.keys()
+    maxs = known | (client.max_offsets(unknown) if unknown else {})
+    return resolve(policy, queues, replace(answers, max_offsets=maxs), strategy=strategy)
+
+
+def resolve_batch(
+    client: PlanningClient,
+    start: StartPolicy,
+    end: StartPolicy,
+    queues: Iterable[MessageQueue],
+    options: SourceOptions,
+    *,
+    start_time_ms: int,
+) -> tuple[OffsetRange, ...]:
+    """Resolve both ends of a batch, the starts first: queues grow meanwhile.
+
+    "latest" and "the last n messages" mean the same moment at both ends.
+
+    Raises
+    ------
+    OptionError
+        As `resolve_offsets`; or a start lies after its end.
+    RocketMQError
+        A broker does not answer.
+    """
+    queues = tuple(queues)
+    strategy = options.starting_timestamp_strategy
+    before = lookups(start, queues, start_time_ms=start_time_ms, strategy=strategy)
+    after = lookups(end, queues, start_time_ms=start_time_ms, strategy=strategy)
+    begins = _all_but_ends(client, before, options)
+    wanted = before.max_offsets | after.max_offsets
+    maxs = client.max_offsets(wanted) if wanted else {}
+    finishes = _all_but_ends(client, after, options)
+    return batch_ranges(
+        resolve(start, queues, replace(begins, max_offsets=maxs), strategy=strategy),
+        resolve(end, queues, replace(finishes, max_offsets=maxs), strategy=strategy),
+    )
+
+
+def _all_but_ends(client: PlanningClient, asked: Lookups, options: SourceOptions) -> Answers:
+    """Ask for everything but max offsets: these come last, or a start by time may lie after them."""
+    return Answers(
+        min_offsets=client.min_offsets(asked.min_offsets) if asked.min_offsets else {},
+        committed=client.committed_offsets(options.group, asked.committed) if asked.committed else {},
+        timestamps=client.offsets_at(asked.timestamps) if asked.timestamps else {},
+    )
+
+
+def available_ends(client: PlanningClient, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    """Return the max offset of every queue whose broker answers: what a query starts from.
+
+    A broker that is away (out of the route, or in it but dead) costs its queues this round, no more: they
+    keep their offsets and continue when it is back. All brokers together have 10 s.
+
+    Raises
+    ------
+    RocketMQError
+        Nobody answers, or a broker refuses to.
+    """
+    ends = client.ends(queues, patience_ms=OPERATION_TIMEOUT_MS)
+    _check_answered(ends)
+    return dict(ends.masters)
+
+
+def running_ends(client: PlanningClient, options: SourceOptions, *, patience_ms: float | None = None) -> Ends:
+    """Return where the queues of a running stream end, without waiting for brokers that are away.
+
+    Slaves stand in for masters, unless queues are aligned by event time: what a slave lacks is a backlog too.
+
+    Parameters
+    ----------
+    patience_ms : float, optional
+        How long a broker is waited for that has answered the last time.
+
+    Raises
+    ------
+    RocketMQError
+        Nobody answers, or a broker refuses to.
+    """
+    slaves = options.event_time_alignment is EventTime.OFF
+    ends = client.ends(_queues_with_a_route(client, options), patience_ms=patience_ms, slaves=slaves)
+    _check_answered(ends)
+    return ends
+
+
+def _check_answered(ends: Ends) -> None:
+    for error in ends.failed.values():
+        if not error.retriable or not ends.readable:
+            raise error
+
+
+def patient_ends(
+    client: PlanningClient,
+    options: SourceOptions,
+    *,
+    clock: Clock,
+    deadline: Deadline,
+    patience_ms: float | None = None,
+) -> Ends:
+    """Return what `running_ends` does, and go on asking while nobody answers.
+
+    A topic without a route waits too: a name server forgets the topics of a broker that restarts. So do name
+    servers that are down: those of a whole cluster that restarts.
+
+    Raises
+    ------
+    RocketMQError
+        Nobody has answered by the deadline.
+    """
+    while True:
+        try:
+            return running_ends(client, options, patience_ms=patience_ms)
+        except RocketMQError as error:
+            may_come_back = error.retriable or isinstance(error, (NameServerError, TopicNotFoundError))
+            if deadline.expired or not may_come_back:
+                raise
+            _LOG.warning("nobody answers, asking again: %s", error)
+        clock.sleep(min(_PAUSE_S, deadline.remaining_s))
+
+
+def _queues_with_a_route(client: PlanningClient, options: SourceOptions) -> tuple[MessageQueue, ...]:
+    if options.assign:
+        return _wanted(options.assign, options)
+    queues: list[MessageQueue] = []
+    missing: list[TopicNotFoundError] = []
+    topics = _topics_to_read(client, options)
+    client.look_up(topics)
+    for topic in topics:
+        try:
+            queues += client.read_queues(topic)
+        except TopicNotFoundError as error:
+            missing.append(error)
+    if missing and not queues:
+        raise missing[0]
+    for gone in missing:
+        _LOG.warning("%s; its queues wait", gone)
+    return _wanted(queues, options)
+
+
+def late_begins(
+    client: PlanningClient,
+    policy: StartPolicy,
+    known: Mapping[MessageQueue, int],
+    seen: Iterable[MessageQueue],
+    options: SourceOptions,
+    *,
+    started_at_ms: int,
+    brokers: Collection[str],
+    first_topics: Callable[[str], bool],
+) -> dict[MessageQueue, int]:
+    """Return where the queues begin that a running stream has no position of; without an answer they wait.
+
+    Parameters
+    ----------
+    known : Mapping
+        The stream's positions.
+    seen : iterable of MessageQueue
+        The queues that there are now.
+    started_at_ms : int
+        When the stream's start was resolved.
+    brokers : collection of str
+        The brokers all of whose topics were seen then.
+    first_topics : Callable
+        Whether a topic was asked for then.
+    """
+    found = discover(known, seen, brokers=brokers)
+    if not found.new:
+        return {}
+    late = late_policy(policy, start_time_ms=started_at_ms, grown=found.grown)
+    # A topic that was created since holds nothing older than the start, whatever the driver's clock says.
+    newer = late_policy(policy, start_time_ms=0)
+    created = tuple(queue for queue in found.created if first_topics(queue.topic))
+    others = tuple(queue for queue in found.new if queue not in created)
+    try:
+        return {
+            **resolve_offsets(client, late, others, options, start_time_ms=started_at_ms),
+            **resolve_offsets(client, newer, created, options, start_time_ms=0),
+        }
+    except RocketMQError as error:
+        if not error.retriable:
+            raise
+        _LOG.warning("new queues wait, their begin cannot be asked for now: %s", error)
+        return {}
+
+
+def moved_back(
+    client: PlanningClient,
+    known: Mapping[MessageQueue, int],
+    ends: Mapping[MessageQueue, int],
+    *,
+    fail_on_data_loss: bool,
+) -> dict[MessageQueue, int]:
+    """Return where the queues go on that end before their position.
+
+    Raises
+    ------
+    DataLossError
+        There is one, and ``fail_on_data_loss`` is set.
+    """
+    queues = behind(known, ends)
+    if not queues:
+        return {}
+    mins = client.min_offsets(queues)
+    begins = {}
+    for queue in queues:
+        begins[queue] = decide_moved_back(
+            queue,
+            known[queue],
+            min_offset=mins[queue],
+            max_offset=ends[queue],
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        _LOG.warning("%s ends at %d, before its position %d", queue, ends[queue], known[queue])
+    return begins
+
+
+def hidden(known: Iterable[MessageQueue], seen: Iterable[MessageQueue]) -> frozenset[MessageQueue]:
+    """Return the known queues that are not seen though their topic is, at their broker: it has fewer now."""
+    there = set(seen)
+    places = {(queue.topic, queue.broker_name) for queue in there}
+    return frozenset(q for q in known if q not in there and (q.topic, q.broker_name) in places)
+
+
+def check_hidden(
+    client: PlanningClient,
+    known: Mapping[MessageQueue, int],
+    queues: Iterable[MessageQueue],
+    *,
+    fail_on_data_loss: bool,
+) -> None:
+    """Tell of `hidden` queues that were not read to their ends.
+
+    Raises
+    ------
+    DataLossError
+        There is one, and ``fail_on_data_loss`` is set.
+    """
+    for queue, end in client.max_offsets(queues).items():
+        unread = decide_hidden(queue, known[queue], max_offset=end, fail_on_data_loss=fail_on_data_loss)
+        if unread:
+            _LOG.warning("%d messages of %s wait: its topic has fewer read queues now", unread, queue)
+
+
+def behind(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:
+    """Return the queues that end before their position."""
+    known = renamed(known, ends, choose=max)
+    return [queue for queue, end in ends.items() if end < known.get(queue, end)]

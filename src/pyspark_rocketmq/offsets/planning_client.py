@@ -1,0 +1,274 @@
+"""What planning asks of a RocketMQ, and the client that asks it."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, Self, TypeVar
+
+from pyspark_rocketmq.client import requests as broker
+from pyspark_rocketmq.client.admin import Admin
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.reachable import ReachableBrokers
+from pyspark_rocketmq.client.read.samples import MessageTimes, message_sizes, message_times, stored_at
+from pyspark_rocketmq.client.routes.whole_routes import look_up
+from pyspark_rocketmq.errors import NameServerError, RocketMQError
+from pyspark_rocketmq.model import MessageQueue, MessageSelector
+from pyspark_rocketmq.options import ClientOptions
+
+__all__ = ["OPERATION_TIMEOUT_MS", "Ends", "PlanningClient", "planning_client"]
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger(__name__)
+
+OPERATION_TIMEOUT_MS: Final = 10_000
+"""How long a question may take that is asked once, such as for the start of a query."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """Where queues end, as far as somebody answers.
+
+    Parameters
+    ----------
+    masters : Mapping
+        Max offsets as masters know them.
+    slaves : Mapping
+        Max offsets at readable slaves, of queues whose master is away. A slave may lag: what it has can be
+        read, what it lacks says nothing about loss.
+    held : Mapping
+        What masters say of queues that are not read now, because they end before their position.
+    failed : Mapping
+        Why, for each queue without an end from its master.
+    """
+
+    masters: Mapping[MessageQueue, int] = field(default_factory=dict)
+    slaves: Mapping[MessageQueue, int] = field(default_factory=dict)
+    held: Mapping[MessageQueue, int] = field(default_factory=dict)
+    failed: Mapping[MessageQueue, RocketMQError] = field(default_factory=dict)
+
+    @property
+    def readable(self) -> dict[MessageQueue, int]:
+        """How far each queue can be read now."""
+        return {**self.slaves, **self.masters}
+
+    @property
+    def seen(self) -> dict[MessageQueue, int]:
+        """The queues of which their master tells."""
+        return {**self.held, **self.masters}
+
+    def holding(self, queues: Iterable[MessageQueue]) -> Self:
+        """Return these ends without the queues that shall not be read now."""
+        held = {queue: self.masters[queue] for queue in queues}
+        masters = {queue: end for queue, end in self.masters.items() if queue not in held}
+        return replace(self, masters=masters, held=held)
+
+
+class PlanningClient(Protocol):
+    """What planning needs to know of a RocketMQ; `planning_client` opens the real one."""
+
+    def topics(self) -> tuple[str, ...]:
+        """Return every topic there is, the system's too."""
+        ...
+
+    def broker_names(self) -> frozenset[str]:
+        """Return the brokers that are registered now; none where that cannot be asked (a proxy)."""
+        ...
+
+    def look_up(self, topics: Iterable[str], *, whole: bool = False) -> None:
+        """Look up routes together; ``whole``: wait for brokers that had a topic and are not known now."""
+        ...
+
+    def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the topic's queues."""
+        ...
+
+    def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the first stored offsets."""
+        ...
+
+    def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the offsets to be written next."""
+        ...
+
+    def ends(
+        self, queues: Iterable[MessageQueue], *, patience_ms: float | None = None, slaves: bool = False
+    ) -> Ends:
+        """Return the max offsets that can be had in one pass; a broker that is away holds nobody back."""
+        ...
+
+    def offsets_at(self, timestamps: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """Return the first offsets stored at or after a moment."""
+        ...
+
+    def committed_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """Return a group's next offsets, None where it has committed nothing."""
+        ...
+
+    def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Store a group's next offsets."""
+        ...
+
+    def message_times(
+        self, offsets: Mapping[MessageQueue, int], group: str
+    ) -> dict[MessageQueue, MessageTimes]:
+        """Return the times of the messages at these offsets."""
+        ...
+
+    def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
+        """Return when the messages at exactly these offsets were stored (ms), where there are any."""
+        ...
+
+    def message_sizes(
+        self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
+    ) -> dict[MessageQueue, int]:
+        """Return the bytes that an offset brings, by a sample at these offsets."""
+        ...
+
+    def check_selector_at(
+        self, queues: Iterable[MessageQueue], selector: MessageSelector, *, group: str
+    ) -> None:
+        """Have the queues' brokers parse an SQL selector, each once."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+class _Client(Client):
+    """A client that plans: it remembers the topic list as long as routes, and which brokers are away."""
+
+    def __init__(self, options: ClientOptions) -> None:
+        # Gives up early: a stream has a patience of its own, and whoever starts a batch waits for it.
+        super().__init__(options, operation_timeout_ms=OPERATION_TIMEOUT_MS)
+        self._topics: tuple[str, ...] = ()
+        self._topics_expire = -math.inf
+        self._masters = ReachableBrokers(self)
+        self._slaves = ReachableBrokers(self, slaves=True)
+        self._told: frozenset[str] = frozenset()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._masters.close()
+        self._slaves.close()
+        super().close()
+
+    def topics(self) -> tuple[str, ...]:
+        """Return every topic there is, the system's too."""
+        if self.clock.monotonic() >= self._topics_expire:
+            try:
+                self._topics = Admin(self).topics(include_system=True)
+            except NameServerError as error:  # as with routes: brokers serve without name servers
+                if not self._topics:
+                    raise
+                _LOG.warning("the topics stay as they were: %s", error)
+            self._topics_expire = self.clock.monotonic() + self.options.route_refresh_ms / 1000
+        return self._topics
+
+    def broker_names(self) -> frozenset[str]:
+        """Return the brokers that are registered now; none where that cannot be asked (a proxy)."""
+        try:
+            return frozenset(Admin(self).cluster_info().brokers)
+        except RocketMQError as error:
+            _LOG.debug("the brokers are not known: %s", error)
+            return frozenset()
+
+    def look_up(self, topics: Iterable[str], *, whole: bool = False) -> None:
+        """Look up routes together."""
+        look_up(self, topics, whole=whole)
+
+    def ends(
+        self, queues: Iterable[MessageQueue], *, patience_ms: float | None = None, slaves: bool = False
+    ) -> Ends:
+        """Return the max offsets that can be had in one pass; a broker that is away holds nobody back."""
+        queues = tuple(queues)
+        found = self._masters.ask({q: broker.max_offset(q) for q in queues}, patience_ms=patience_ms)
+        failed = {queue: end for queue, end in found.items() if isinstance(end, RocketMQError)}
+        self._tell({queue.broker_name: error for queue, error in failed.items()})
+        return Ends(
+            masters={queue: end for queue, end in found.items() if not isinstance(end, RocketMQError)},
+            slaves=self._slave_ends(failed) if slaves and failed else {},
+            failed=failed,
+        )
+
+    def _slave_ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return what slaves have of queues whose master is away, where they hand it out."""
+        found = self._slaves.ask({q: broker.max_offset(q) for q in queues if self._has_slave(q)})
+        ends = {queue: end for queue, end in found.items() if not isinstance(end, RocketMQError) and end > 0}
+        # slaveReadEnable=false: such a slave tells its offsets, and refuses every pull.
+        probes = {queue.broker_name: queue for queue in ends}
+        looks = self._slaves.ask({queue: _look(queue, ends[queue] - 1) for queue in probes.values()})
+        open_at = {queue.broker_name for queue, look in looks.items() if not isinstance(look, RocketMQError)}
+        return {queue: end for queue, end in ends.items() if queue.broker_name in open_at}
+
+    def _has_slave(self, queue: MessageQueue) -> bool:
+        """Whether a slave may stand in.
+
+        Only once the route has no master: tasks ask a master that it names first, and may wait for it. The
+        queues of a static topic wait: they name no broker of their own.
+        """
+        try:
+            route = self.route(queue.topic)
+        except RocketMQError:
+            return False
+        data = None if route.static_queues else route.broker(queue.broker_name)
+        return data is not None and data.master is None and bool(data.addresses)
+
+    def _tell(self, away: Mapping[str, RocketMQError]) -> None:
+        names = frozenset(away)
+        for name in sorted(names - self._told):
+            _LOG.warning("broker %s does not answer; its queues wait: %s", name, away[name])
+        self._told = names
+
+    def message_times(
+        self, offsets: Mapping[MessageQueue, int], group: str
+    ) -> dict[MessageQueue, MessageTimes]:
+        """Return the times of the messages at these offsets."""
+        return message_times(_Once(self._masters, self._slaves), offsets, group=group)
+
+    def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
+        """Return when the messages at exactly these offsets were stored (ms), where there are any."""
+        return stored_at(_Once(self._masters), offsets, group=group)
+
+    def message_sizes(
+        self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
+    ) -> dict[MessageQueue, int]:
+        """Return the bytes that an offset brings, by a sample at these offsets."""
+        return message_sizes(_Once(self._masters, self._slaves), offsets, group=group, selector=selector)
+
+
+@dataclass(frozen=True, slots=True)
+class _Once:
+    """Asks in one pass, for looks that can be done without: raises the first error."""
+
+    masters: ReachableBrokers
+    slaves: ReachableBrokers | None = None
+    """These answer for masters that are away."""
+
+    def ask(self, calls: Mapping[MessageQueue, Call[T]], /) -> dict[MessageQueue, T]:
+        """Make one call a queue and return every answer, or raise."""
+        found = self.masters.ask(calls)
+        failed = [queue for queue, answer in found.items() if isinstance(answer, RocketMQError)]
+        if self.slaves is not None and failed:
+            stand_ins = self.slaves.ask({queue: calls[queue] for queue in failed})
+            found.update(stand_ins)
+        answers: dict[MessageQueue, T] = {}
+        for queue, answer in found.items():
+            if isinstance(answer, RocketMQError):
+                raise answer
+            answers[queue] = answer
+        return answers
+
+
+def _look(queue: MessageQueue, offset: int) -> Call[broker.PullAnswer]:
+    return broker.pull(queue, offset, group=broker.TOOLS_GROUP, max_nums=1, selector=MessageSelector())
+
+
+def planning_client(options: ClientOptions) -> PlanningClient:
+    """Open the client that plans."""
+    return _Client(options)

@@ -1,0 +1,291 @@
+"""Checked rows to the bodies of send requests: the hot path of every write.
+
+The items of a batch (``message.encode_batch``) lie one after the other in the data of one Arrow column, so
+that a batch's body is a slice of it.
+"""
+
+# Facts (MessageDecoder.encodeMessage of 5.4.0): size, magic 0, CRC 0, flag, body length, all 4 bytes;
+# the body; 2 bytes of properties' length; the properties. Big-endian.
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_rocketmq.record.compress import Compression, compress
+from pyspark_rocketmq.record.encode.outgoing_rows import UNIQUE_KEY_BYTES, OutgoingRows
+from pyspark_rocketmq.record.layout import BATCH_ITEM_OVERHEAD
+from pyspark_rocketmq.record.occurrences import FINGERPRINT, Occurrences
+from pyspark_rocketmq.record.properties import (
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_TRANSACTION,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_WRITE_ID,
+    encode_properties,
+)
+
+__all__ = ["BatchLimits", "Parcel", "ParcelKind", "arrange", "as_half_messages", "content_ids"]
+__all__ += ["WRITE_ID_BYTES", "encode_parcels", "half_message_marks", "kinds_of", "with_write_ids"]
+
+_HEAD: Final = np.dtype([("size", ">i4"), ("zeros", ">i8"), ("flag", ">i4"), ("body", ">i4")])
+_EMPTY: Final = pa.scalar(b"")
+_UNIQUE_HEAD: Final = b"UNIQ_KEY\x01"
+_PREFIX_LENGTH: Final = 28
+_DIGEST_BYTES: Final = 16
+
+WRITE_ID_BYTES: Final = len(PROPERTY_WRITE_ID) + 2 + 2 * _DIGEST_BYTES + 1 + 10
+"""The most that a write id made of content takes as a property: the occurrence has up to 10 digits."""
+
+_COUNTER_DIGITS: Final = np.frombuffer(
+    b"".join(b"%04X" % number for number in range(1 << 16)), np.uint8
+).reshape(-1, 4)
+
+
+class ParcelKind(enum.IntEnum):
+    """How rows travel."""
+
+    PLAIN = 0
+    COMPRESSED = 1
+    SINGLE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """When a batch is full; ``compress_above`` is None where nothing is compressed."""
+
+    max_rows: int
+    max_bytes: int
+    compression: Compression = Compression.NONE
+    compress_above: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What one send request carries: rows ``start`` to ``end`` of those that were encoded.
+
+    ``properties`` and ``msg_id`` are set for a single message only. The body of a batch is a view of the
+    encoding of the rows: a copy would cost more than the encoding.
+    """
+
+    start: int
+    end: int
+    body: bytes | memoryview
+    sys_flag: int = 0
+    flag: int = 0
+    properties: str = ""
+    msg_id: str = ""
+    batch: bool = True
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+def kinds_of(rows: OutgoingRows, limits: BatchLimits) -> npt.NDArray[np.int8]:
+    """Return how each row travels (``ParcelKind``): alone if it must, or would fill a batch by itself."""
+    lengths = pc.binary_length(rows.body).to_numpy()
+    kinds = np.zeros(len(rows), np.int8)
+    if limits.compress_above is not None and limits.compression is not Compression.NONE:
+        kinds[lengths >= limits.compress_above] = ParcelKind.COMPRESSED
+    kinds[rows.single | (_item_sizes(rows) > limits.max_bytes)] = ParcelKind.SINGLE
+    if limits.max_rows == 1:
+        kinds[:] = ParcelKind.SINGLE
+    return kinds
+
+
+def arrange(
+    queues: npt.NDArray[np.int32], kinds: npt.NDArray[np.int8], *, ordered: bool
+) -> npt.NDArray[np.int64] | None:
+    """Return the order of rows in which those of one queue lie together, each queue's in row order.
+
+    Where order does not matter rows that travel alike lie together too, so that batches are full. None if
+    the rows already are in that order.
+    """
+    keys = queues.astype(np.int64) * len(ParcelKind) + (0 if ordered else kinds)
+    if np.all(keys[1:] >= keys[:-1]):
+        return None
+    return np.argsort(keys, kind="stable")
+
+
+def encode_parcels(
+    rows: OutgoingRows,
+    queues: npt.NDArray[np.int32],
+    kinds: npt.NDArray[np.int8],
+    limits: BatchLimits,
+    *,
+    id_prefix: str,
+    id_start: int,
+) -> Iterator[Parcel]:
+    """Encode rows that are arranged already, as full batches and single messages, in row order.
+
+    Parameters
+    ----------
+    queues : numpy.ndarray
+        A number for each row: a parcel never holds rows of two numbers.
+    id_prefix, id_start : str, int
+        The unique keys: 28 characters, and a counter of 16 bits that goes on from ``id_start``.
+    """
+    unique = _unique_keys(id_prefix, id_start, len(rows))
+    bodies = _compressed(rows.body, kinds, limits.compression)
+    items = _items(bodies, unique, rows)
+    offsets = np.frombuffer(items.buffers()[1], np.int32)[: len(rows) + 1].astype(np.int64)
+    data = memoryview(items.buffers()[2])
+    edges = np.flatnonzero((np.diff(queues) != 0) | (np.diff(kinds) != 0)) + 1
+    for start, end in _runs(edges, len(rows)):
+        if kinds[start] == ParcelKind.SINGLE:
+            for row in range(start, end):
+                yield _single(row, rows, unique, limits)
+            continue
+        sys_flag = limits.compression.value if kinds[start] == ParcelKind.COMPRESSED else 0
+        for first, last in _cut(offsets, start, end, limits):
+            yield Parcel(first, last, data[offsets[first] : offsets[last]], int(sys_flag))
+
+
+def content_ids(rows: OutgoingRows, scope: bytes, seen: Occurrences, *, topic: str) -> list[bytes]:
+    """Return a digest for each row that equal rows share, made unique by the row's occurrence number.
+
+    Parameters
+    ----------
+    scope : bytes
+        What the ids are unique within, such as a query's batch.
+    seen : Occurrences
+        Counts how often each digest came up so far.
+    topic : str
+        The rows' topic, part of their content.
+    """
+    heads = _heads(rows, pc.binary_length(rows.body).to_numpy(), _properties_lengths(rows))
+    key = scope if len(scope) <= hashlib.blake2b.MAX_KEY_SIZE else hashlib.blake2b(scope).digest()
+    own = hashlib.blake2b(topic.encode(), digest_size=_DIGEST_BYTES, key=key)
+    contents = pc.binary_join_element_wise(heads, rows.body, rows.properties, _EMPTY)
+    digests = bytearray()
+    for content in contents:
+        hasher = own.copy()
+        hasher.update(content.as_buffer())
+        digests += hasher.digest()
+    numbers = seen.number(np.frombuffer(digests, FINGERPRINT)[:: _DIGEST_BYTES // FINGERPRINT.itemsize])
+    text = digests.hex()
+    return [
+        b"%b-%d" % (text[2 * _DIGEST_BYTES * row : 2 * _DIGEST_BYTES * (row + 1)].encode(), number)
+        for row, number in enumerate(numbers.tolist())
+    ]
+
+
+def with_write_ids(properties: pa.Array, ids: pa.Array) -> pa.Array:
+    """Return the properties with each row's write id behind them; of equal names the last one counts."""
+    name = pa.scalar(f"{PROPERTY_WRITE_ID}\x01".encode())
+    return pc.binary_join_element_wise(properties, name, ids, pa.scalar(b"\x02"), _EMPTY)
+
+
+def half_message_marks(group: str, transaction: str) -> bytes:
+    """Return the properties that make a half message of a message, encoded.
+
+    ``group`` is the producer group as the broker knows it, whom it will ask what becomes of them.
+    """
+    marks = {
+        PROPERTY_TRANSACTION_PREPARED: "true",
+        PROPERTY_PRODUCER_GROUP: group,
+        PROPERTY_TRANSACTION: transaction,
+    }
+    return encode_properties(marks)
+
+
+def as_half_messages(properties: pa.Array, marks: bytes) -> pa.Array:
+    """Return the properties with `half_message_marks` after them."""
+    return pc.binary_join_element_wise(properties, pa.scalar(marks), _EMPTY)
+
+
+# --- inside ---------------------------------------------------------------------------------
+
+
+def _properties_lengths(rows: OutgoingRows) -> npt.NDArray[np.int32]:
+    lengths: npt.NDArray[np.int32] = pc.binary_length(rows.properties).to_numpy()
+    return lengths
+
+
+def _item_sizes(rows: OutgoingRows) -> npt.NDArray[np.int64]:
+    bodies: npt.NDArray[np.int64] = pc.binary_length(rows.body).to_numpy().astype(np.int64)
+    return bodies + (BATCH_ITEM_OVERHEAD + UNIQUE_KEY_BYTES) + _properties_lengths(rows)
+
+
+def _heads(
+    rows: OutgoingRows, body_lengths: npt.NDArray[np.int32], properties_lengths: npt.NDArray[np.int32]
+) -> pa.Array:
+    heads = np.zeros(len(rows), _HEAD)
+    heads["size"] = body_lengths.astype(np.int64) + properties_lengths + BATCH_ITEM_OVERHEAD
+    heads["flag"] = rows.flag
+    heads["body"] = body_lengths
+    return _fixed(heads.view(np.uint8).reshape(-1, _HEAD.itemsize))
+
+
+def _items(bodies: pa.Array, unique: pa.Array, rows: OutgoingRows) -> pa.Array:
+    properties = _properties_lengths(rows) + UNIQUE_KEY_BYTES
+    heads = _heads(rows, pc.binary_length(bodies).to_numpy(), properties)
+    shorts = _fixed(properties.astype(">u2").view(np.uint8).reshape(-1, 2))
+    return pc.binary_join_element_wise(heads, bodies, shorts, unique, rows.properties, _EMPTY)
+
+
+def _fixed(matrix: npt.NDArray[np.uint8]) -> pa.Array:
+    """Return the rows of a matrix of bytes as a binary column."""
+    count, width = matrix.shape
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(matrix))]
+    )
+
+
+def _unique_keys(prefix: str, start: int, count: int) -> pa.Array:
+    """Return the encoded property UNIQ_KEY of ``count`` rows."""
+    matrix = np.empty((count, UNIQUE_KEY_BYTES), np.uint8)
+    head = _UNIQUE_HEAD + prefix.encode()
+    assert len(prefix) == _PREFIX_LENGTH
+    matrix[:, : len(head)] = np.frombuffer(head, np.uint8)
+    matrix[:, len(head) : -1] = _COUNTER_DIGITS[(start + np.arange(count)) & 0xFFFF]
+    matrix[:, -1] = 2
+    return _fixed(matrix)
+
+
+def _compressed(bodies: pa.Array, kinds: npt.NDArray[np.int8], kind: Compression) -> pa.Array:
+    """Compress the bodies that travel so."""
+    rows = np.flatnonzero(kinds == ParcelKind.COMPRESSED)
+    if not len(rows):
+        return bodies
+    packed = pa.array([compress(bodies[row].as_py(), kind) for row in rows], pa.binary())
+    if len(rows) == len(bodies):
+        return packed
+    places = np.arange(len(bodies))
+    places[rows] = len(bodies) + np.arange(len(rows))
+    return pa.concat_arrays([bodies, packed]).take(pa.array(places))
+
+
+def _runs(edges: npt.NDArray[np.int64], count: int) -> Iterator[tuple[int, int]]:
+    starts: Sequence[int] = [0, *edges.tolist()] if count else []
+    return zip(starts, [*starts[1:], count], strict=True)
+
+
+def _cut(
+    offsets: npt.NDArray[np.int64], start: int, end: int, limits: BatchLimits
+) -> Iterator[tuple[int, int]]:
+    """Cut a run into batches, each as full as the limits allow and of one row at least."""
+    while start < end:
+        fits = int(np.searchsorted(offsets, offsets[start] + limits.max_bytes, side="right")) - 1
+        last = min(end, start + limits.max_rows, max(fits, start + 1))
+        yield start, last
+        start = last
+
+
+def _single(row: int, rows: OutgoingRows, unique: pa.Array, limits: BatchLimits) -> Parcel:
+    body, sys_flag = rows.body[row].as_py(), 0
+    if limits.compress_above is not None and len(body) >= limits.compress_above:
+        packed = compress(body, limits.compression)
+        if len(packed) < len(body):
+            body, sys_flag = packed, int(limits.compression.value)
+    properties = (unique[row].as_py() + rows.properties[row].as_py()).decode()
+    msg_id = properties[len(_UNIQUE_HEAD) : UNIQUE_KEY_BYTES - 1]
+    return Parcel(row, row + 1, body, sys_flag, int(rows.flag[row]), properties, msg_id, batch=False)

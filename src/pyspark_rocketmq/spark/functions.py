@@ -1,0 +1,190 @@
+"""DataFrames to messages and back: builders, order by key, and dropping the repeats of a write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import MapType
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.record.properties import PROPERTY_WRITE_ID
+from pyspark_rocketmq.spark.read.aligned_column import ALIGNED_TIMESTAMP
+
+__all__ = [
+    "drop_repeats",
+    "identical_rows_together",
+    "json_messages",
+    "key_value_messages",
+    "ordered_by",
+    "with_topic",
+]
+
+_CONTENT: Final = "__content"
+_WRITE_ID: Final = "__write_id"
+_PLACE: Final = "__place"
+_BATCH_COLUMNS: Final = ("topic", "brokerName", "queueId", "queueOffset", "properties")
+_STREAM_COLUMNS: Final = (*_BATCH_COLUMNS, "storeTimestamp", ALIGNED_TIMESTAMP)
+
+
+def key_value_messages(df: DataFrame, key: str = "key", value: str = "value") -> DataFrame:
+    """Make messages of two columns: one becomes the keys, the other the body.
+
+    The counterpart of rocketmq-flink's ``SimpleKeyValueSerializationSchema``.
+
+    Examples
+    --------
+    >>> key_value_messages(users, key="id", value="address")  # doctest: +SKIP
+    ...     .write.format("rocketmq").option("topic", "users").mode("append").save()
+    """
+    return df.select(F.col(key).cast("string").alias("keys"), F.col(value).cast("string").alias("body"))
+
+
+def json_messages(
+    df: DataFrame, *, key: str | None = None, tags: str | None = None, columns: Iterable[str] | None = None
+) -> DataFrame:
+    """Make messages whose body is the row as a JSON object.
+
+    Parameters
+    ----------
+    df : DataFrame
+    key, tags : str, optional
+        The columns that become the keys and the tag, beside being part of the body.
+    columns : iterable of str, optional
+        What the body consists of; every column by default. Fields that are null are left out.
+    """
+    wanted = [F.col(f"`{name}`") for name in (columns or df.columns)]
+    selected: list[Column] = [F.to_json(F.struct(*wanted)).alias("body")]
+    if key is not None:
+        selected.append(F.col(key).cast("string").alias("keys"))
+    if tags is not None:
+        selected.append(F.col(tags).cast("string").alias("tags"))
+    return df.select(*selected)
+
+
+def with_topic(df: DataFrame, topic: str | Column, tags: str | Column | None = None) -> DataFrame:
+    """Let each row choose its topic, and its tag, by SQL expressions.
+
+    The fast form of rocketmq-flink's ``TopicSelector``: Spark computes it, without Python.
+
+    Examples
+    --------
+    >>> with_topic(df, "if(price > 1000, 'big-orders', 'orders')", tags="lower(status)")  # doctest: +SKIP
+    """
+    chosen = df.withColumn("topic", F.expr(topic) if isinstance(topic, str) else topic)
+    if tags is None:
+        return chosen
+    return chosen.withColumn("tags", F.expr(tags) if isinstance(tags, str) else tags)
+
+
+def ordered_by(
+    df: DataFrame, key: str | Column, *, order_by: str | Column | None = None, partitions: int | None = None
+) -> DataFrame:
+    """Prepare rows for a write in order: all rows of a key in one Spark partition, the key as sharding key.
+
+    A sink in Python cannot ask Spark for a distribution, so this is a step of the query. Within a key the
+    rows come in the order of ``order_by``. Without it the rows of one input partition keep their order, but
+    those of several are mixed as the shuffle delivers them. Streaming DataFrames cannot be sorted: a source's
+    queue is one input partition unless ``minPartitions`` or ``maxRecordsPerPartition`` split it.
+
+    The order is that of each row's first copy, as long as the number of the topic's writable queues stays the
+    same. Repeats are not part of it: a batch that is written again begins with an earlier row, and a send
+    that was made again for want of an answer may be delivered late, behind rows that came after it.
+
+    Parameters
+    ----------
+    df : DataFrame
+    key : str or Column
+        The sharding key, as text.
+    order_by : str or Column, optional
+        What the rows of a key are sorted by; batch DataFrames only.
+    partitions : int, optional
+        How many Spark partitions; ``spark.sql.shuffle.partitions`` by default.
+
+    Raises
+    ------
+    OptionError
+        ``order_by`` for a streaming DataFrame.
+    """
+    if order_by is not None and df.isStreaming:
+        raise OptionError("Spark does not sort streaming DataFrames: use order_by within foreachBatch")
+    keyed = df.withColumn("shardingKey", (F.col(key) if isinstance(key, str) else key).cast("string"))
+    together = (
+        keyed.repartition("shardingKey")
+        if partitions is None
+        else keyed.repartition(partitions, "shardingKey")
+    )
+    return together if order_by is None else together.sortWithinPartitions(order_by)
+
+
+def identical_rows_together(df: DataFrame) -> DataFrame:
+    """Shuffle rows of equal content into one Spark partition, as write ids made of content need it.
+
+    With ``deliveryGuarantee=effectively-once`` and no column ``writeId`` a row's id is made of its content
+    and the number of its occurrence, which a task can count only within its own partition. Rows that are all
+    different do not need this; the write fails where it would have been needed.
+    """
+    content = [
+        F.array_sort(F.map_entries(column.name))
+        if isinstance(column.dataType, MapType)
+        else F.col(column.name)
+        for column in df.schema.fields
+    ]
+    hashed = df.withColumn(_CONTENT, F.xxhash64(*content))
+    return hashed.repartition(_CONTENT).drop(_CONTENT)
+
+
+def drop_repeats(df: DataFrame, *, within: str | None = None) -> DataFrame:
+    """Drop the repeats of effectively-once writes: each write id of a topic comes once.
+
+    A row is dropped only if a row of its topic with its write id came before it, in whatever order queues are
+    read. Messages without a write id are never dropped.
+
+    A stream forgets write ids. Of two rows with one write id, stored no more than ``within`` apart, one is
+    dropped; ``docs/guarantees.md`` says under which conditions. ``within`` must cover the writer's longest
+    outage, from a failed batch to its repetition, whether or not the reader runs meanwhile.
+
+    The stream's watermark is on the column ``alignedTimestamp``, and Spark takes one watermark between two
+    stateful operations: use ``withWatermark`` neither before nor after this in the same query.
+
+    Parameters
+    ----------
+    df : DataFrame
+        Of the source, with ``includeProperties=true``; a stream also with ``eventTimeAlignment=store`` and
+        ``includeAlignedTimestamp=true``. It must still have the columns topic, brokerName, queueId,
+        queueOffset and properties; a stream also storeTimestamp and alignedTimestamp.
+    within : str, optional
+        How far apart the copies of a row may be stored, above 0, such as ``"1 hour"``; required for streams,
+        not used for batches.
+
+    Raises
+    ------
+    OptionError
+        A column is missing, or the DataFrame is a stream and ``within`` is missing or 0.
+    """
+    needed = _STREAM_COLUMNS if df.isStreaming else _BATCH_COLUMNS
+    missing = [name for name in needed if name not in df.columns]
+    if missing:
+        how = (
+            "includeProperties=true, eventTimeAlignment=store and includeAlignedTimestamp=true"
+            if df.isStreaming
+            else "includeProperties=true"
+        )
+        raise OptionError(f"drop_repeats lacks the columns {', '.join(missing)}: read with {how}")
+    if df.isStreaming and (within is None or not re.search("[1-9]", within)):
+        raise OptionError("a stream needs within above 0, such as within='1 hour'")
+    write_id = F.col("properties")[PROPERTY_WRITE_ID]
+    place: list[Column | str] = ["brokerName", "queueId", "queueOffset"]
+    if df.isStreaming:  # heartbeat rows have nothing but times
+        place.append(F.unix_micros("storeTimestamp"))
+    identified = df.withColumns(
+        {_WRITE_ID: write_id, _PLACE: F.when(write_id.isNull(), F.concat_ws("/", *place))}
+    )
+    identity = ["topic", _WRITE_ID, _PLACE]
+    if within is None or not df.isStreaming:
+        return identified.dropDuplicates(identity).drop(_WRITE_ID, _PLACE)
+    aligned = identified.withWatermark(ALIGNED_TIMESTAMP, within)
+    return aligned.dropDuplicatesWithinWatermark(identity).drop(_WRITE_ID, _PLACE)

@@ -1,0 +1,1 @@
+"""Watching queries: listener, lag, metrics, the query log."""

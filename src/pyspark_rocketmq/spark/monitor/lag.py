@@ -1,0 +1,240 @@
+"""How far a reader is behind: in messages, in seconds and in bytes, by queue and altogether."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue, MessageSelector
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, available_ends, planning_client
+from pyspark_rocketmq.offsets.stream_offset import SourceOffset, offset_of_rocketmq
+from pyspark_rocketmq.options import ClientOptions, parse_options
+from pyspark_rocketmq.spark.read.message_weights import MessageWeights
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Lag", "QueueLag", "Spread", "lag", "lag_between", "measured", "newest_lag"]
+
+
+_SAMPLED_QUEUES: Final = 64
+"""Queues whose messages are weighed to answer once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A number over all queues."""
+
+    least: float
+    mean: float
+    most: float
+
+    @classmethod
+    def of(cls, numbers: Iterable[float]) -> Spread | None:
+        """Return the spread of some numbers; None when there is none."""
+        given = list(numbers)
+        return cls(min(given), sum(given) / len(given), max(given)) if given else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLag:
+    """A reader's place in a queue.
+
+    Parameters
+    ----------
+    queue : MessageQueue
+    position : int
+        The next offset to read.
+    max_offset : int
+        The offset that is written next.
+    seconds : float, optional
+        How long the next message to read has been stored, 0 when all is read; None when it is not known.
+    bytes : int, optional
+        What is yet to be read, as it travels, estimated by a sample; None when it is not known.
+    """
+
+    queue: MessageQueue
+    position: int
+    max_offset: int
+    seconds: float | None = None
+    bytes: int | None = None
+
+    @property
+    def messages(self) -> int:
+        """How many offsets are yet to be read."""
+        return max(0, self.max_offset - self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A reader's lag: by queue, and over all queues."""
+
+    queues: tuple[QueueLag, ...] = ()
+
+    @property
+    def messages(self) -> int:
+        """How many offsets are yet to be read, in all queues together."""
+        return sum(queue.messages for queue in self.queues)
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the oldest message to read has been stored; None when it is not known of every queue."""
+        known = [queue.seconds for queue in self.queues if queue.seconds is not None]
+        return max(known, default=0.0) if len(known) == len(self.queues) else None
+
+    @property
+    def bytes(self) -> int | None:
+        """What is yet to be read, estimated; None when it is not known of every queue."""
+        known = [queue.bytes for queue in self.queues if queue.bytes is not None]
+        return sum(known) if len(known) == len(self.queues) else None
+
+    @property
+    def messages_by_queue(self) -> Spread | None:
+        """The least, mean and most messages of a queue."""
+        return Spread.of(queue.messages for queue in self.queues)
+
+    @property
+    def seconds_by_queue(self) -> Spread | None:
+        """The least, mean and most seconds of the queues of which they are known."""
+        return Spread.of(queue.seconds for queue in self.queues if queue.seconds is not None)
+
+
+class _HasProgress(Protocol):
+    @property
+    def lastProgress(self) -> Any: ...
+
+
+def lag(where: SparkSession | str, group: str, topic: str, **options: Any) -> Lag:
+    """Return how far a consumer group is behind in a topic, as the brokers know it now.
+
+    Parameters
+    ----------
+    where : SparkSession or str
+        The name servers (``"host:port;host:port"``): the group's committed offsets count. Or a session: the
+        position of its running query that reads the topic for the group counts, which is newer by up to
+        ``commitIntervalMs`` and a batch, and the name servers are that query's.
+    group, topic : str
+    **options
+        Client options such as ``accessKey``, ``secretKey``, ``tls``.
+
+    Returns
+    -------
+    Lag
+        A queue where the group has committed nothing counts from its first message on.
+
+    Raises
+    ------
+    OptionError
+        No running query of the session reads the topic for the group; or an option is wrong.
+    RocketMQError
+        A name server or broker does not answer within 10 s.
+    """
+    if isinstance(where, str):
+        with closing(_connected({"nameServer": where, **options})) as client:
+            queues = client.read_queues(topic)
+            begins = client.min_offsets(queues)
+            committed = client.committed_offsets(group, queues)
+            positions = {queue: max(committed[queue] or 0, begins[queue]) for queue in queues}
+            return _now(client, positions, group)
+    found = _running(where.streams.active, group, topic)
+    if found is None:
+        raise OptionError(
+            "no running query of this session reads the topic for the group and has finished a batch: "
+            "give the name servers instead of the session to see what the group has committed",
+            group=group,
+            topic=topic,
+        )
+    with closing(_connected(found.source.client_options() | options)) as client:
+        positions = {queue: at for queue, at in found.offsets.items() if queue.topic == topic}
+        return _now(client, positions, group)
+
+
+def lag_between(positions: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> Lag:
+    """Return the lag in messages, without asking anybody; a queue without an end is left out."""
+    return Lag(
+        tuple(
+            QueueLag(
+                queue=queue,
+                position=position,
+                max_offset=ends[queue],
+                seconds=0.0 if position >= ends[queue] else None,
+                bytes=0 if position >= ends[queue] else None,
+            )
+            for queue, position in sorted(positions.items())
+            if queue in ends
+        )
+    )
+
+
+def newest_lag(
+    client: PlanningClient,
+    positions: Mapping[MessageQueue, int],
+    *,
+    group: str,
+    now_ms: int,
+    weights: MessageWeights,
+) -> Lag:
+    """Ask the brokers for the lag of a reader at these positions, as it is now.
+
+    Queues whose broker is not there are left out.
+
+    Raises
+    ------
+    RocketMQError
+        Nobody answers.
+    """
+    ends = available_ends(client, positions)
+    return measured(client, lag_between(positions, ends), group=group, now_ms=now_ms, weights=weights)
+
+
+def measured(client: PlanningClient, lag: Lag, *, group: str, now_ms: int, weights: MessageWeights) -> Lag:
+    """Add seconds and bytes to a lag in messages: seconds by each queue's next message, bytes by weights.
+
+    Raises
+    ------
+    RocketMQError
+        A broker does not answer.
+    """
+    behind = {queue.queue: queue.position for queue in lag.queues if queue.messages}
+    if not behind:
+        return lag
+    times = client.message_times(behind, group)
+    sizes = weights.weigh(client, behind, group=group, selector=MessageSelector())
+
+    def look(queue: QueueLag) -> QueueLag:
+        if queue.queue not in behind:
+            return queue
+        stored, size = times.get(queue.queue), sizes.get(queue.queue)
+        return replace(
+            queue,
+            seconds=None if stored is None else max(0, now_ms - stored.store_timestamp) / 1000,
+            bytes=None if size is None else size * queue.messages,
+        )
+
+    return Lag(tuple(map(look, lag.queues)))
+
+
+def _connected(options: Mapping[str, Any]) -> PlanningClient:
+    return planning_client(parse_options(ClientOptions, options))
+
+
+def _now(client: PlanningClient, positions: Mapping[MessageQueue, int], group: str) -> Lag:
+    weights = MessageWeights(_SAMPLED_QUEUES)
+    return newest_lag(client, positions, group=group, now_ms=SYSTEM_CLOCK.now_ms(), weights=weights)
+
+
+def _running(queries: Iterable[_HasProgress], group: str, topic: str) -> SourceOffset | None:
+    """Return where the running query is that reads the topic for the group."""
+    for query in queries:
+        progress = query.lastProgress
+        for source in progress["sources"] if progress else ():
+            offset = offset_of_rocketmq(source["endOffset"])
+            if offset is None or offset.source.group != group:
+                continue
+            if any(queue.topic == topic for queue in offset.offsets):
+                return offset
+    return None

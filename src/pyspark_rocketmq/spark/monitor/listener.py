@@ -1,0 +1,302 @@
+"""What a person or a dashboard wants to know of running queries, and a stopped query's last commit."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, planning_client
+from pyspark_rocketmq.offsets.stream_offset import SourceOffset, offset_of_rocketmq
+from pyspark_rocketmq.options import ClientOptions, parse_options
+from pyspark_rocketmq.options.source import DEFAULT_GROUP
+from pyspark_rocketmq.planning.discovery import plan_ranges
+from pyspark_rocketmq.spark.monitor.lag import Lag, lag_between, measured, newest_lag
+from pyspark_rocketmq.spark.read.message_weights import MessageWeights
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        SourceProgress,
+    )
+
+__all__ = ["QueryStatus", "RocketMQQueryListener"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_SAMPLED_QUEUES: Final = 2
+"""Queues whose messages are weighed after a batch: the listener must not read the backlog a second time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStatus:
+    """Where a RocketMQ source of a running query is after a micro-batch.
+
+    Parameters
+    ----------
+    query_id, run_id : str
+    name : str, optional
+        The query's name.
+    source : int
+        Which of the query's sources, from 0.
+    batch_id : int
+    offset : SourceOffset
+        The end of the batch, with what it belongs to.
+    planned : int, optional
+        How many offsets the batch's ranges hold; None when they cannot be told from the report.
+    rows : int
+        How many rows Spark took from the source, without heartbeats.
+    rows_per_second, input_rows_per_second : float
+        As Spark reports them: while processing, and since the batch before.
+    lag : Lag
+        What was stored and not yet read when the batch was planned, or when it was measured since.
+    at_ms : int
+        When this was known, in milliseconds since the epoch.
+    """
+
+    query_id: str
+    run_id: str
+    name: str | None
+    source: int
+    batch_id: int
+    offset: SourceOffset
+    planned: int | None
+    rows: int
+    rows_per_second: float
+    input_rows_per_second: float
+    lag: Lag
+    at_ms: int
+
+    @property
+    def label(self) -> str:
+        """The query's name, or its id when it has none."""
+        return self.name or self.query_id
+
+    @property
+    def skipped(self) -> int | None:
+        """Offsets that gave no row: left out by a filter, never a message, or expired (the task logs say)."""
+        return None if self.planned is None else self.planned - self.rows
+
+    def __str__(self) -> str:
+        behind = "" if self.lag.seconds is None else f", {self.lag.seconds:.1f} s"
+        ranges = "" if self.planned is None else f" of {self.planned} offsets"
+        return (
+            f"{self.label}: batch {self.batch_id}, {self.rows} rows{ranges}, "
+            f"{self.rows_per_second:.0f} rows/s, behind {self.lag.messages} messages{behind}"
+        )
+
+
+class RocketMQQueryListener(StreamingQueryListener):
+    """Follows every RocketMQ source of a session's queries.
+
+    After each micro-batch it knows lag, rates and whether the rows fit the planned ranges, logs them, and
+    tells them by `statuses`. At a query's end it commits for the group what was finished: Spark tells a
+    source of its last batch only when the next one is planned, so a plain ``stop()`` would leave that
+    batch as lag in RocketMQ's own tools.
+
+    Delivery promise: what it commits is the next offset after a finished micro-batch, never more; queries
+    with ``commitOffsets=false`` or without a group are left alone. It never fails a query: what a broker
+    does not answer is missing from the status, and logged.
+
+    Parameters
+    ----------
+    **options
+        Client options for its own connections, such as ``accessKey``, ``secretKey`` and ``tls``; secrets
+        are not in a query's offsets. The name servers and the namespace come from there.
+
+    Examples
+    --------
+    >>> listener = RocketMQQueryListener()  # doctest: +SKIP
+    >>> spark.streams.addListener(listener)  # doctest: +SKIP
+    >>> for status in listener.statuses():  # doctest: +SKIP
+    ...     print(status, status.lag.seconds_by_queue)
+    """
+
+    def __init__(
+        self,
+        *,
+        connect: Callable[[ClientOptions], PlanningClient] = planning_client,
+        clock: Clock = SYSTEM_CLOCK,
+        **options: Any,
+    ) -> None:
+        self._options = options
+        self._connect = connect
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._statuses: dict[tuple[str, int], QueryStatus] = {}
+        self._asking = threading.RLock()  # held while a broker is asked, so that nothing opens after `close`
+        self._clients: dict[ClientOptions, PlanningClient] = {}
+        self._weights = MessageWeights(_SAMPLED_QUEUES)
+        self._closed = False
+
+    # --- what it knows ------------------------------------------------------------------------
+
+    def statuses(self) -> tuple[QueryStatus, ...]:
+        """Return where the running queries were after their last batches."""
+        with self._lock:
+            return tuple(self._statuses.values())
+
+    def measure(self) -> tuple[QueryStatus, ...]:
+        """Return where the running queries are, with the lag as it is now: also of a query that hangs.
+
+        A lag that no broker answers for stays as it was, and logs a warning.
+        """
+        return tuple(self._newest(status) for status in self.statuses())
+
+    def close(self) -> None:
+        """Close the connections, for good: later events change the statuses but ask no broker."""
+        with self._asking, ExitStack() as closing:
+            self._closed = True
+            for client in self._clients.values():
+                closing.callback(client.close)
+            self._clients.clear()
+
+    # --- what Spark tells ---------------------------------------------------------------------
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Do nothing: there is no position yet."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Do nothing: the position is the last batch's."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Take the status after a batch."""
+        progress = event.progress
+        for number, source in enumerate(progress.sources):
+            end = _read(source.endOffset)
+            if end is None or not end.resolved:
+                continue
+            status = QueryStatus(
+                query_id=str(progress.id),
+                run_id=str(progress.runId),
+                name=progress.name,
+                source=number,
+                batch_id=progress.batchId,
+                offset=end,
+                planned=_planned(source, end),
+                rows=source.numInputRows - _heartbeats(source, end),
+                rows_per_second=source.processedRowsPerSecond,
+                input_rows_per_second=source.inputRowsPerSecond,
+                lag=self._lag(source, end),
+                at_ms=self._clock.now_ms(),
+            )
+            with self._lock:
+                self._statuses[status.run_id, number] = status
+            _tell(status)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Commit what the query finished, for its group, and forget the query."""
+        run_id = str(event.runId)
+        with self._lock:
+            keys = [key for key in self._statuses if key[0] == run_id]
+            ended = [self._statuses.pop(key) for key in keys]
+        for status in ended:
+            self._commit(status.offset)
+
+    # --- how ----------------------------------------------------------------------------------
+
+    def _commit(self, offset: SourceOffset) -> None:
+        group = offset.source.group
+        if group is None or not offset.source.commits:
+            return
+        by_broker: dict[str, dict[MessageQueue, int]] = {}
+        for queue, position in offset.offsets.items():
+            by_broker.setdefault(queue.broker_name, {})[queue] = position
+        for positions in by_broker.values():  # one that is away does not keep the others from it
+            try:
+                with self._asking:
+                    self._client(offset).commit_offsets(group, positions)
+            except RocketMQError as error:
+                _LOG.warning("the last offsets of group %s are not committed: %s", group, error)
+
+    def _lag(self, source: SourceProgress, end: SourceOffset) -> Lag:
+        """Return the lag at the end of a batch: the report has the messages, the brokers the time."""
+        newest = _read(source.latestOffset)
+        if newest is None:
+            return Lag()
+        lag = lag_between(end.offsets, newest.offsets)
+        try:
+            with self._asking:
+                return measured(
+                    self._client(end),
+                    lag,
+                    group=_group(end),
+                    now_ms=self._clock.now_ms(),
+                    weights=self._weights,
+                )
+        except RocketMQError as error:
+            _LOG.warning("how long messages have waited is not known: %s", error)
+            return lag
+
+    def _newest(self, status: QueryStatus) -> QueryStatus:
+        now = self._clock.now_ms()
+        offset = status.offset
+        try:
+            with self._asking:
+                client = self._client(offset)
+                lag = newest_lag(
+                    client, offset.offsets, group=_group(offset), now_ms=now, weights=self._weights
+                )
+        except RocketMQError as error:
+            _LOG.warning("the lag of %s is not known: %s", status.label, error)
+            return status
+        return replace(status, lag=lag, at_ms=now)
+
+    def _client(self, offset: SourceOffset) -> PlanningClient:
+        """Return the client of a source's place; call it while asking."""
+        if self._closed:
+            raise RocketMQError("the listener is closed")
+        options = parse_options(ClientOptions, offset.source.client_options() | self._options)
+        if options not in self._clients:
+            self._clients[options] = self._connect(options)
+        return self._clients[options]
+
+
+def _group(offset: SourceOffset) -> str:
+    return offset.source.group or DEFAULT_GROUP
+
+
+def _read(text: str | None) -> SourceOffset | None:
+    try:
+        return offset_of_rocketmq(text)
+    except OptionError as error:
+        _LOG.warning("a query's offsets are not understood: %s", error)
+        return None
+
+
+def _planned(source: SourceProgress, end: SourceOffset) -> int | None:
+    """Return how many offsets a batch had; only its end and its start tell."""
+    start = _read(source.startOffset)
+    if start == end:
+        return 0
+    before: Mapping[MessageQueue, int] = {} if start is None else start.offsets
+    try:
+        return sum(map(len, plan_ranges(before, end.offsets, end.begin)))
+    except OptionError:
+        return None
+
+
+def _heartbeats(source: SourceProgress, end: SourceOffset) -> int:
+    start = _read(source.startOffset)
+    return int(end.heartbeat_at_ms > (0 if start is None else start.heartbeat_at_ms))
+
+
+def _tell(status: QueryStatus) -> None:
+    _LOG.info("%s", status)
+    if status.skipped is not None and status.skipped < 0:
+        _LOG.warning(
+            "%s: %d rows more than offsets; a query that reads its source twice counts its rows twice",
+            status,
+            -status.skipped,
+        )

@@ -1,0 +1,1 @@
+"""The source: batch reader, stream reader, their partitions and schema."""

@@ -1,0 +1,112 @@
+"""The batch reader: a fixed set of messages per DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.model import OffsetRange
+from pyspark_rocketmq.offsets.offset_lookup import (
+    PlanningClient,
+    check_filter,
+    planning_client,
+    queues_to_read,
+    resolve_batch,
+)
+from pyspark_rocketmq.options import ClientOptions, SourceOptions
+from pyspark_rocketmq.options.choices import CorruptPolicy
+from pyspark_rocketmq.planning.offset_resolution import check_listed
+from pyspark_rocketmq.spark.read.partition import RangesPartition, plan_partitions, read_partition
+from pyspark_rocketmq.spark.read.pushdown import Demand, demand_of, narrowed
+from pyspark_rocketmq.spark.read.schema import check_nullable, to_projection
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FilteringBatchReader", "RocketMQBatchReader"]
+
+
+class RocketMQBatchReader(DataSourceReader):
+    """Plans and reads a batch.
+
+    "latest", "earliest" and relative times are resolved at one moment: when Spark plans the first action on
+    the DataFrame. Spark keeps that plan for the DataFrame's life, so that count and then collect, or a join
+    with itself, see the same messages; a new ``load()`` sees the new ones.
+
+    Parameters
+    ----------
+    options : SourceOptions
+    schema : StructType
+    connect : Callable
+        Opens the client that plans; replaced in tests.
+    clock : Clock
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: StructType,
+        *,
+        connect: Callable[[ClientOptions], PlanningClient] = planning_client,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._options = options
+        self._projection = to_projection(schema)
+        if options.on_corrupt is CorruptPolicy.NULL:
+            check_nullable(self._projection)
+        self._start = options.start_policy(streaming=False)
+        self._end = options.end_policy()
+        self._connect = connect
+        self._clock = clock
+
+    def partitions(self) -> list[RangesPartition]:
+        """Resolve both ends of every queue, and split and pack what lies between.
+
+        Raises
+        ------
+        OptionError
+            A start lies after its end, or a listed queue does not exist.
+        RocketMQError
+            A name server or broker does not answer.
+        """
+        with closing(self._connect(self._options.client)) as client:
+            return plan_partitions(self._ranges(client), self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition, in a task's process."""
+        return read_partition(partition, self._options, self._projection)
+
+    def _ranges(self, client: PlanningClient) -> tuple[OffsetRange, ...]:
+        moment = self._clock.now_ms()
+        queues = queues_to_read(client, self._options, whole=True)
+        check_listed(self._start, queues)
+        check_listed(self._end, queues)
+        check_filter(client, queues, self._options)
+        return resolve_batch(client, self._start, self._end, queues, self._options, start_time_ms=moment)
+
+
+class FilteringBatchReader(RocketMQBatchReader):
+    """Reads less where Spark tells the query's filters: the reader of ``pushDownFilters=true``.
+
+    Spark evaluates every filter again, so a query's rows are those of the plain reader. Spark 4.2 and 4.3
+    keep one plan a ``load()``, though: every use of the DataFrame must have the same filters.
+    """
+
+    _demand = Demand()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of what the filters leave of use, and leave them all to Spark."""
+        columns = {column.name: column.source for column in self._projection.columns}
+        self._demand = demand_of(filters, columns)
+        if self._options.selector.takes_all and self._demand.tags:
+            self._options = replace(self._options, tags=tuple(sorted(self._demand.tags)))
+        return filters
+
+    def _ranges(self, client: PlanningClient) -> tuple[OffsetRange, ...]:
+        return narrowed(client, super()._ranges(client), self._demand)

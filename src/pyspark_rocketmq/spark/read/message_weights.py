@@ -1,0 +1,65 @@
+"""What messages weigh, by samples that are remembered: few queues are looked at each time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import MessageQueue, MessageSelector
+from pyspark_rocketmq.offsets.planning_client import PlanningClient
+
+__all__ = ["MessageWeights"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class MessageWeights:
+    """Weighs the messages of many queues: a sample costs up to 256 KiB of each queue it looks at.
+
+    Parameters
+    ----------
+    sampled_queues : int
+        Queues to look at each time, those that were never weighed first, then those weighed longest ago. The
+        others go by what is known of them, or of their topic.
+    """
+
+    def __init__(self, sampled_queues: int) -> None:
+        self._sampled_queues = sampled_queues
+        self._sizes: dict[MessageQueue, int] = {}
+
+    def weigh(
+        self,
+        client: PlanningClient,
+        offsets: Mapping[MessageQueue, int],
+        *,
+        group: str,
+        selector: MessageSelector,
+    ) -> dict[MessageQueue, int]:
+        """Return the bytes that an offset brings, of every queue that was weighed, or whose topic was.
+
+        Raises
+        ------
+        RocketMQError
+            A broker refuses to be asked. One that does not answer leaves what was known before.
+        """
+        by_age = [queue for queue in offsets if queue not in self._sizes]
+        by_age += [queue for queue in self._sizes if queue in offsets]
+        sampled = {queue: offsets[queue] for queue in by_age[: self._sampled_queues]}
+        try:
+            found = client.message_sizes(sampled, group, selector)
+        except RocketMQError as error:
+            if not error.retriable:
+                raise
+            _LOG.warning("messages cannot be weighed now, former samples stand in: %s", error)
+            found = {}
+        for queue, size in found.items():
+            former = self._sizes.pop(queue, size)
+            self._sizes[queue] = (former + size) // 2  # now the one that was weighed last
+        by_topic: dict[str, list[int]] = {}
+        for queue, size in self._sizes.items():
+            by_topic.setdefault(queue.topic, []).append(size)
+        means = {topic: sum(sizes) // len(sizes) for topic, sizes in by_topic.items()}
+        others = {queue: means[queue.topic] for queue in offsets if queue.topic in means}
+        return others | self._sizes

@@ -1,0 +1,126 @@
+"""What a Spark task reads: some offset ranges, and how they become rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.model import OffsetRange
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.planning.completeness import Account
+from pyspark_rocketmq.planning.split import split
+from pyspark_rocketmq.spark.read.schema import Projection
+from pyspark_rocketmq.spark.task_client import task_client
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "RangesPartition",
+    "plan_partitions",
+    "read_options",
+    "read_partition",
+    "read_ranges",
+]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class RangesPartition(InputPartition):
+    """Offset ranges that one task reads one after the other.
+
+    Parameters
+    ----------
+    value : tuple of OffsetRange
+    """
+
+    value: tuple[OffsetRange, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RangesPartition) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+def plan_partitions(ranges: Iterable[OffsetRange], options: SourceOptions) -> list[RangesPartition]:
+    """Split and pack ranges into partitions: a pure function of both."""
+    return [
+        RangesPartition(part)
+        for part in split(
+            ranges,
+            min_partitions=options.min_partitions,
+            max_records_per_partition=options.max_records_per_partition,
+            partition_per_queue=options.partition_per_queue,
+        )
+    ]
+
+
+def read_partition(
+    partition: InputPartition, options: SourceOptions, projection: Projection
+) -> Iterator[pa.RecordBatch]:
+    """Read a partition as record batches, over the connections of the task's process.
+
+    Raises
+    ------
+    DataLossError
+        Messages of the partition are gone and ``failOnDataLoss`` is set; or what was read does not add up
+        to what was planned.
+    CorruptMessageError
+        A record does not decode.
+    RocketMQError
+        A broker did not answer in time.
+    """
+    if isinstance(partition, RangesPartition):  # else Spark's stand-in for "no partition at all"
+        yield from read_ranges(partition.value, options, projection)
+
+
+def read_ranges(
+    ranges: Sequence[OffsetRange], options: SourceOptions, projection: Projection
+) -> Iterator[pa.RecordBatch]:
+    """Read ranges as record batches and account for every offset; raises as `read_partition`."""
+    account = Account(ranges)
+    rows = 0
+    for batch in read_batches(
+        task_client(options.client),
+        ranges,
+        read_options(options),
+        DecodeOptions(
+            columns=projection.columns,
+            body_as=projection.body_as,
+            on_corrupt=options.on_corrupt.value,
+            check_crc=options.check_crc,
+        ),
+        on_report=account.add,
+    ):
+        rows += batch.num_rows
+        yield batch
+    account.close(rows)
+    _tell(account)
+
+
+def read_options(options: SourceOptions) -> ReadOptions:
+    """Return how a task reads."""
+    return ReadOptions(
+        consumer_group=options.group,
+        selector=options.selector,
+        fail_on_data_loss=options.fail_on_data_loss,
+        pull_batch_size=options.pull_batch_size,
+        pulls_in_flight=options.pulls_in_flight,
+        empty_pull_delay_ms=options.empty_pull_delay_ms,
+    )
+
+
+def _tell(account: Account) -> None:
+    unusual = any(account.count(part) for part in ("gaps", "lost", "skipped", "nulled"))
+    _LOG.log(logging.WARNING if unusual else logging.INFO, "%s", account)
+    for report in account.reports:
+        for lost in report.lost:
+            _LOG.warning("%d messages lost (%s): %s", len(lost.offsets), lost.condition, lost.offsets)
+        for corrupt in report.corrupt:
+            _LOG.warning("%s, it does not decode: %s", "skipped" if report.skipped else "nulls", corrupt)

@@ -1,0 +1,384 @@
+"""The streaming reader: offsets that can be replayed, planned at the driver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.group_commits import GroupCommits
+from pyspark_rocketmq.offsets.offset_lookup import (
+    Ends,
+    PlanningClient,
+    available_ends,
+    behind,
+    check_filter,
+    check_hidden,
+    hidden,
+    late_begins,
+    moved_back,
+    patient_ends,
+    planning_client,
+    queues_to_read,
+    resolve_offsets,
+)
+from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS
+from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
+from pyspark_rocketmq.offsets.topic_recreation import (
+    Place,
+    check_witnesses,
+    new_witnesses,
+    place,
+    places_ahead,
+)
+from pyspark_rocketmq.options import ClientOptions, SourceOptions
+from pyspark_rocketmq.options.choices import CorruptPolicy
+from pyspark_rocketmq.planning.alignment import next_heartbeat
+from pyspark_rocketmq.planning.discovery import check_checkpoint, plan_ranges, targets
+from pyspark_rocketmq.planning.offset_resolution import check_listed
+from pyspark_rocketmq.spark.read.admission import Admission, default_limit
+from pyspark_rocketmq.spark.read.aligned_column import AlignedColumn, AlignedPartition, look_up_aligned
+from pyspark_rocketmq.spark.read.heartbeat import Absences, HeartbeatPartition, check_heartbeat, heartbeat_row
+from pyspark_rocketmq.spark.read.partition import plan_partitions, read_partition
+from pyspark_rocketmq.spark.read.schema import check_nullable, to_projection
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["RocketMQStreamReader"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_OUTAGE_PATIENCE_MS: Final = 60_000
+"""How long a running query waits while no broker answers: an exception would end it."""
+
+_MOVED_BACK_PATIENCE_MS: Final = 10_000
+"""How long a queue may end before its position: a broker that restarts rebuilds its index."""
+
+_PAUSE_S: Final = 0.5
+
+_LAST_COMMIT_PATIENCE_S: Final = 5.0
+"""How long an AvailableNow run that has read everything waits for its commit before it ends."""
+
+
+class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches and reads them.
+
+    Delivery promise: a batch is a pure function of its two offsets and the options. The same (start, end)
+    gives the same partitions and, while the broker has the messages, the same rows; together with a sink
+    that takes a batch once this is exactly once. Every message from the start on is in exactly one batch.
+
+    Parameters
+    ----------
+    options : SourceOptions
+    schema : StructType
+    connect : Callable
+        Opens the client that plans; replaced in tests.
+    clock : Clock
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: StructType,
+        *,
+        connect: Callable[[ClientOptions], PlanningClient] = planning_client,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._options = options
+        self._aligned, schema = AlignedColumn.of(schema, options)
+        self._projection = to_projection(schema)
+        if options.on_corrupt is CorruptPolicy.NULL:
+            check_nullable(self._projection)
+        if options.heartbeat_interval_ms is not None:
+            check_heartbeat(self._projection)
+        self._policy = options.start_policy(streaming=True)
+        self._identity = SourceIdentity.of(options)
+        self._connect = connect
+        self._clock = clock
+        self._admission = Admission(options, clock)
+        self._commits: GroupCommits | None = None
+        self._client: PlanningClient | None = None
+        self._origin: SourceOffset | None = None
+        self._brokers: frozenset[str] | None = None
+        self._frozen: Mapping[MessageQueue, int] | None = None
+        self._frozen_at_ms: int | None = None
+        self._newest: SourceOffset | None = None
+        self._hidden: frozenset[MessageQueue] = frozenset()
+        self._witnessed: frozenset[Place] = frozenset()
+        self._behind_until: Deadline | None = None
+        self._absences = Absences(options.heartbeat_patience_ms, clock)
+
+    # --- what Spark calls, in its order -------------------------------------------------------
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take the ends that the run will stop at."""
+        client = self._connected()
+        self._frozen_at_ms = self._clock.now_ms()
+        self._frozen = available_ends(client, queues_to_read(client, self._options))
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the mark of a start that is yet to be resolved: the same however often Spark asks."""
+        return SourceOffset(source=self._identity).to_dict()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return ``maxOffsetsPerTrigger``; a trigger that wants everything overrules it."""
+        return default_limit(self._options)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the end of the next batch, or ``start`` itself when there is nothing to read.
+
+        Raises
+        ------
+        RocketMQError
+            No broker has answered for a minute, or the start cannot be resolved.
+        DataLossError
+            A queue ends before its position, or holds another message than was read, and ``failOnDataLoss``
+        is set.
+        """
+        last = self._checked(start)
+        self._finished(last)
+        # Before anything is asked: what is not seen now was stored later than this.
+        moment = self._clock.now_ms()
+        origin = last if last.resolved else self._resolved_start()
+        ends = self._settled_ends(origin.offsets)
+        check_filter(self._connected(), ends.masters, self._options)
+        known, origin = origin.offsets, origin.named_as(ends.seen)
+        self._newest = origin.advanced(ends.readable, {})
+        begins = {q: at for q, at in origin.offsets.items() if not last.resolved or q not in known}
+        begins |= self._new_begins(origin, ends)
+        positions = {**origin.offsets, **begins}
+        reach = targets(positions, ends.readable, frozen=self._frozen)
+        unchecked = self._check_witnesses(origin, positions, reach, ends)
+        until = self._admission.cut(
+            self._connected(), positions, reach, limit, closed=self._frozen is not None
+        )
+        complete = self._nobody_is_missed(positions, ends)
+        beat = self._next_heartbeat(origin, moment, idle=reach == positions and complete)
+        if (
+            last.resolved
+            and beat == last.heartbeat_at_ms
+            and all(until[queue] == last.offsets.get(queue, begins.get(queue)) for queue in until)
+        ):
+            self._end_of_run()
+            return start
+        read = {q: at for q, at in until.items() if q in ends.masters and place(q) not in unchecked}
+        witnesses = new_witnesses(
+            self._connected(), origin.witnesses, positions, read, group=self._options.group
+        )
+        aligned = self._next_aligned(origin, until, reach, moment, complete=complete)
+        return origin.advanced(
+            until, begins, heartbeat_at_ms=beat, aligned_at_ms=aligned, witnesses=witnesses
+        ).to_dict()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the newest max offsets, for Spark's progress reports; None before the first look."""
+        return None if self._newest is None else self._newest.to_dict()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Plan a batch from nothing but its two offsets and the options: a replay plans the same."""
+        begin, until = self._checked(start), self._checked(end)
+        if begin == until:
+            return []
+        ranges = plan_ranges(begin.offsets, until.offsets, until.begin)
+        planned: list[InputPartition] = [*plan_partitions(ranges, self._options)]
+        if until.heartbeat_at_ms > begin.heartbeat_at_ms:
+            planned.append(HeartbeatPartition(until.heartbeat_at_ms))
+        if self._aligned is not None:
+            return [AlignedPartition((partition, max(1, until.aligned_at_ms))) for partition in planned]
+        return planned
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition, in a task's process."""
+        if isinstance(partition, AlignedPartition) and self._aligned is not None:
+            inner, time_ms = partition.value
+            return self._aligned.insert(self.read(inner), time_ms)
+        if isinstance(partition, HeartbeatPartition):
+            return iter((heartbeat_row(self._projection, partition.value),))
+        return read_partition(partition, self._options, self._projection)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Take note that the batch up to ``end`` is finished; with a consumerGroup the brokers learn it."""
+        self._finished(self._checked(end))
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+
+    # --- how ----------------------------------------------------------------------------------
+
+    def _finished(self, offset: SourceOffset) -> None:
+        """Have the group's progress committed: Spark plans on from a batch only when it is finished."""
+        if not self._options.commits or not offset.resolved:
+            return
+        if self._commits is None:
+            self._commits = GroupCommits(
+                self._options.group,
+                self._connected(),
+                interval_ms=self._options.commit_interval_ms,
+                clock=self._clock,
+            )
+        self._commits.finished(offset.offsets)
+
+    def _end_of_run(self) -> None:
+        """See to the last commit of an AvailableNow run: Spark ends the process after this answer."""
+        if self._frozen is not None and self._commits is not None:
+            self._commits.flush(_LAST_COMMIT_PATIENCE_S)
+
+    def _next_heartbeat(self, origin: SourceOffset, moment: int, *, idle: bool) -> int:
+        """Return the heartbeat time of the next end: later than the last one exactly when one is due."""
+        interval_ms = self._options.heartbeat_interval_ms
+        if interval_ms is None or self._frozen is not None:
+            return origin.heartbeat_at_ms
+        quiet_ms = round((self._clock.monotonic() - self._admission.idle_since) * 1000)
+        previous = max(origin.heartbeat_at_ms, moment - quiet_ms)
+        beat = next_heartbeat(previous, now_ms=moment, interval_ms=interval_ms, idle=idle)
+        return beat if beat > previous else origin.heartbeat_at_ms
+
+    def _nobody_is_missed(self, known: Iterable[MessageQueue], ends: Ends) -> bool:
+        """Whether time may go on: a broker that is away may have older messages, for a while."""
+        missed = {queue.broker_name for queue in known} - {queue.broker_name for queue in ends.masters}
+        missed |= {queue.broker_name for queue in ends.failed}
+        return not ends.held and not self._absences.waited_for(missed)
+
+    def _next_aligned(
+        self,
+        origin: SourceOffset,
+        until: Mapping[MessageQueue, int],
+        reach: Mapping[MessageQueue, int],
+        moment: int,
+        *,
+        complete: bool,
+    ) -> int:
+        """Return the next end's ``alignedTimestamp``; a broker that is away may have older messages."""
+        previous = origin.aligned_at_ms
+        if self._aligned is None or (previous and not complete):
+            return previous
+        seen_ms = moment if self._frozen_at_ms is None else min(moment, self._frozen_at_ms)
+        return look_up_aligned(
+            self._connected(), previous, until, reach, seen_ms=seen_ms, group=self._options.group
+        )
+
+    def _connected(self) -> PlanningClient:
+        if self._client is None:
+            self._client = self._connect(self._options.client)
+        return self._client
+
+    def _checked(self, document: Mapping[str, Any]) -> SourceOffset:
+        offset = SourceOffset.from_dict(document).without(self._options.forgets)
+        check_checkpoint(offset.offsets, self._options)
+        return offset
+
+    def _resolved_start(self) -> SourceOffset:
+        """Resolve the start, once in this reader's life; the first batch's end carries it from then on."""
+        if self._origin is None:
+            client = self._connected()
+            moment = self._clock.now_ms()
+            brokers = self._first_brokers()
+            queues = self._visible(queues_to_read(client, self._options))
+            check_listed(self._policy, queues)
+            there = self._frozen or available_ends(client, queues)
+            offsets = resolve_offsets(
+                client, self._policy, there, self._options, start_time_ms=moment, ends=there
+            )
+            self._origin = SourceOffset(
+                source=self._identity,
+                offsets=offsets,
+                started_at_ms=moment,
+                brokers=brokers - {queue.broker_name for queue in queues if queue not in there},
+            )
+        return self._origin
+
+    def _first_brokers(self) -> frozenset[str]:
+        """Return the brokers, as they are before queues are asked for: a broker registers with all topics."""
+        if self._brokers is None:
+            self._brokers = frozenset() if self._options.assign else self._connected().broker_names()
+        return self._brokers
+
+    def _settled_ends(self, known: Mapping[MessageQueue, int]) -> Ends:
+        """Return the ends; queues that end before their position get some time, and hold nobody back."""
+        while True:
+            ends = patient_ends(
+                self._connected(),
+                self._options,
+                clock=self._clock,
+                deadline=Deadline(self._clock, _OUTAGE_PATIENCE_MS),
+                # A run that ends when nothing is left to read must not take a slow broker for an absent one.
+                patience_ms=None if self._frozen is None else OPERATION_TIMEOUT_MS,
+            )
+            wrong = behind(known, ends.masters)
+            if not wrong:
+                self._behind_until = None
+                return ends
+            if self._behind_until is None:
+                self._behind_until = Deadline(self._clock, _MOVED_BACK_PATIENCE_MS)
+            if self._behind_until.expired:
+                return ends
+            if self._frozen is None and len(wrong) < len(ends.readable):
+                return ends.holding(wrong)
+            self._clock.sleep(_PAUSE_S)
+
+    def _check_witnesses(
+        self,
+        origin: SourceOffset,
+        positions: Mapping[MessageQueue, int],
+        reach: Mapping[MessageQueue, int],
+        ends: Ends,
+    ) -> frozenset[Place]:
+        """Look whether what was read is still there: at a run's start, and before more is read.
+
+        Returns the places that could not be looked at.
+        """
+        ahead = places_ahead(positions, reach)
+        due = {
+            queue: witness
+            for queue, witness in origin.witnesses.items()
+            if place(queue) in ahead or place(queue) not in self._witnessed
+        }
+        looks = check_witnesses(
+            self._connected(),
+            due,
+            ends.masters,
+            group=self._options.group,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+        self._witnessed |= looks.done
+        return looks.failed
+
+    def _new_begins(self, origin: SourceOffset, ends: Ends) -> dict[MessageQueue, int]:
+        """Return where the queues begin that are new, or end before their position."""
+        lost_sight = hidden(origin.offsets, ends.seen) - ends.failed.keys()
+        if lost_sight != self._hidden:
+            check_hidden(
+                self._connected(),
+                origin.offsets,
+                lost_sight,
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
+            self._hidden = lost_sight
+        moved = moved_back(
+            self._connected(), origin.offsets, ends.masters, fail_on_data_loss=self._options.fail_on_data_loss
+        )
+        if origin.started_at_ms is None:
+            return moved
+        return moved | late_begins(
+            self._connected(),
+            self._policy,
+            origin.offsets,
+            self._visible(ends.masters),
+            self._options,
+            started_at_ms=origin.started_at_ms,
+            brokers=origin.brokers,
+            first_topics=origin.source.reads,
+        )
+
+    def _visible(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
+        """Leave out the queues that appeared during an AvailableNow run: they wait for the next one."""
+        return tuple(queue for queue in queues if self._frozen is None or queue in self._frozen)

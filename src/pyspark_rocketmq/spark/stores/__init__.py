@@ -1,0 +1,1 @@
+"""Rows and offsets in one transaction of a store of the user."""

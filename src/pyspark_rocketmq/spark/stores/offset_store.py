@@ -1,0 +1,211 @@
+"""Where a job's own store keeps which messages its results are made of."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from pyspark_rocketmq.errors import DataLossError, OptionError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["FileTransaction", "HadoopFileOffsetStore", "OffsetStore", "StoreTransaction"]
+
+H = TypeVar("H")
+
+_VERSION: Final = 1
+
+
+class StoreTransaction(ABC, Generic[H]):
+    """One transaction of a store: leaving it without an error commits it, with one rolls it back.
+
+    ``handle`` is what the user's function writes its rows with, such as a database connection.
+    """
+
+    handle: H
+
+    @abstractmethod
+    def progress(self) -> StoredProgress:
+        """Return what the store knows, as this transaction sees it."""
+
+    @abstractmethod
+    def advance(self, before: StoredProgress, batch: BatchId, ranges: Sequence[OffsetRange]) -> None:
+        """Set the end of each range, and the batch.
+
+        Raises
+        ------
+        DataLossError
+            The store is not at ``before`` any more: another writer works under the same name.
+        """
+
+
+class OffsetStore(ABC, Generic[H]):
+    """Keeps, for one job, the next offset of each queue beside the job's results.
+
+    A database keeps both in one transaction (`SqlOffsetStore`): exactly once. A store apart from the results
+    is written after them: at least once, exactly once if the results are written idempotently.
+
+    Subclass it for a store of your own: `transaction` is all there is to write.
+    """
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[StoreTransaction[H]]:
+        """Begin a transaction."""
+
+    def offsets(self) -> Mapping[MessageQueue, int]:
+        """Return the next offset of each queue; nothing before the first batch."""
+        with self.transaction() as transaction:
+            return transaction.progress().offsets
+
+    def starting_offsets(self, default: str = "earliest") -> str:
+        """Return the stored offsets as the option ``startingOffsets`` takes them.
+
+        A new query (with a new checkpoint) that starts there goes on exactly after the last stored batch;
+        give ``startingOffsetsDefault`` for queues that came since.
+
+        Parameters
+        ----------
+        default : str
+            What to return before the first batch.
+        """
+        offsets = self.offsets()
+        return json.dumps(_nested(offsets)) if offsets else default
+
+
+class HadoopFileOffsetStore(OffsetStore[None]):
+    """Offsets in a small file on any path that Hadoop knows; replaced in one step.
+
+    For classic Spark (not Connect), which has Hadoop's file systems at hand. The file is not part of a
+    transaction with the rows: it is written after them. A second query under the same path is noticed when
+    the file is written, and stops the one that comes later; file systems cannot compare and replace in one
+    step, so of two that write within the same moment only the last one's offsets may remain.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    path : str
+        Of the file, such as ``"hdfs://namenode/jobs/orders.offsets"``.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        jvm: Any = getattr(spark, "_jvm", None)
+        if jvm is None:
+            raise OptionError("a file on a Hadoop path needs classic Spark")
+        self._jvm = jvm
+        self._hadoop = jvm.org.apache.hadoop.fs
+        self._path = self._hadoop.Path(path)
+        self._temporary = self._hadoop.Path(f"{path}.new")
+        self._configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark's own way to Hadoop
+        self._new_array = spark.sparkContext._gateway.new_array  # type: ignore[union-attr]  # noqa: SLF001
+
+    @contextmanager
+    def transaction(self) -> Iterator[StoreTransaction[None]]:
+        """Begin a transaction; the file is replaced at its end."""
+        transaction = FileTransaction(self._read)
+        yield transaction
+        if transaction.after is not None:
+            transaction.check()
+            self._write(transaction.after)
+
+    def _read(self) -> StoredProgress:
+        files = self._path.getFileSystem(self._configuration)
+        if not files.exists(self._path):
+            return StoredProgress()
+        stream = files.open(self._path)
+        try:
+            return _from_document(str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")))
+        finally:
+            stream.close()
+
+    def _write(self, progress: StoredProgress) -> None:
+        files = self._path.getFileSystem(self._configuration)
+        stream = files.create(self._temporary, True)
+        try:
+            stream.write(bytearray(_to_document(progress).encode()))
+        finally:
+            stream.close()
+        # FileSystem.rename replaces no file on HDFS, FileContext.rename does, in one step.
+        rename = getattr(self._hadoop, "Options$Rename")
+        options = self._new_array(rename, 1)
+        options[0] = rename.OVERWRITE
+        context = self._hadoop.FileContext.getFileContext(files.getUri(), self._configuration)
+        context.rename(self._temporary, self._path, options)
+
+
+class FileTransaction(StoreTransaction[None]):
+    """What a transaction is to leave in the file.
+
+    Parameters
+    ----------
+    read : Callable
+        Returns what the file holds now.
+    """
+
+    def __init__(self, read: Callable[[], StoredProgress]) -> None:
+        self.handle = None
+        self.after: StoredProgress | None = None
+        self._read = read
+        self._before = read()
+
+    def progress(self) -> StoredProgress:
+        """Return what the file held when the transaction began."""
+        return self._before
+
+    def advance(self, before: StoredProgress, batch: BatchId, ranges: Sequence[OffsetRange]) -> None:
+        """Set what the file is to hold; see `StoreTransaction.advance`."""
+        self._before = before
+        self.check()
+        moved = {offsets.queue: offsets.until_offset for offsets in ranges}
+        self.after = StoredProgress({**before.offsets, **moved}, batch)
+
+    def check(self) -> None:
+        """Raise unless the file still holds what the transaction began with.
+
+        Raises
+        ------
+        DataLossError
+            ``BATCH_OVERLAPS``.
+        """
+        found = self._read()
+        if found != self._before:
+            raise DataLossError(
+                "the stored offsets changed during the batch: another query writes to the same file; give "
+                "each query a path of its own",
+                condition="BATCH_OVERLAPS",
+                stored=found.batch,
+                expected=self._before.batch,
+            )
+
+
+def _nested(offsets: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
+    nested: dict[str, dict[str, dict[str, int]]] = {}
+    for queue, offset in sorted(offsets.items()):
+        nested.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
+    return nested
+
+
+def _to_document(progress: StoredProgress) -> str:
+    document: dict[str, Any] = {"version": _VERSION, "offsets": _nested(progress.offsets)}
+    if progress.batch is not None:
+        document |= {"queryId": progress.batch.query_id, "batch": progress.batch.number}
+    return json.dumps(document)
+
+
+def _from_document(text: str) -> StoredProgress:
+    document = json.loads(text)
+    if document.get("version") != _VERSION:
+        raise OptionError(f"the file holds offsets of version {document.get('version')!r}, not {_VERSION}")
+    offsets = {
+        MessageQueue(topic, broker_name, int(queue_id)): int(offset)
+        for topic, brokers in document["offsets"].items()
+        for broker_name, queues in brokers.items()
+        for queue_id, offset in queues.items()
+    }
+    batch = BatchId(document["queryId"], document["batch"]) if "queryId" in document else None
+    return StoredProgress(offsets, batch)

@@ -1,0 +1,244 @@
+"""Results and offsets in one transaction of a database: needs the extra ``sql`` (SQLAlchemy)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import sqlalchemy as sa
+from pyspark.sql import DataFrame
+
+from pyspark_rocketmq.errors import DataLossError, OptionError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
+from pyspark_rocketmq.spark.stores.offset_store import OffsetStore, StoreTransaction
+
+__all__ = ["SqlOffsetStore", "append_to", "upsert_into"]
+
+_METADATA: Final = sa.MetaData()
+
+_OFFSETS: Final = sa.Table(
+    "rocketmq_offsets",
+    _METADATA,
+    sa.Column("job", sa.String(200), primary_key=True),
+    sa.Column("topic", sa.String(255), primary_key=True),
+    sa.Column("broker_name", sa.String(255), primary_key=True),
+    sa.Column("queue_id", sa.Integer, primary_key=True),
+    sa.Column("next_offset", sa.BigInteger, nullable=False),
+)
+_BATCHES: Final = sa.Table(
+    "rocketmq_batches",
+    _METADATA,
+    sa.Column("job", sa.String(200), primary_key=True),
+    sa.Column("query_id", sa.String(200), nullable=False),
+    sa.Column("batch", sa.BigInteger, nullable=False),
+)
+
+_CHUNK_ROWS: Final = 5_000
+
+RowWriter = Callable[[sa.Connection, DataFrame], None]
+
+
+class SqlOffsetStore(OffsetStore[sa.Connection]):
+    """Offsets in the tables ``rocketmq_offsets`` and ``rocketmq_batches``, made on first use.
+
+    Delivery promise: exactly once for what is written through the transaction's connection. A batch that
+    Spark runs again changes nothing; a batch that does not begin where the last one ended is rolled back.
+
+    Parameters
+    ----------
+    url : str
+        Of any database that SQLAlchemy knows: ``"postgresql+psycopg://…"``, ``"sqlite:///results.db"``.
+    job : str
+        The name of the job: each job has its own progress in the two tables.
+
+    Examples
+    --------
+    >>> store = SqlOffsetStore("sqlite:///results.db", job="orders")
+    >>> store.starting_offsets()
+    'earliest'
+    """
+
+    def __init__(self, url: str, *, job: str) -> None:
+        self._url = url
+        self._job = job
+        self._engine: sa.Engine | None = None
+
+    def __repr__(self) -> str:
+        url = sa.make_url(self._url).render_as_string(hide_password=True)
+        return f"SqlOffsetStore({url}, job={self._job!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_engine": None}
+
+    @contextmanager
+    def transaction(self) -> Iterator[StoreTransaction[sa.Connection]]:
+        """Begin a database transaction."""
+        if self._engine is None:
+            engine = sa.create_engine(self._url)
+            _METADATA.create_all(engine)
+            self._engine = engine
+        with self._engine.begin() as connection:
+            yield _SqlTransaction(connection, self._job)
+
+    def close(self) -> None:
+        """Close the database connections; the store can be used again."""
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+
+
+class _SqlTransaction(StoreTransaction[sa.Connection]):
+    def __init__(self, connection: sa.Connection, job: str) -> None:
+        self.handle = connection
+        self._job = job
+
+    def progress(self) -> StoredProgress:
+        rows = self.handle.execute(sa.select(_OFFSETS).where(_OFFSETS.c.job == self._job))
+        offsets = {
+            MessageQueue(row.topic, row.broker_name, row.queue_id): int(row.next_offset) for row in rows
+        }
+        last = self.handle.execute(sa.select(_BATCHES).where(_BATCHES.c.job == self._job)).first()
+        return StoredProgress(offsets, None if last is None else BatchId(last.query_id, int(last.batch)))
+
+    def advance(self, before: StoredProgress, batch: BatchId, ranges: Sequence[OffsetRange]) -> None:
+        self._note(before.batch, batch)
+        for offsets in ranges:
+            self._move(offsets, before.offsets)
+
+    def _note(self, before: BatchId | None, batch: BatchId) -> None:
+        """Set the last batch; the row is also what two writers of one job meet at."""
+        values = {"query_id": batch.query_id, "batch": batch.number}
+        if before is None:
+            self._insert(sa.insert(_BATCHES).values(job=self._job, **values), batch)
+            return
+        self._update(
+            sa.update(_BATCHES)
+            .where(
+                _BATCHES.c.job == self._job,
+                _BATCHES.c.query_id == before.query_id,
+                _BATCHES.c.batch == before.number,
+            )
+            .values(**values),
+            batch,
+        )
+
+    def _move(self, offsets: OffsetRange, before: Mapping[MessageQueue, int]) -> None:
+        """Move a queue's end, if it still is where the range begins."""
+        queue = offsets.queue
+        if queue not in before:
+            place = {"topic": queue.topic, "broker_name": queue.broker_name, "queue_id": queue.queue_id}
+            values = {"job": self._job, **place, "next_offset": offsets.until_offset}
+            self._insert(sa.insert(_OFFSETS).values(**values), offsets)
+            return
+        self._update(
+            sa.update(_OFFSETS)
+            .where(
+                _OFFSETS.c.job == self._job,
+                _OFFSETS.c.topic == queue.topic,
+                _OFFSETS.c.broker_name == queue.broker_name,
+                _OFFSETS.c.queue_id == queue.queue_id,
+                _OFFSETS.c.next_offset == offsets.from_offset,
+            )
+            .values(next_offset=offsets.until_offset),
+            offsets,
+        )
+
+    def _insert(self, statement: sa.Insert, what: object) -> None:
+        try:
+            self.handle.execute(statement)
+        except sa.exc.IntegrityError as error:
+            raise self._overtaken(what) from error
+
+    def _update(self, statement: sa.Update, what: object) -> None:
+        if self.handle.execute(statement).rowcount != 1:
+            raise self._overtaken(what)
+
+    def _overtaken(self, what: object) -> DataLossError:
+        return DataLossError(
+            "the stored offsets changed during the batch: another query writes under this job's name",
+            condition="BATCH_OVERLAPS",
+            job=self._job,
+            at=what,
+        )
+
+
+def append_to(table: str, *, schema: str | None = None) -> RowWriter:
+    """Return a function that inserts a batch's rows into a table that exists, whose columns have their names.
+
+    The rows go through the driver and one connection: for results, not for floods.
+    """
+
+    def write(connection: sa.Connection, batch: DataFrame) -> None:
+        statement = sa.insert(_reflected(connection, table, schema))
+        for rows in _chunks(batch):
+            connection.execute(statement, rows)
+
+    return write
+
+
+def upsert_into(table: str, *, key: Sequence[str], schema: str | None = None) -> RowWriter:
+    """Return a function that inserts a batch's rows, or updates those whose key is there.
+
+    For the rows of an aggregation in update mode. PostgreSQL and SQLite; else as `append_to`.
+
+    Parameters
+    ----------
+    table : str
+    key : sequence of str
+        The columns of its primary key, or of a unique index.
+    schema : str, optional
+
+    Raises
+    ------
+    OptionError
+        No key, or another database.
+    """
+    if not key:
+        raise OptionError("an upsert needs the columns of a key")
+
+    def write(connection: sa.Connection, batch: DataFrame) -> None:
+        target = _reflected(connection, table, schema)
+        insert = _dialect_insert(connection.dialect.name, target)
+        others = [name for name in batch.columns if name not in key]
+        statement = (
+            insert.on_conflict_do_update(
+                index_elements=list(key), set_={name: insert.excluded[name] for name in others}
+            )
+            if others
+            else insert.on_conflict_do_nothing(index_elements=list(key))
+        )
+        for rows in _chunks(batch):
+            connection.execute(statement, rows)
+
+    return write
+
+
+def _reflected(connection: sa.Connection, table: str, schema: str | None) -> sa.Table:
+    try:
+        return sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
+    except sa.exc.NoSuchTableError as error:
+        raise OptionError("the table does not exist: create it before the query", table=table) from error
+
+
+def _dialect_insert(dialect: str, target: sa.Table) -> Any:
+    match dialect:
+        case "postgresql":
+            from sqlalchemy.dialects.postgresql import insert as postgresql  # noqa: PLC0415
+
+            return postgresql(target)
+        case "sqlite":
+            from sqlalchemy.dialects.sqlite import insert as sqlite  # noqa: PLC0415
+
+            return sqlite(target)
+    raise OptionError(f"upsert_into knows PostgreSQL and SQLite, not {dialect}: give a function of your own")
+
+
+def _chunks(batch: DataFrame) -> Iterator[list[dict[str, Any]]]:
+    """Return a DataFrame's rows in lists that one statement takes."""
+    table = batch.toArrow()
+    for part in table.to_batches(max_chunksize=_CHUNK_ROWS):
+        rows = part.to_pylist()
+        if rows:
+            yield rows

@@ -1,0 +1,1 @@
+"""The sink: tasks, dead letters, transactions."""

@@ -1,0 +1,259 @@
+"""Answering brokers that ask what became of half messages: the driver's part of transactional writes."""
+
+# Facts (AbstractTransactionalMessageCheckListener, ProducerManager; 4.9.7 and 5.4.0)
+# - A broker asks one connection of the producer group, of those whose heartbeat named it in the last 120 s.
+# - The request is one-way. Its offsets are those of the newest copy of the half message, and only they end
+#   the asking. Its body is the record, with its own topic and properties.
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.groups.membership import create_client_id
+from pyspark_rocketmq.client.send.half_messages import Ending
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.options import Guarantee, SinkOptions, parse_options
+from pyspark_rocketmq.record.message import decode_messages
+from pyspark_rocketmq.record.properties import PROPERTY_TRANSACTION
+from pyspark_rocketmq.remoting.body import encode_heartbeat
+from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.remoting.command import Command
+from pyspark_rocketmq.remoting.header import (
+    CheckTransactionStateRequest,
+    EndTransactionRequest,
+    HeartbeatRequest,
+)
+from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from pyspark_rocketmq.client.net.connection import Connection
+
+__all__ = ["TransactionResolver", "TransactionalQuery", "start_transactional"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_BEAT_S: Final = 30.0
+_BEAT_AGAIN_S: Final = 1.0
+_POLL_S: Final = 0.2
+_STOP_S: Final = 10.0
+
+
+class TransactionResolver:
+    """Rolls back the half messages that failed tasks and killed drivers left, when their broker asks.
+
+    Correctness does not need it: half messages that nobody answers for are never visible, and their broker
+    drops them when it has asked fifteen times (7.5 minutes, at its defaults). A broker that asks about a
+    batch that is not finished gets no answer: the query commits it, or the next run of it does.
+
+    A context manager with a thread of its own; it ends with `close`, or with the process.
+
+    Parameters
+    ----------
+    **options
+        Those of the write: ``nameServer``, ``topic``, ``checkpointLocation`` or ``transactionLog``, and what
+        the connection needs.
+
+    Raises
+    ------
+    OptionError
+        An option is wrong, or the write would not be transactional, or has no constant topic.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        given = parse_options(SinkOptions, options)
+        if given.transactions is None:
+            raise OptionError(
+                "there is nothing to resolve without deliveryGuarantee=transactional",
+                option="deliveryGuarantee",
+            )
+        if given.topic is None:
+            raise OptionError("the brokers that may ask are found by the option topic", option="topic")
+        self._topic = given.topic
+        self._group = given.transactions.group
+        self._log = TransactionLog(given.transactions.folder)
+        self._client = Client(given.client)
+        self._checks: queue.SimpleQueue[tuple[Connection, Command, bytes]] = queue.SimpleQueue()
+        self._heartbeat = encode_heartbeat(
+            create_client_id(id(self)), producer_groups=(self._client.namespace.qualified(self._group),)
+        )
+        self._beaten: dict[str, tuple[Connection, float]] = {}
+        self.asked = 0
+        """How often a broker has asked about a half message."""
+        self.rolled_back = 0
+        """How many half messages it has rolled back."""
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="transaction-resolver", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the thread and close the connections."""
+        self._stopping.set()
+        self._thread.join(_STOP_S)
+        self._client.close()
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._beat()
+                self._listen()
+                self._answer_all()
+            except RocketMQError as error:
+                _LOG.info("transactions wait to be resolved: %s", error)
+                self._stopping.wait(_BEAT_AGAIN_S)
+            except Exception:  # noqa: BLE001 - the thread's outermost frame
+                _LOG.exception("transactions wait to be resolved")
+                self._stopping.wait(_BEAT_S)
+
+    def _beat(self) -> None:
+        """Be a member of the group at every master: brokers ask those alone."""
+        now = self._client.clock.monotonic()
+        for data in self._client.route(self._topic).brokers:
+            if (addr := data.master) is None:
+                continue
+            known, at = self._beaten.get(addr, (None, 0.0))
+            if known is not None and known.alive and now - at < _BEAT_S:
+                continue
+            with self._leaving_out(addr):
+                connection = self._client.connection(addr)
+                connection.on_request = lambda command, body, c=connection: self._take(c, command, body)
+                deadline = self._client.deadline(self._client.request_timeout_ms)
+                connection.call(HeartbeatRequest(), self._heartbeat, deadline=deadline).require(addr=addr)
+                self._beaten[addr] = (connection, now)
+
+    @contextlib.contextmanager
+    def _leaving_out(self, addr: str) -> Iterator[None]:
+        try:
+            yield
+        except RocketMQError as error:  # the others may ask meanwhile
+            self._beaten.pop(addr, None)
+            _LOG.info("a broker cannot ask about transactions now: %s", error)
+
+    def _listen(self) -> None:
+        connections = [connection for connection, _ in self._beaten.values()]
+        if not connections:
+            self._stopping.wait(_BEAT_AGAIN_S)
+        for connection in connections:
+            connection.poll(_POLL_S / len(connections))
+
+    def _take(self, connection: Connection, command: Command, body: memoryview) -> None:
+        if command.code == RequestCode.CHECK_TRANSACTION_STATE:
+            self._checks.put((connection, command, bytes(body)))
+
+    def _answer_all(self) -> None:
+        while not self._checks.empty() and not self._stopping.is_set():
+            connection, command, body = self._checks.get()
+            check = CheckTransactionStateRequest.parse(command.fields)
+            self.asked += 1
+            for message in decode_messages(body, broker_name=check.broker_name or ""):
+                if self._is_over(message.properties.get(PROPERTY_TRANSACTION)):
+                    self._roll_back(connection, check, message.topic)
+
+    def _is_over(self, text: str | None) -> bool:
+        """Whether a batch is finished, so that what is left of it is a copy, or a failed task's."""
+        try:
+            name = TransactionName.parse(text or "")
+        except ValueError:
+            return False
+        done = self._log.newest_done(name.owner)
+        return done is not None and name.number <= done
+
+    def _roll_back(self, connection: Connection, check: CheckTransactionStateRequest, topic: str) -> None:
+        request = EndTransactionRequest(
+            topic=topic,
+            producer_group=self._group,
+            tran_state_table_offset=check.tran_state_table_offset,
+            commit_log_offset=check.commit_log_offset,
+            commit_or_rollback=int(Ending.ROLLBACK),
+            from_transaction_check=True,
+            msg_id=check.msg_id or "",
+            transaction_id=check.transaction_id,
+            broker_name=check.broker_name or "",
+        )
+        connection.post(request)
+        self.rolled_back += 1
+
+
+class TransactionalQuery:
+    """A running query and the resolver of its transactions; stopping it ends both.
+
+    Attributes
+    ----------
+    query : StreamingQuery
+    resolver : TransactionResolver
+    """
+
+    def __init__(self, query: StreamingQuery, resolver: TransactionResolver) -> None:
+        self.query = query
+        self.resolver = resolver
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the query, then the resolver."""
+        try:
+            self.query.stop()
+        finally:
+            self.resolver.close()
+
+
+def start_transactional(writer: DataStreamWriter, **options: Any) -> TransactionalQuery:
+    """Start a query that writes with transactions, and answer its brokers while it runs.
+
+    Parameters
+    ----------
+    writer : DataStreamWriter
+        With its trigger and name.
+    **options
+        Of the write; ``deliveryGuarantee`` is ``transactional``.
+
+    Returns
+    -------
+    TransactionalQuery
+        A context manager; its ``query`` is Spark's.
+
+    Raises
+    ------
+    OptionError
+        As `TransactionResolver`.
+
+    Examples
+    --------
+    >>> with start_transactional(  # doctest: +SKIP
+    ...     orders.writeStream, nameServer="127.0.0.1:9876", topic="orders", checkpointLocation=folder
+    ... ) as running:
+    ...     running.query.awaitTermination()
+    """
+    given = {**options, "deliveryGuarantee": Guarantee.TRANSACTIONAL.value}
+    resolver = TransactionResolver(**given)
+    try:
+        query = writer.format("rocketmq").options(**given).start()
+    except BaseException:
+        resolver.close()
+        raise
+    return TransactionalQuery(query, resolver)

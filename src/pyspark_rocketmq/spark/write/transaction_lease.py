@@ -1,0 +1,84 @@
+"""The right to commit a query's transactions: one process at a time, however the others ended."""
+
+# A process claims the right in the log and makes sure, again and again, that no other has claimed it since.
+# It sends commits only within the lease of a moment at which it had the right. So a successor that waits for
+# a lease after its own claim sees everything that its predecessor sent, apart from what brokers still hold.
+# These are durations only: the clocks of the two need not agree.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark_rocketmq.errors import RocketMQError, TransactionFencedError
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.clock import Clock
+    from pyspark_rocketmq.spark.write.transaction_log import TransactionLog
+
+__all__ = ["Lease"]
+
+_LEASE_S: Final = 3.0
+_LOOK_AGAIN_S: Final = 1.0
+_LOOKS: Final = 5
+
+
+class Lease:
+    """One process's right to commit the batches of one owner; taking it ends that of any other process.
+
+    Parameters
+    ----------
+    log : TransactionLog
+    owner : str
+    clock : Clock
+
+    Raises
+    ------
+    RocketMQError
+        The log cannot be read or written.
+    """
+
+    def __init__(self, log: TransactionLog, owner: str, clock: Clock) -> None:
+        self._log = log
+        self._owner = owner
+        self._clock = clock
+        self.claim = log.claim(owner)
+        self._seen_at = float("-inf")
+
+    def confirm(self, *, now: bool = False) -> None:
+        """Return if this process had the right a moment ago; it may send commits for that moment.
+
+        Parameters
+        ----------
+        now : bool
+            Look in the log in any case, not only if the last look is a second ago.
+
+        Raises
+        ------
+        TransactionFencedError
+            Another process has claimed it.
+        RocketMQError
+            The log cannot be read, or only slowly.
+        """
+        if not now and self._clock.monotonic() - self._seen_at <= _LOOK_AGAIN_S:
+            return
+        for _ in range(_LOOKS):
+            began = self._clock.monotonic()
+            if self._log.newest_claim(self._owner) != self.claim:
+                raise TransactionFencedError(
+                    "another process has taken over these transactions and finishes what was decided: only "
+                    "one run of a query or job, or of 'pyspark-rocketmq tx recover', may commit at a time",
+                    owner=self._owner,
+                    folder=self._log.folder,
+                )
+            if self._clock.monotonic() - began <= _LOOK_AGAIN_S:
+                self._seen_at = began
+                return
+        raise RocketMQError(
+            f"the folder of transactions takes longer than {_LOOK_AGAIN_S:.0f} s to be listed: move "
+            "transactionLog to a faster file system",
+            folder=self._log.folder,
+        )
+
+    def outwait(self) -> None:
+        """Wait until the process that had the right before sends no commits any more."""
+        self._clock.sleep(_LEASE_S)

@@ -1,0 +1,397 @@
+"""What a Spark task of a write does: its rows to messages, and not done before every one is acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.send.half_messages import HalfMessages
+from pyspark_rocketmq.client.send.message_encoding import Outgoing
+from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
+from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
+from pyspark_rocketmq.errors import MessageIllegalError, OptionError, RocketMQError, SendError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.options import Guarantee, SinkOptions
+from pyspark_rocketmq.record.compress import Compression
+from pyspark_rocketmq.record.encode.batches import (
+    WRITE_ID_BYTES,
+    BatchLimits,
+    Parcel,
+    arrange,
+    as_half_messages,
+    content_ids,
+    encode_parcels,
+    half_message_marks,
+    kinds_of,
+    with_write_ids,
+)
+from pyspark_rocketmq.record.encode.outgoing_rows import MessageColumns, OutgoingRows, prepare
+from pyspark_rocketmq.record.layout import MessageFlag
+from pyspark_rocketmq.record.message import iter_batch
+from pyspark_rocketmq.record.occurrences import FINGERPRINT, Occurrences
+from pyspark_rocketmq.spark.write.dead_letters import DeadLetter, DeadLetters
+from pyspark_rocketmq.spark.write.sink_schema import SinkLayout
+from pyspark_rocketmq.spark.write.sink_topics import SinkTopics, named_brokers
+from pyspark_rocketmq.spark.write.transaction import roll_back
+from pyspark_rocketmq.spark.write.transaction_log import TransactionName
+
+__all__ = ["WriteReport", "WriteScope", "WriteTask", "is_ordered"]
+
+_HALVES_A_SEND: Final = 16
+"""Half messages travel alone: so many of them are in flight instead of one batch."""
+
+_PIECE_BYTES: Final = 32 * 1024 * 1024
+"""About how many bytes of rows are encoded at once: bounds what a task holds beside Spark's own batch."""
+
+_PIECE_ROWS: Final = 1 << 16
+"""One block of unique keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteScope:
+    """What a task's rows belong to: the same when the batch is written again.
+
+    Parameters
+    ----------
+    job : str
+        The query's id and its batch's number, or a batch write's ``jobId``.
+    partition : int
+        The task's partition.
+    write : str, optional
+        What no other write has: the query's id and its batch's number, or an id that a batch write has made
+        for itself; ``job`` by default.
+    transaction : TransactionName, optional
+        The batch as its transaction is called.
+    """
+
+    job: str
+    partition: int
+    write: str | None = None
+    transaction: TransactionName | None = None
+
+
+@dataclass(slots=True)
+class WriteReport:
+    """What a task wrote.
+
+    ``contents`` holds 8 bytes of each distinct content where write ids were made of it, as `count_shared`
+    takes them: the same content in two tasks would have got the same id. ``halves`` are the half messages of
+    a transactional write, packed.
+    """
+
+    rows: int = 0
+    sends: int = 0
+    dead_letters: int = 0
+    contents: bytes = b""
+    halves: bytes = b""
+
+
+@dataclass(slots=True)
+class _Failure:
+    """The first error of a task, and how many messages failed in all."""
+
+    error: RocketMQError
+    messages: int = 0
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Which queue the next rows without a key go to, where order needs one queue for each send."""
+
+    next: int = field(default_factory=int)
+
+    def take(self, count: int) -> int:
+        """Return a number below ``count``, the next one each time."""
+        self.next += 1
+        return self.next % count
+
+
+class WriteTask:
+    """Writes the rows of one Spark partition.
+
+    Delivery promise: when `run` returns, every row is stored with an accepted status, or a dead letter. When
+    it raises, some rows may be stored; Spark runs the task again, so that messages may come twice. The rows
+    of a transaction are half messages, which nobody sees; those of a task that raises are rolled back.
+
+    Parameters
+    ----------
+    client : Client
+    options : SinkOptions
+    layout : SinkLayout
+    scope : WriteScope
+    """
+
+    def __init__(self, client: Client, options: SinkOptions, layout: SinkLayout, scope: WriteScope) -> None:
+        self._options = options
+        self._layout = layout
+        self._scope = scope
+        self._transaction = options.transactions
+        group = options.producer_group if self._transaction is None else self._transaction.group
+        self._producer = Producer(client, group, _producer_options(options))
+        self._topics = SinkTopics(client, options, patient=True)
+        self._limits = BatchLimits(
+            max_rows=options.batch_size if self._transaction is None else 1,
+            max_bytes=options.batch_bytes,
+            compression=Compression[options.compression.name],
+            compress_above=options.compress_above,
+        )
+        self._ordered = is_ordered(options, layout)
+        self._needs_ids = options.guarantee is not Guarantee.AT_LEAST_ONCE
+        self._makes_ids = self._needs_ids and "writeId" not in layout.names
+        self._marks = b""
+        if self._transaction is not None:
+            group = client.namespace.qualified(self._transaction.group)
+            self._marks = half_message_marks(group, str(scope.transaction))
+        self._dead_letters = DeadLetters(self._producer, options, scope.write or scope.job, scope.partition)
+        self._turn = _Turn()
+        self._seen = Occurrences()
+        self._report = WriteReport()
+        self._halves = HalfMessages()
+        self._failure: _Failure | None = None
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> WriteReport:
+        """Send everything and wait for every answer.
+
+        Raises
+        ------
+        SendError
+            Messages were not stored (well enough); says how many and carries the first cause.
+        OptionError
+            A row cannot be sent, and dead letters are off. Or a topic takes no transactions.
+        TopicNotFoundError
+            A topic does not exist, and ``createTopic`` is off.
+        """
+        in_flight = self._options.sends_in_flight * (1 if self._transaction is None else _HALVES_A_SEND)
+        with (
+            SendPipeline(
+                self._producer,
+                max_in_flight=in_flight,
+                ordered=self._ordered,
+                outage_timeout_ms=self._options.outage_timeout_ms,
+                replace=self._bury,
+            ) as pipeline,
+            ExitStack() as unless_done,
+        ):
+            unless_done.callback(self._dead_letters.abandon)
+            unless_done.callback(self._roll_back, pipeline)
+            for batch in batches:
+                for piece in _pieces(batch):
+                    self._send(piece, pipeline)
+            self._judge(pipeline.flush())
+            while self._dead_letters.unsent:
+                self._judge(self._dead_letters.submit(pipeline))
+                self._judge(pipeline.flush())
+            self._raise_failure(pipeline)
+            self._dead_letters.close()
+            unless_done.pop_all()
+        self._report.dead_letters = self._dead_letters.count
+        self._report.contents = self._seen.fingerprints().astype(FINGERPRINT, copy=False).tobytes()
+        if self._transaction is not None:
+            self._report.halves = self._halves.pack()
+        return self._report
+
+    def _roll_back(self, pipeline: SendPipeline) -> None:
+        """Take back what is not to be: nobody else knows of these half messages."""
+        if self._transaction is not None:
+            self._judge(pipeline.drain())  # those that were in flight are stored too
+            roll_back(self._producer.client, self._transaction.group, self._halves.table())
+
+    # --- rows to sends ---
+
+    def _send(self, batch: pa.RecordBatch, pipeline: SendPipeline) -> None:
+        columns = self._layout.columns(batch, self._options)
+        rows, refused = prepare(
+            columns,
+            drop_reserved=self._layout.as_read,
+            needs_write_id=self._needs_ids,
+            added_bytes=len(self._marks) + WRITE_ID_BYTES * self._makes_ids,
+        )
+        self._report.rows += len(columns)
+        for place, cause in refused.items():
+            self._dead_letters.add(DeadLetter.of_row(columns, place, cause, self._options.topic))
+        for topic, mine in _by_topic(rows, self._options.topic):
+            queues = self._topics.queues(topic, named_brokers(mine))
+            if queues is None:
+                self._refuse(columns, mine.place, topic, "its topic does not exist")
+                continue
+            if self._transaction is not None and self._producer.client.route(topic).static_queues:
+                raise OptionError(
+                    "a static topic takes no transactions: its queues move to other brokers, half messages "
+                    "do not; write with another deliveryGuarantee",
+                    option="deliveryGuarantee",
+                    topic=topic,
+                )
+            numbers, unknown = self._topics.assign(mine, queues)
+            self._refuse(
+                columns, mine.place[unknown], topic, "its queue does not exist, or may not be written"
+            )
+            self._send_topic(mine.without(unknown), np.delete(numbers, unknown), topic, queues, pipeline)
+
+    def _refuse(self, columns: MessageColumns, places: npt.NDArray[np.int64], topic: str, cause: str) -> None:
+        for place in places:
+            self._dead_letters.add(DeadLetter.of_row(columns, int(place), cause, topic))
+
+    def _send_topic(
+        self,
+        rows: OutgoingRows,
+        numbers: npt.NDArray[np.int32],
+        topic: str,
+        queues: tuple[MessageQueue, ...],
+        pipeline: SendPipeline,
+    ) -> None:
+        """Send rows of one topic, each to the queue of its number."""
+        if not len(rows):
+            return
+        rows = self._marked(self._identified(rows, topic))
+        if self._ordered:
+            numbers[numbers < 0] = self._turn.take(len(queues))
+        kinds = kinds_of(rows, self._limits)
+        order = arrange(numbers, kinds, ordered=self._ordered)
+        if order is not None:
+            rows, numbers, kinds = rows.take(order), numbers[order], kinds[order]
+        prefix, start = self._producer.ids.block()
+        for parcel in encode_parcels(rows, numbers, kinds, self._limits, id_prefix=prefix, id_start=start):
+            number = int(numbers[parcel.start])
+            outgoing = _outgoing(topic, parcel)
+            if self._transaction is not None:
+                outgoing = replace(outgoing, sys_flag=outgoing.sys_flag | MessageFlag.TRANSACTION_PREPARED)
+            self._submit(outgoing, None if number < 0 else queues[number], pipeline)
+
+    def _identified(self, rows: OutgoingRows, topic: str) -> OutgoingRows:
+        """Return the rows with write ids made of their content, where nobody gave them ids."""
+        if not self._makes_ids:
+            return rows
+        ids = content_ids(rows, self._scope.job.encode(), self._seen, topic=topic)
+        return rows.identified(with_write_ids(rows.properties, pa.array(ids, pa.binary())))
+
+    def _marked(self, rows: OutgoingRows) -> OutgoingRows:
+        """Return the rows as half messages, where they belong to a transaction."""
+        return rows.identified(as_half_messages(rows.properties, self._marks)) if self._marks else rows
+
+    # --- sends to outcomes ---
+
+    def _submit(self, outgoing: Outgoing, queue: MessageQueue | None, pipeline: SendPipeline) -> None:
+        self._report.sends += 1
+        if len(outgoing.body) > self._options.max_message_bytes:
+            cause = f"its body travels as {len(outgoing.body)} bytes, more than maxMessageBytes"
+            self._dead_letters.add(DeadLetter.of_outgoing(outgoing, cause))
+            return
+        self._judge(pipeline.submit(outgoing, queue))
+        self._judge(self._dead_letters.submit(pipeline))
+        self._raise_failure(pipeline)
+
+    def _judge(self, outcomes: Iterable[SendOutcome]) -> None:
+        for outcome in outcomes:
+            if outcome.error is None:
+                self._take_half(outcome)
+            elif self._failure is None:
+                self._failure = _Failure(outcome.error, outcome.outgoing.count)
+            else:
+                self._failure.messages += outcome.outgoing.count
+
+    def _take_half(self, outcome: SendOutcome) -> None:
+        """Remember where a half message is; dead letters are none."""
+        if outcome.result is not None and outcome.outgoing.sys_flag & MessageFlag.TRANSACTION_PREPARED:
+            self._halves.add(outcome.result)
+
+    def _bury(self, outcome: SendOutcome) -> Sequence[Outgoing] | None:
+        """Take a message that the broker refused as a dead letter; of a batch, find those by sending each.
+
+        The messages after it in its queue are sent all the same. None lets the send fail the task.
+        """
+        if (
+            self._failure is not None
+            or not isinstance(outcome.error, MessageIllegalError)
+            or not self._dead_letters.takes(outcome)
+        ):
+            return None
+        if not outcome.outgoing.batch:
+            self._dead_letters.add(DeadLetter.of_outgoing(outcome.outgoing, str(outcome.error)))
+            return ()
+        singles = tuple(_singles(outcome.outgoing))
+        self._report.sends += len(singles)
+        return singles
+
+    def _raise_failure(self, pipeline: SendPipeline) -> None:
+        """Wait for what is still in flight, then raise the first cause with the count of all failures."""
+        if self._failure is None:
+            return
+        failure = self._failure
+        self._judge(pipeline.flush())
+        raise SendError(
+            f"{failure.messages} messages of the task were not written; the first cause: {failure.error}",
+            failed=failure.messages,
+            partition=self._scope.partition,
+        ) from failure.error
+
+
+def is_ordered(options: SinkOptions, layout: SinkLayout) -> bool:
+    """Tell whether the messages of a queue keep the order of a task's rows."""
+    keyed = options.sharding_key is not None or "shardingKey" in layout.names
+    return keyed if options.ordered is None else options.ordered
+
+
+def _producer_options(options: SinkOptions) -> ProducerOptions:
+    return ProducerOptions(
+        send_timeout_ms=options.send_timeout_ms,
+        retries=options.retries,
+        accept_statuses=options.accept_statuses,
+        max_message_bytes=options.max_message_bytes,
+    )
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a record batch of Spark's into slices of bounded size."""
+    if not batch.num_rows:
+        return
+    rows = max(1, min(_PIECE_ROWS, _PIECE_BYTES * batch.num_rows // max(1, batch.nbytes)))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _by_topic(rows: OutgoingRows, constant: str | None) -> Iterator[tuple[str, OutgoingRows]]:
+    """Return each topic and its rows, in row order."""
+    if not len(rows):
+        return
+    if rows.topic is None:
+        assert constant is not None
+        yield constant, rows
+        return
+    encoded = rows.topic.dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    for code, name in enumerate(encoded.dictionary.to_pylist()):
+        mine = np.flatnonzero(codes == code)
+        yield name.decode(), rows if len(mine) == len(rows) else rows.take(mine)
+
+
+def _outgoing(topic: str, parcel: Parcel) -> Outgoing:
+    return Outgoing(
+        topic=topic,
+        body=parcel.body,
+        properties=parcel.properties,
+        sys_flag=parcel.sys_flag,
+        flag=parcel.flag,
+        count=len(parcel),
+        batch=parcel.batch,
+        msg_ids=(parcel.msg_id,) if parcel.msg_id else (),
+    )
+
+
+def _singles(batch: Outgoing) -> Iterator[Outgoing]:
+    """Take a batch apart."""
+    view = memoryview(batch.body)
+    for item in iter_batch(view):
+        yield Outgoing(
+            topic=batch.topic,
+            body=bytes(view[item.body_start : item.body_end]),
+            properties=str(view[item.properties_start : item.properties_end], "utf-8"),
+            sys_flag=batch.sys_flag,
+            flag=item.flag,
+        )

@@ -1,0 +1,242 @@
+"""The writers that Spark asks for: batch and streaming, both over Arrow."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.client.client import Client, shared_client
+from pyspark_rocketmq.client.send.half_messages import HalfMessages
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import Guarantee, SinkOptions
+from pyspark_rocketmq.record.occurrences import count_shared
+from pyspark_rocketmq.spark.task_client import task_client
+from pyspark_rocketmq.spark.write.sink_schema import SinkLayout, sink_layout
+from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
+from pyspark_rocketmq.spark.write.transaction import Transactions
+from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName, require_checkpoint
+from pyspark_rocketmq.spark.write.write_task import WriteReport, WriteScope, WriteTask, is_ordered
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["RocketMQBatchWriter", "RocketMQStreamWriter", "TaskWritten"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass
+class TaskWritten(WriterCommitMessage):
+    """What one task reports to the driver."""
+
+    report: WriteReport
+    transaction: TransactionName | None = None
+
+
+class RocketMQBatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame as messages.
+
+    Delivery promise: at least once. When the write returns, every row is stored at its broker with an
+    accepted status (or is a dead letter). A task that Spark runs again, or a job that is run again, sends
+    its rows again; with ``deliveryGuarantee=effectively-once`` a reader can tell such repeats by their write
+    id. A write that fails may have stored any part of its rows: brokers have no transaction over messages.
+    With ``deliveryGuarantee=transactional`` nobody sees a row before all of them are stored, nor a row of a
+    write that failed before that; a write with the same ``jobId`` finishes one whose commit was cut short,
+    and writes nothing where it was finished.
+
+    Parameters
+    ----------
+    options : SinkOptions
+    schema : StructType
+        Of the rows.
+    overwrite : bool
+        Of the save mode; a topic cannot be overwritten.
+
+    Raises
+    ------
+    OptionError
+        The options or the rows' columns do not fit.
+    TopicNotFoundError
+        The topic does not exist and ``createTopic`` is off.
+    """
+
+    def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten: write with mode('append')")
+        self._options = options
+        self._layout = sink_layout(schema, options)
+        self._write_id = uuid.uuid4().hex  # made at the driver: every task of the write is sent the same
+        has_ids = "writeId" in self._layout.names or options.job_id is not None
+        if options.guarantee is Guarantee.EFFECTIVELY_ONCE and not has_ids:
+            raise OptionError(
+                "effectively-once needs a column 'writeId', or jobId: the same when the job is run again",
+                option="jobId",
+            )
+        if options.transactions is not None and options.job_id is None:
+            raise OptionError(
+                "a transactional write needs jobId: the same when the job is run again", option="jobId"
+            )
+        _look_at_topic(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
+        """Send a partition's rows, in a task's process."""
+        job = self._options.job_id or self._write_id
+        scope = WriteScope(
+            job=job, partition=_partition(), write=self._write_id, transaction=TransactionName(job)
+        )
+        return _write(iterator, self._options, self._layout, scope)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make the rows of a transaction visible; others are where they belong already."""
+        _conclude(messages, self._options, self._layout)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Roll back what belongs to a transaction; what else tasks have stored stays stored."""
+        _abandon(messages, self._options)
+
+
+class RocketMQStreamWriter(DataSourceStreamArrowWriter):
+    """Writes each micro-batch as messages.
+
+    Whether the topic is there is seen by the tasks: Spark makes a writer anew to commit each batch, and
+    nothing that is over may fail by such a look.
+
+    Delivery promise: as `RocketMQBatchWriter`, batch by batch: Spark notes a batch as done only after every
+    message of it was acknowledged, and writes it again otherwise. With ``deliveryGuarantee=transactional``
+    nobody sees a row of a batch before all of them are stored, and each row is there once; see
+    `Transactions` for what that stands on.
+
+    Parameters
+    ----------
+    options : SinkOptions
+    schema : StructType
+
+    Raises
+    ------
+    OptionError
+    """
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._layout = sink_layout(schema, options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
+        """Send a partition's rows, in a task's process."""
+        name = _query_and_batch()
+        scope = WriteScope(job=str(name), partition=_partition(), transaction=name)
+        return _write(iterator, self._options, self._layout, scope)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
+        """Make the rows of a transaction visible; others are where they belong already."""
+        _require_checkpoint(messages, self._options)
+        _conclude(messages, self._options, self._layout)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
+        """Roll back what belongs to a transaction; what else tasks have stored stays stored."""
+        _abandon(messages, self._options)
+
+
+def _look_at_topic(options: SinkOptions) -> None:
+    """Fail before any task runs if the topic is not there; make it if that is asked for."""
+    if options.topic is None:
+        return
+    with Client(options.client) as client:
+        SinkTopics(client, options).queues(options.topic)
+
+
+def _partition() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def _query_and_batch() -> TransactionName:
+    """Return the query's id, which outlives restarts, with the number of its batch."""
+    context = TaskContext.get()
+    assert context is not None
+    query = context.getLocalProperty("sql.streaming.queryId")
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    assert query is not None
+    assert batch is not None
+    return TransactionName(query, int(batch))
+
+
+def _write(
+    batches: Iterable[pa.RecordBatch], options: SinkOptions, layout: SinkLayout, scope: WriteScope
+) -> TaskWritten:
+    task = WriteTask(task_client(options.client), options, layout, scope)
+    return TaskWritten(task.run(batches), scope.transaction)
+
+
+def _conclude(
+    messages: Sequence[WriterCommitMessage | None], options: SinkOptions, layout: SinkLayout
+) -> None:
+    """Sum up the tasks' reports, and commit if there is something to commit.
+
+    Raises
+    ------
+    OptionError
+        Rows of equal content were in several tasks and got one write id: readers would take them for
+        repeats.
+    SendError
+        A transaction could not be committed (as a whole).
+    """
+    reports = [message.report for message in messages if isinstance(message, TaskWritten)]
+    shared = count_shared([report.contents for report in reports])
+    if shared:
+        raise OptionError(
+            f"{shared} contents are in rows of more than one Spark partition, so that their write ids are "
+            "the same and readers would drop them as repeats: give a column 'writeId', or write "
+            "identical_rows_together(df)"
+        )
+    transaction = _transaction(messages, options)
+    if transaction is not None:
+        transactions, name, halves, group = transaction
+        transactions.commit(name, halves, group=group, ordered=is_ordered(options, layout))
+    _LOG.info(
+        "%d rows written in %d sends, %d dead letters",
+        sum(report.rows for report in reports),
+        sum(report.sends for report in reports),
+        sum(report.dead_letters for report in reports),
+    )
+
+
+def _require_checkpoint(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
+    """Refuse to note decisions in a folder that only has the name of the query's checkpoint."""
+    location = options.checkpoint_location
+    if options.transactions is None or options.transaction_log is not None or location is None:
+        return
+    written = (message.transaction for message in messages if isinstance(message, TaskWritten))
+    for query_id in {name.owner for name in written if name is not None}:
+        require_checkpoint(location, query_id)
+
+
+def _abandon(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
+    """Roll back what the tasks that ended well have stored; the others did so themselves."""
+    transaction = _transaction(messages, options)
+    if transaction is not None:
+        transactions, name, halves, group = transaction
+        transactions.abandon(name, halves, group=group)
+
+
+def _transaction(
+    messages: Sequence[WriterCommitMessage | None], options: SinkOptions
+) -> tuple[Transactions, TransactionName, pa.Table, str] | None:
+    """Return what a transactional batch consists of; None if there is nothing of the kind."""
+    wanted = options.transactions
+    written = [message for message in messages if isinstance(message, TaskWritten)]
+    if wanted is None or not written or written[0].transaction is None:
+        return None
+    transactions = Transactions(
+        shared_client(options.client),
+        TransactionLog(wanted.folder),
+        outage_timeout_ms=options.outage_timeout_ms,
+    )
+    halves = HalfMessages.unpack(message.report.halves for message in written)
+    return transactions, written[0].transaction, halves, wanted.group

@@ -1,0 +1,340 @@
+"""What a member does at one broker, turn by turn, on a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+
+import pytest
+from tests.support.fakes import ManualClock
+
+from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
+from pyspark_rocketmq.client.groups.push_options import PushOptions
+from pyspark_rocketmq.client.groups.push_worker import QueueWorker
+from pyspark_rocketmq.errors import ConnectError, ServiceNotAvailableError
+from pyspark_rocketmq.model import MessageQueue
+
+A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
+P0 = MessageQueue("payments", "broker-a", 0)
+ADDR = "10.0.0.1:10911"
+
+
+class Broker:
+    """The broker: what it knows of the member, of offsets and of locks, and whom it fails."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.offsets: dict[MessageQueue, int] = {}
+        self.asked: Counter[str] = Counter()
+        self.away = False
+        self.fails: set[str] = set()
+        self.taken: set[MessageQueue] = set()
+        self.unlocked: list[MessageQueue] = []
+        self.registered = False
+        self.left: dict[MessageQueue, int] = {}
+        self.stale: list[str] = []
+
+    def answer(self, what: str) -> None:
+        self.asked[what] += 1
+        if self.away or what in self.fails:
+            raise ConnectError("away") if self.away else ServiceNotAvailableError("no", code=14)
+
+    # the membership
+
+    def beat(self, addr: str, *, again: bool) -> bool:
+        assert addr == ADDR
+        new = not self.registered
+        if new or again:
+            self.registered = False
+            self.answer("heartbeat")
+            self.registered = True
+        return new
+
+    def is_registered(self, addrs: Collection[str]) -> bool:
+        return self.registered and ADDR in addrs
+
+    def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
+        self.asked["lock"] += 1
+        return frozenset() if self.away else frozenset(queues) - self.taken
+
+    def unlock(self, queues: Collection[MessageQueue]) -> None:
+        self.unlocked += queues
+
+    def leave(self, what: object, position: int = 0) -> None:
+        if isinstance(what, MessageQueue):  # the beginnings'
+            self.left[what] = position
+        else:
+            self.asked["goodbye"] += 1
+
+    # offsets
+
+    def write(self, offsets: Mapping[MessageQueue, int]) -> None:
+        for topic in {queue.topic for queue in offsets}:
+            self.answer(f"commit {topic}")
+        self.offsets.update(offsets)
+
+    def begin(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
+        for topic in {queue.topic for queue in queues}:
+            self.answer(f"begin {topic}")
+        return {queue: self.offsets.get(queue, 7) for queue in queues}
+
+    # the client
+
+    def invalidate(self, topic: str) -> None:
+        self.stale.append(topic)
+
+
+class Beginnings:
+    def __init__(self, broker: Broker) -> None:
+        self.offsets, self.leave = broker.begin, broker.leave
+
+
+class Worker:
+    """A queue's worker whose position the test says."""
+
+    def __init__(self, queue: MessageQueue, position: int) -> None:
+        self.queue, self.position = queue, position
+        self.idle, self.broken = True, False
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., list[object]]:
+        return lambda **_: self.calls.append(name) or []
+
+
+class World:
+    """A lane with its broker; `turn` moves the clock by a second."""
+
+    def __init__(self, **options: object) -> None:
+        self.broker = Broker()
+        self.made: list[Worker] = []
+        self.registrations = 0
+        member = LaneMember(
+            client=self.broker,
+            group="billing",
+            options=PushOptions(**{"commit_ms": 1_000, **options}),
+            membership=self.broker,
+            progress=self.broker,
+            beginnings=Beginnings(self.broker),
+            make_worker=self._make,
+            on_registered=self._registered,
+        )
+        self.lane = BrokerLane("broker-a", member)
+        self.lane.reach([ADDR])
+
+    def _make(self, queue: MessageQueue, position: int, wake: Callable[[], None]) -> QueueWorker:
+        assert callable(wake)
+        self.made.append(Worker(queue, position))
+        return self.made[-1]
+
+    def _registered(self) -> None:
+        self.registrations += 1
+
+    def turn(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.lane.turn()
+            self.broker.clock.sleep(1.0)
+
+    def worker(self, queue: MessageQueue) -> Worker:
+        return next(worker for worker in reversed(self.made) if worker.queue == queue)
+
+
+def test_queues_begin_when_the_broker_knows_the_member_and_their_start_is_committed():
+    world = World(commit_ms=600_000)
+    world.broker.away = True
+    world.lane.assign("orders", {A0, A1})
+    world.turn()
+    assert world.lane.queues == ()
+    assert world.broker.asked == {"heartbeat": 1}, "nothing else is asked of a broker that is away"
+    world.broker.away = False
+    world.turn(2)
+    assert set(world.lane.queues) == {A0, A1}
+    assert world.registrations == 1
+    assert world.broker.offsets == {A0: 7, A1: 7}
+    assert world.worker(A0).calls == ["note_lock", "start", "to_send_back"]
+
+
+def test_a_broker_that_is_away_is_asked_less_and_less_often():
+    world = World()
+    world.broker.away = True
+    world.turn(60)
+    assert 8 <= world.broker.asked["heartbeat"] <= 10
+
+
+def test_heartbeats_are_repeated_in_time():
+    world = World(heartbeat_ms=10_000)
+    world.turn(31)
+    assert world.broker.asked["heartbeat"] == 4
+    world.lane.register_again()
+    world.turn()
+    assert world.broker.asked["heartbeat"] == 5
+    assert world.registrations == 1
+
+
+def test_what_fails_for_one_topic_holds_up_no_other():
+    world = World()
+    world.broker.fails = {"begin payments"}
+    world.lane.assign("payments", {P0})
+    world.lane.assign("orders", {A0})
+    world.turn()
+    assert world.lane.queues == (A0,)
+    assert "payments" in world.broker.stale, "its route is looked up again"
+    world.broker.fails = {"commit orders"}
+    world.worker(A0).position = 9
+    world.turn(3)
+    assert set(world.lane.queues) == {A0, P0}
+    assert world.broker.offsets == {A0: 7, P0: 7}
+    world.broker.fails = set()
+    world.turn(8)
+    assert world.broker.offsets == {A0: 9, P0: 7}
+
+
+def test_only_news_is_committed():
+    world = World()
+    world.lane.assign("orders", {A0})
+    world.turn(5)
+    assert world.broker.asked["commit orders"] == 1
+    world.worker(A0).position = 8
+    world.turn(5)
+    assert world.broker.asked["commit orders"] == 2
+    assert world.broker.offsets == {A0: 8}
+
+
+def test_a_queue_that_is_given_up_is_dropped_and_committed():
+    world = World(commit_ms=600_000)
+    world.lane.assign("orders", {A0, A1})
+    world.turn()
+    world.worker(A0).position = 11
+    world.lane.assign("orders", {A1})
+    world.turn()
+    assert world.lane.queues == (A1,)
+    assert "drop" in world.worker(A0).calls
+    assert world.broker.offsets == {A0: 11, A1: 7}
+    assert world.broker.left == {A0: 11}
+    assert [worker.queue for worker in world.lane.workers] == [A1]
+
+
+def test_a_late_last_commit_is_not_made():
+    world = World()
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.worker(A0).position = 11
+    world.broker.fails = {"commit orders"}
+    world.lane.assign("orders", set())
+    world.turn(40)
+    assert world.lane.workers == ()
+    world.broker.offsets[A0] = 99  # the next owner's
+    world.broker.fails = set()
+    world.turn(20)
+    assert world.broker.offsets == {A0: 99}
+
+
+def test_in_order_a_queue_is_let_go_when_its_call_is_over_and_its_lock_is_held_until_then():
+    world = World(ordered=True)
+    world.broker.taken = {A1}
+    world.lane.assign("orders", {A0, A1})
+    world.turn()
+    assert world.lane.queues == (A0,), "another member holds the lock of the other one"
+    world.broker.taken = set()
+    world.turn()
+    assert set(world.lane.queues) == {A0, A1}
+    busy = world.worker(A0)
+    busy.idle, busy.position = False, 12
+    world.lane.assign("orders", {A1})
+    world.turn(100)
+    assert "stop" in busy.calls
+    assert "drop" not in busy.calls
+    assert world.broker.unlocked == []
+    assert busy.calls.count("note_lock") >= 5
+    world.lane.assign("orders", {A0, A1})
+    world.turn()
+    assert world.lane.queues == (A1,), "it is not begun again before it is let go"
+    busy.idle = True
+    world.turn()
+    assert world.broker.unlocked == [A0]
+    assert world.broker.offsets[A0] == 12
+    assert set(world.lane.queues) == {A0, A1}
+
+
+def test_a_lock_that_is_lost_is_tried_again_soon():
+    world = World(ordered=True)
+    world.lane.assign("orders", {A0})
+    world.turn(25)
+    renewed = world.broker.asked["lock"]
+    world.broker.taken = {A0}
+    world.turn(20)
+    world.broker.taken = set()
+    world.turn(4)
+    assert world.broker.asked["lock"] > renewed + 1
+    assert world.worker(A0).calls.count("note_lock") >= 2
+
+
+def test_a_worker_that_broke_is_replaced():
+    world = World()
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.worker(A0).broken = True
+    world.turn()
+    assert len(world.made) == 2
+    assert world.lane.queues == (A0,)
+
+
+def test_without_pulling_no_queue_begins_but_commits_go_on():
+    world = World()
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.lane.stop_pulling()
+    world.worker(A0).position = 20
+    world.lane.assign("orders", {A0, A1})
+    world.turn(2)
+    assert world.lane.queues == (A0,)
+    assert world.broker.offsets[A0] == 20
+
+
+def test_what_begins_while_another_thread_says_stop_is_stopped():
+    world = World()
+    begin = world.broker.begin
+
+    def slow(queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
+        found = begin(queues)
+        world.lane.stop_pulling()
+        return found
+
+    world.lane._member.beginnings.offsets = slow
+    world.lane.assign("orders", {A0})
+    world.turn(2)
+    assert world.made == []
+    late = World()
+    late.lane.assign("orders", {A0})
+    late.turn()
+    late.lane._takes_on = False  # said a moment before the worker was there
+    late.turn()
+    assert "stop" in late.worker(A0).calls
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_the_end_commits_unlocks_and_leaves(away: bool):
+    world = World(ordered=True)
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.worker(A0).position = 30
+    world.broker.away = away
+    world.broker.registered = not away
+    world.lane.finish()
+    world.lane.start()
+    world.lane.join(10)
+    assert world.lane.ended
+    assert world.broker.offsets == {A0: 7 if away else 30}
+    assert world.broker.unlocked == ([] if away else [A0])
+    assert world.broker.asked["goodbye"] == 1
+
+
+def test_a_lane_without_use_can_end():
+    world = World()
+    assert not world.lane.needless
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.lane.reach(())
+    assert not world.lane.needless
+    world.lane.assign("orders", set())
+    world.turn()
+    assert world.lane.needless

@@ -1,0 +1,132 @@
+"""What a queue's worker commits, and what it does with messages that were put off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from tests.support.fakes import ManualClock
+
+from pyspark_rocketmq.client.groups.push_options import PushOptions
+from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector
+from pyspark_rocketmq.record.message import decode_messages, encode_message
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+def messages(*offsets: int) -> list[Message]:
+    records = [encode_message(b"x" * 10, topic="orders", queue_offset=offset) for offset in offsets]
+    return decode_messages(b"".join(records), broker_name="broker-a")
+
+
+class World:
+    """A worker that pulled what the test says."""
+
+    def __init__(self, *offsets: int, runs: bool = False, **options: object) -> None:
+        self.clock = ManualClock()
+        self.delivered: list[list[Message]] = []
+        self.wakes = 0
+        self.worker = QueueWorker(
+            self,
+            "billing",
+            QUEUE,
+            0,
+            selector=MessageSelector(),
+            options=PushOptions(**options),
+            deliver=lambda _, some: self.delivered.append(list(some)),
+            take_run=(lambda _, run: None) if runs else None,
+            on_put_off=self._wake,
+        )
+        self.messages = messages(*offsets)
+        sizes = [(message.queue_offset, len(message.body)) for message in self.messages]
+        self.worker._in_flight.add(sizes, next_offset=max(offsets, default=-1) + 1)
+        self.worker._next = max(offsets, default=-1) + 1
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def put_off(self, some: Sequence[Message]) -> None:
+        self.worker.put_off(some)
+        self.worker.finish(some)
+
+
+def test_the_position_is_the_lowest_offset_that_is_not_finished():
+    world = World(3, 4, 7)
+    assert world.worker.position == 3
+    world.worker.finish(world.messages[1:])
+    assert world.worker.position == 3
+    world.worker.finish(world.messages[:1])
+    assert world.worker.position == 8
+
+
+def test_a_message_that_is_put_off_is_not_committed_until_the_broker_has_taken_it():
+    world = World(0, 1, 2)
+    first, second, third = world.messages
+    world.put_off([first, second])
+    world.worker.finish([third])
+    assert (world.worker.position, world.wakes) == (0, 1)
+    assert world.worker.to_send_back() == [first, second]
+    world.worker.sent_back(first)
+    assert world.worker.position == 1
+    world.worker.not_sent_back(second, refused=False)
+    assert world.worker.to_send_back() == []
+    world.clock.sleep(5.0)
+    assert world.worker.to_send_back() == [second]
+    world.worker.sent_back(second)
+    assert world.worker.position == 3
+    assert world.delivered == []
+
+
+def test_a_message_that_the_broker_refuses_goes_to_the_listener_again_and_counts_its_tries():
+    world = World(0, 1)
+    world.put_off(world.messages[:1])
+    world.worker.not_sent_back(world.messages[0], refused=True)
+    ((again,),) = world.delivered
+    assert (again.queue_offset, again.reconsume_times) == (0, 1)
+    assert world.worker.to_send_back() == []
+    world.worker.finish([world.messages[1]])
+    assert world.worker.position == 0
+    world.worker.finish([again])
+    assert world.worker.position == 2
+
+
+def test_a_message_of_a_run_is_tried_again_at_the_broker_only():
+    world = World(runs=True)
+    run = PulledRun(QUEUE, 0, 0, b"")
+    world.worker._in_flight.add([(0, 0)], next_offset=3)
+    world.worker.put_off(messages(1))
+    world.worker.finish_run(run)
+    assert world.worker.position == 1
+    world.worker.not_sent_back(messages(1)[0], refused=True)
+    assert world.delivered == []
+    world.clock.sleep(5.0)
+    assert [message.queue_offset for message in world.worker.to_send_back()] == [1]
+
+
+def test_what_another_member_has_now_does_not_count():
+    world = World(0, 1)
+    world.put_off(world.messages[:1])
+    world.worker.drop()
+    world.worker.finish(world.messages)
+    world.worker.put_off(world.messages[1:])
+    world.worker.not_sent_back(world.messages[0], refused=True)
+    assert (world.worker.position, world.delivered, world.wakes) == (0, [], 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "full"),
+    [
+        ({"max_queued": 3}, True),
+        ({"max_queued": 4}, False),
+        ({"max_queued_bytes": 10}, True),
+        ({"max_queued_bytes": 11}, False),
+        ({"max_span": 10}, True),
+        ({"max_span": 11}, False),
+        ({"max_span": 1, "ordered": True}, False),
+    ],
+)
+def test_what_waits_to_be_sent_back_counts_as_waiting(options: dict[str, object], full: bool):
+    world = World(0, 1, 9, **options)
+    world.put_off(world.messages[:2])
+    assert world.worker._is_full() is full

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pickle
+import threading
+
+import pytest
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.dstream.direct.batch_log import decode_ranges, encode_ranges
+from pyspark_rocketmq.dstream.direct.commit import Committer
+from pyspark_rocketmq.dstream.ranges import OffsetRanges, to_ranges
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
+
+RANGES = [OffsetRange.create("t", 0, "a", 3, 7), OffsetRange.create("t", 1, "a", 5, 5)]
+ENDS = {MessageQueue("t", "a", 0): 7, MessageQueue("t", "a", 1): 5}
+
+
+@pytest.fixture
+def committer(monkeypatch):
+    """A committer whose broker is a list."""
+    done = []
+
+    class Client:
+        failure = None
+
+        def commit_offsets(self, group, offsets):
+            if self.failure is not None:
+                raise self.failure
+            done.append((group, dict(offsets)))
+
+    client = Client()
+    monkeypatch.setattr("pyspark_rocketmq.dstream.direct.commit.shared_client", lambda _: client)
+    return Committer({"nameServer": "127.0.0.1:1"}, "g"), client, done
+
+
+def no_thread_is_left():
+    return not [thread for thread in threading.enumerate() if thread.name == "commit-async"]
+
+
+def test_the_next_offset_is_committed_in_order_and_the_thread_ends(committer):
+    commits, _, done = committer
+    told = []
+    for end in (7, 8, 9):
+        ranges = [OffsetRange.create("t", 0, "a", 3, end)]
+        commits.commitAsync(ranges, lambda offsets, error: told.append((offsets, error)))
+    commits.commitAsync(RANGES)
+    commits.commitAsync([])
+    eventually(no_thread_is_left, what="the thread to end")
+    queue = MessageQueue("t", "a", 0)
+    assert done == [("g", {queue: 7}), ("g", {queue: 8}), ("g", {queue: 9}), ("g", ENDS)]
+    assert told == [({queue: 7}, None), ({queue: 8}, None), ({queue: 9}, None)]
+
+
+def test_a_failure_is_told_and_the_next_commit_is_made(committer, caplog):
+    commits, client, done = committer
+    client.failure = RocketMQError("away")
+    told = []
+    commits.commitAsync(RANGES, lambda _, error: told.append(error))
+    commits.commitAsync(RANGES)
+    eventually(no_thread_is_left, what="the thread to end")
+    assert told == [client.failure]
+    assert "offsets are not committed: away" in caplog.text
+    client.failure = None
+    commits.commitAsync(RANGES, lambda *_: 1 // 0)
+    commits.commitAsync(RANGES)
+    eventually(no_thread_is_left, what="the thread to end")
+    assert done == [("g", ENDS)] * 2
+    assert "a callback of commitAsync failed" in caplog.text
+
+
+def test_an_error_of_another_kind_does_not_end_the_commits(committer, caplog):
+    commits, client, done = committer
+    client.failure = ValueError("a bug")
+    told = []
+    commits.commitAsync(RANGES, lambda _, error: told.append(error))
+    commits.commitAsync(RANGES)
+    eventually(no_thread_is_left, what="the thread to end")
+    (error,) = told
+    assert isinstance(error, RocketMQError)
+    assert error.__cause__ is client.failure
+    assert "offsets are not committed" in caplog.text
+    client.failure = None
+    commits.commitAsync(RANGES)
+    eventually(lambda: done == [("g", ENDS)], what="the next commit")
+
+
+def test_a_committer_travels_with_a_closure(committer):
+    commits, _, done = committer
+    commits.commitAsync(RANGES)
+    again = pickle.loads(pickle.dumps(commits))
+    again.commitAsync(RANGES)
+    eventually(lambda: len(done) == 2 and no_thread_is_left(), what="both commits")
+
+
+def test_the_log_of_batches_reads_what_it_wrote_and_nothing_that_is_torn():
+    ranges = to_ranges(RANGES)
+    text = encode_ranges(ranges)
+    assert decode_ranges(text) == ranges
+    assert isinstance(decode_ranges(text), OffsetRanges)
+    assert all(decode_ranges(text[:length]) is None for length in range(len(text)))
+    assert decode_ranges(text.replace('"version": 1', '"version": 2')) is None

@@ -1,0 +1,403 @@
+"""A receiver's task without Spark and without a broker."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+from tests.support.fakes import ManualClock
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere
+from pyspark_rocketmq.client.groups.push_worker import PulledRun
+from pyspark_rocketmq.dstream.config import RocketMQConfig
+from pyspark_rocketmq.dstream.receiver.block import block_elements
+from pyspark_rocketmq.dstream.receiver.collect import Collected, Collector, InTurn, RateLimiter
+from pyspark_rocketmq.dstream.receiver.link import (
+    FRAME,
+    HELLO_SIZE,
+    REPLY,
+    FrameKind,
+    Link,
+    ReceiverSpec,
+    ReplyStatus,
+    proof,
+)
+from pyspark_rocketmq.dstream.receiver.receivers import (
+    ReliableRocketMQReceiver,
+    RocketMQReceiver,
+    storage_level,
+)
+from pyspark_rocketmq.dstream.receiver.server import FailureRow
+from pyspark_rocketmq.dstream.receiver.task import ReceiverTask, push_options
+from pyspark_rocketmq.errors import ConnectionLostError, OptionError, RocketMQError
+from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.options import ReceiverOptions, option_reference, parse_options
+from pyspark_rocketmq.planning.assign import AllocateStrategy
+from pyspark_rocketmq.record.message import encode_message
+
+NAMES = {"nameServer": "127.0.0.1:1"}
+QUEUE = MessageQueue("orders", "broker-a", 0)
+SECRET = b"s" * 32
+
+
+class Worker:
+    """A queue's worker that notes what was finished."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self.finished: list[int] = []
+        self.came_again: list[int] = []
+        self.queue = QUEUE
+
+    def finish_run(self, run: PulledRun) -> None:
+        self.finished.append(run.from_offset)
+
+    def put_off(self, messages: list[Message]) -> None:
+        self.came_again += [message.queue_offset for message in messages]
+
+    def pause(self, seconds: float) -> bool:
+        del seconds
+        return self.stopped
+
+    def in_order(self, call: Callable[[], None]) -> None:
+        call()
+
+
+class Driver:
+    """The driver's end: takes frames, and answers as the test says."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.spec = ReceiverSpec(0, "127.0.0.1", self._server.getsockname()[1], SECRET, 20)
+        self.frames: list[tuple[int, int, bytes]] = []
+        self.blocks: list[bytes] = []
+        self.refuse = 0
+        self.stop = False
+        self.known = False
+        self.rate = -1.0
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._server.accept()
+        with connection, self._server:
+            connection.sendall(b"n" * 16)
+            hello = self._receive(connection, HELLO_SIZE)
+            self.known = hello[4:] == proof(SECRET, b"n" * 16, 0)
+            while head := self._receive(connection, FRAME.size):
+                kind, length, messages, skipped = FRAME.unpack(head)
+                payload = self._receive(connection, length)
+                self.frames.append((kind, messages, payload if kind != FrameKind.BLOCK else b""))
+                self.skipped = skipped
+                status = ReplyStatus.STOP if self.stop else ReplyStatus.STORED
+                if kind == FrameKind.BLOCK:
+                    status = ReplyStatus.REFUSED if self.refuse > 0 else ReplyStatus.STORED
+                    self.refuse -= 1
+                    if status is ReplyStatus.STORED:
+                        self.blocks.append(payload)
+                connection.sendall(REPLY.pack(status, self.rate))
+
+    @staticmethod
+    def _receive(connection: socket.socket, size: int) -> bytes:
+        data = b""
+        while len(data) < size and (more := connection.recv(size - len(data))):
+            data += more
+        return data
+
+
+class Fed(RocketMQReceiver):
+    """A receiver whose consumer is the test."""
+
+    started = 0
+
+    def onStart(self) -> None:
+        self.started += 1
+
+    def onStop(self) -> None:
+        pass
+
+
+class Numbers(Fed):
+    def deserialize(self, body: bytes) -> int | None:
+        return None if body == b"skip" else int(body)
+
+
+def a_run(first: int, *bodies: bytes) -> PulledRun:
+    records = [
+        encode_message(body, topic="orders", queue_offset=first + at) for at, body in enumerate(bodies)
+    ]
+    return PulledRun(QUEUE, first, 0, b"".join(records))
+
+
+@pytest.fixture
+def running():
+    """``running(receiver)``: a task in a thread, and its driver; stopped at the end."""
+    started = []
+
+    def start(receiver: RocketMQReceiver) -> tuple[ReceiverTask, Driver]:
+        driver = Driver()
+        task = ReceiverTask(receiver, receiver.parsed(), driver.spec, restart_delay_s=0.01)
+        thread = threading.Thread(target=task.run, daemon=True)
+        thread.start()
+        started.append((driver, thread))
+        eventually(lambda: driver.known and receiver.started, what="the start")
+        return task, driver
+
+    yield start
+    for driver, thread in started:
+        driver.stop = True
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_what_is_pulled_is_finished_when_the_driver_has_stored_it(running):
+    task, driver = running(Fed(None, "orders", "g", options=NAMES))
+    driver.refuse = 2
+    worker = Worker()
+    task._take(worker, a_run(3, b"a", b"b"))
+    eventually(lambda: worker.finished == [3], what="the acknowledgement")
+    assert [m.body for m in block_elements(driver.blocks[0])] == [b"a", b"b"]
+    assert [frame for frame in driver.frames if frame[0] == FrameKind.BLOCK] == [(0, 2, b"")] * 3
+    assert not task.stopped
+
+
+def test_a_block_that_stays_refused_restarts_the_receiver_and_is_not_finished(running):
+    receiver = Fed(None, "orders", "g", options={**NAMES, "spout.messages.max.retry": 1})
+    task, driver = running(receiver)
+    driver.refuse = 2
+    worker = Worker()
+    task._take(worker, a_run(3, b"a", b"b"))
+    eventually(lambda: receiver.started == 2, what="the restart")
+    (told,) = [payload for kind, _, payload in driver.frames if kind == FrameKind.RESTART]
+    assert told == b"a block of 2 messages could not be stored"
+    assert worker.finished == []
+    task._take(worker, a_run(3, b"a", b"b"))
+    eventually(lambda: worker.finished == [3], what="the messages that came again")
+
+
+def test_deserialize_skips_with_none_and_puts_off_with_an_error(running, caplog):
+    receiver = Numbers(None, {"orders": 1}, "g", options=NAMES)
+    task, driver = running(receiver)
+    worker = Worker()
+    task._take(worker, a_run(0, b"1", b"skip", b"x", b"4"))
+    eventually(lambda: worker.finished == [0], what="the acknowledgement")
+    assert [made for block in driver.blocks for made in block_elements(block)] == [1, 4]
+    assert worker.came_again == [2]
+    task._take(worker, a_run(9, b"skip"))
+    eventually(lambda: worker.finished == [0, 9], what="a run of which nothing is left")
+    eventually(lambda: driver.skipped == 2, what="the count of skipped messages")
+    assert "could not be deserialized" in caplog.text
+
+
+class Stubborn(Fed):
+    """Fails twice with each message."""
+
+    failures = 0
+
+    def deserialize(self, body: bytes) -> int:
+        self.failures += 1
+        if self.failures % 3:
+            raise ValueError(body)
+        return int(body)
+
+
+def test_in_order_a_failing_message_is_tried_again_before_the_next_one(running):
+    receiver = Stubborn(None, "orders", "g", options={**NAMES, "consumer.messages.orderly": "true"})
+    task, driver = running(receiver)
+    worker = Worker()
+    for number in range(3):
+        task._take(worker, a_run(number, str(number).encode()))
+    eventually(lambda: worker.finished == [0, 1, 2], what="the acknowledgements")
+    assert [made for block in driver.blocks for made in block_elements(block)] == [0, 1, 2]
+    assert receiver.failures == 9
+
+
+class Slow(Numbers):
+    """Its odd numbers wait for the test."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)
+        self.gate = threading.Event()
+        self.made: list[int] = []
+
+    def deserialize(self, body: bytes) -> int | None:
+        if int(body) % 2:
+            assert self.gate.wait(30)
+        self.made.append(int(body))
+        return int(body)
+
+
+def test_several_threads_keep_the_order_within_a_queue(running):
+    receiver = Slow(None, {"orders": 4}, "g", options=NAMES)
+    task, driver = running(receiver)
+    worker, other = Worker(), Worker()
+    for number in range(1, 5):
+        task._take(worker, a_run(number, str(number).encode()))
+    eventually(lambda: sorted(receiver.made) == [2, 4], what="the later runs, on other threads")
+    task._take(other, a_run(0, b"6"))
+    eventually(lambda: other.finished == [0], what="another queue, which waits for none of them")
+    assert worker.finished == []
+    receiver.gate.set()
+    eventually(lambda: worker.finished == [1, 2, 3, 4], what="the acknowledgements")
+    assert [made for block in driver.blocks for made in block_elements(block)] == [6, 1, 2, 3, 4]
+
+
+def test_what_threads_make_is_handed_on_in_turn():
+    handed: list[int] = []
+    turns, worker, other = InTurn(lambda made: handed.append(made.run.from_offset)), Worker(), Worker()
+    places = [turns.enter(worker) for _ in range(3)]
+    elsewhere = turns.enter(other)
+
+    def made(number: int) -> Collected:
+        return Collected(worker, PulledRun(QUEUE, number, 0, b""), 1)
+
+    turns.leave(worker, places[1], made(1))
+    turns.leave(other, elsewhere, made(9))
+    assert handed == [9]
+    turns.leave(worker, places[0], made(0))
+    assert handed == [9, 0, 1]
+    turns.clear()
+    turns.leave(worker, places[2], made(2))
+    assert handed == [9, 0, 1], "what was forgotten comes again from the broker"
+
+
+def test_failures_in_a_row_age():
+    row = FailureRow()
+    assert [row.add(60.0 * n, after_success=False) for n in range(4)] == [1, 2, 3, 4]
+    assert row.add(300.0, after_success=True) == 1, "a block was stored in between"
+    day = 86_400.0
+    assert {row.add(day * n, after_success=False) for n in range(1, 30)} == {1}
+    assert [row.add(day * 40 + n, after_success=False) for n in (0.0, 3_599.0, 3_600.0)] == [1, 2, 2]
+
+
+def test_a_reliable_receiver_needs_offsets_that_somebody_keeps():
+    broadcasting = {**NAMES, "messageModel": "broadcasting"}
+    with pytest.raises(OptionError, match="cannot be a broadcasting one"):
+        ReliableRocketMQReceiver(None, "a", "g", options=broadcasting)
+    assert not RocketMQReceiver(None, "a", "g", options=broadcasting).reliable
+
+
+def test_a_message_that_everybody_gets_cannot_come_again_and_is_counted(running):
+    receiver = Numbers(None, "orders", "g", options={**NAMES, "messageModel": "broadcasting"})
+    task, driver = running(receiver)
+    worker = Worker()
+    task._take(worker, a_run(0, b"x", b"2"))
+    eventually(lambda: worker.finished == [0], what="the acknowledgement")
+    assert [made for block in driver.blocks for made in block_elements(block)] == [2]
+    eventually(lambda: driver.skipped == 1, what="the count")
+
+
+def test_each_topic_has_its_own_threads(running):
+    receiver = Numbers(None, {"orders": 3, "payments": 1}, "g", options=NAMES)
+    task, _ = running(receiver)
+    assert [task._pool(name)._max_workers for name in ("orders", "payments", "orders")] == [3, 1, 3]
+    assert task._pool("orders") is task._pool("orders")
+
+
+def test_restart_is_told_and_who_is_no_task_cannot(running):
+    receiver = Fed(None, "orders", "g", options=NAMES)
+    with pytest.raises(RocketMQError, match="receiverStream"):
+        receiver.restart("why")
+    assert receiver.isStopped()
+    _, driver = running(receiver)
+    receiver.restart("for a test", KeyError("k"))
+    eventually(lambda: receiver.started == 2, what="the restart")
+    assert (FrameKind.RESTART, 0, b"for a test: 'k'") in driver.frames
+    assert receiver.receiverId == 0
+    assert pickle.loads(pickle.dumps(receiver)).isStopped()
+
+
+def test_a_driver_that_goes_away_ends_the_task():
+    server = socket.create_server(("127.0.0.1", 0))
+    spec = ReceiverSpec(0, "127.0.0.1", server.getsockname()[1], SECRET, 20)
+    assert "sss" not in repr(spec)
+
+    def hang_up():
+        connection, _ = server.accept()
+        connection.sendall(b"n" * 16)
+        connection.close()
+
+    thread = threading.Thread(target=hang_up)
+    thread.start()
+    receiver = Fed(None, "orders", "g", options=NAMES)
+    task = ReceiverTask(receiver, receiver.parsed(), spec)
+    with pytest.raises(ConnectionLostError, match="not there"):
+        task.run()
+    thread.join()
+    server.close()
+    with pytest.raises(ConnectionLostError):
+        Link(spec, 1.0)
+
+
+def test_the_limiter_spreads_messages():
+    clock = ManualClock()
+    limiter = RateLimiter(clock)
+    assert limiter.reserve(1_000) == 0
+    limiter.rate = 100.0
+    assert [limiter.reserve(50), limiter.reserve(25), limiter.reserve(1)] == [0, 0.5, 0.75]
+    clock.sleep(10)
+    assert limiter.reserve(1) == 0
+    limiter.rate = None
+    clock.sleep(1)
+    assert [limiter.reserve(10_000), limiter.reserve(1)] == [0, 0]
+
+
+def test_blocks_are_cut_and_the_oldest_comes_first():
+    collector, worker = Collector(), Worker()
+    for number in range(3):
+        collector.add(Collected(worker, PulledRun(QUEUE, number, 0, bytes(5 << 20)), 1))
+    assert collector.full.is_set()
+    assert [c.run.from_offset for c in collector.take()] == [0, 1]
+    assert not collector.full.is_set()
+    assert [c.run.from_offset for c in collector.take()] == [2]
+    assert collector.take() == []
+
+
+def test_every_key_of_rocketmq_spark_is_known():
+    keys = {value for name, value in vars(RocketMQConfig).items() if name.isupper() and "." in str(value)}
+    rows = option_reference(ReceiverOptions)
+    spellings = {spelling for row in rows for spelling in (row.name, *row.aliases)}
+    assert keys - spellings - ReceiverOptions.COMPATIBILITY.keys() == set()
+
+
+def test_options_become_those_of_the_consumer():
+    given = {
+        **NAMES,
+        "consumer.group": "g",
+        "consumer.topic": "a,b",
+        "consumer.offset.reset.to": "timestamp",
+        "startTimestamp": 17,
+        "consumer.messages.orderly": "true",
+        "consumer.offset.persist.interval": 100,
+        "brokerserver.heartbeat.interval": 200,
+        "pull.max.batch.size": 8,
+        "spout.queue.size": 9,
+        "allocateStrategy": "consistentHash",
+        "consumer.tag": "x || y",
+    }
+    options = parse_options(ReceiverOptions, given)
+    push = push_options(options)
+    assert (push.start, push.timestamp_ms, push.ordered) == (ConsumeFromWhere.TIMESTAMP, 17, True)
+    assert (push.commit_ms, push.heartbeat_ms, push.pull_batch_size, push.max_queued) == (100, 200, 8, 9)
+    assert push.allocate is AllocateStrategy.CONSISTENT_HASH
+    assert options.selector.tags == {"x", "y"}
+    assert push_options(parse_options(ReceiverOptions, {**NAMES, "topic": "a", "groupId": "g"})).start is (
+        ConsumeFromWhere.LAST_OFFSET
+    )
+    with pytest.raises(OptionError, match="startFrom=timestamp"):
+        parse_options(ReceiverOptions, {**NAMES, "topic": "a", "groupId": "g", "startTimestamp": 1})
+
+
+def test_receivers_take_spark_s_names_of_levels():
+    assert storage_level("MEMORY_AND_DISK_SER_2").replication == 2
+    assert storage_level("MEMORY_ONLY").useMemory
+    assert not storage_level("DISK_ONLY").useMemory
+    with pytest.raises(OptionError, match="no such storage level: take one of DISK_ONLY"):
+        storage_level("RAM")
+    assert ReliableRocketMQReceiver(None, ["a", "b"], "g", options=NAMES).parsed().topics == ("a", "b")
+    with pytest.raises(OptionError, match="a topic needs a thread"):
+        RocketMQReceiver(None, {"a": 0}, "g", options=NAMES)

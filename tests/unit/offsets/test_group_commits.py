@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+
+import pytest
+from tests.support.fakes import ManualClock
+
+from pyspark_rocketmq.errors import BrokerNotFoundError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.group_commits import GroupCommits
+
+A0, B0 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b", 0)
+
+
+class Brokers:
+    """Takes commits; can be down, and can be slow."""
+
+    def __init__(self) -> None:
+        self.commits: list[dict[MessageQueue, int]] = []
+        self.down: set[str] = set()
+        self.asked = threading.Event()
+        self.answers = threading.Event()
+        self.answers.set()
+        self.threads: set[str] = set()
+
+    def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        assert group == "g"
+        self.asked.set()
+        assert self.answers.wait(10)
+        self.threads.add(threading.current_thread().name)
+        for queue in offsets:
+            if queue.broker_name in self.down:
+                raise BrokerNotFoundError("it is down", broker_name=queue.broker_name)
+        self.commits.append(dict(offsets))
+
+
+@pytest.fixture
+def brokers() -> Brokers:
+    return Brokers()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def commits(brokers: Brokers, clock: ManualClock) -> GroupCommits:
+    return GroupCommits("g", brokers, interval_ms=5_000, clock=clock)
+
+
+def wait_for_the_thread() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "group-commits":
+            thread.join(10)
+
+
+def test_commits_are_made_by_a_thread_that_ends(commits: GroupCommits, brokers: Brokers):
+    brokers.answers.clear()
+    commits.finished({A0: 7})
+    assert brokers.commits == [], "the caller does not wait"
+    brokers.answers.set()
+    wait_for_the_thread()
+    assert brokers.commits == [{A0: 7}]
+    assert brokers.threads == {"group-commits"}
+    assert not [thread for thread in threading.enumerate() if thread.name == "group-commits"]
+
+
+def test_between_two_commits_lies_the_interval_and_the_newest_wins(
+    commits: GroupCommits, brokers: Brokers, clock: ManualClock
+):
+    commits.finished({A0: 1})
+    wait_for_the_thread()
+    for offset in (2, 3):
+        clock.now_s += 2.4
+        commits.finished({A0: offset})
+        wait_for_the_thread()
+    assert brokers.commits == [{A0: 1}]
+    clock.now_s += 0.2
+    commits.finished({A0: 4})
+    wait_for_the_thread()
+    assert brokers.commits == [{A0: 1}, {A0: 4}]
+
+
+def test_only_what_changed_is_committed(commits: GroupCommits, brokers: Brokers, clock: ManualClock):
+    commits.finished({A0: 1, B0: 1})
+    wait_for_the_thread()
+    clock.now_s += 5
+    commits.finished({A0: 1, B0: 2})
+    wait_for_the_thread()
+    clock.now_s += 5
+    commits.finished({A0: 1, B0: 2})
+    wait_for_the_thread()
+    assert brokers.commits == [{A0: 1}, {B0: 1}, {B0: 2}]
+
+
+def test_a_broker_that_is_away_is_logged_and_tried_again(
+    commits: GroupCommits, brokers: Brokers, clock: ManualClock, caplog
+):
+    brokers.down.add("broker-a")
+    with caplog.at_level(logging.WARNING):
+        commits.finished({A0: 1, B0: 1})
+        wait_for_the_thread()
+    assert brokers.commits == [{B0: 1}]
+    assert "group g are not committed, tried again later: it is down [broker_name=broker-a]" in caplog.text
+    brokers.down.clear()
+    clock.now_s += 5
+    commits.finished({A0: 1, B0: 1})
+    wait_for_the_thread()
+    assert brokers.commits == [{B0: 1}, {A0: 1}]
+
+
+def test_the_end_of_a_run_waits_for_its_own_commit(commits: GroupCommits, brokers: Brokers):
+    brokers.answers.clear()
+    commits.finished({A0: 1})
+    assert brokers.asked.wait(10)
+    commits.finished({A0: 2})  # not due: the interval has not passed
+    release = threading.Timer(0.05, brokers.answers.set)
+    release.start()
+    commits.flush(10)
+    release.join()
+    assert brokers.commits == [{A0: 1}, {A0: 2}]
+    commits.flush(10)
+    assert len(brokers.commits) == 2
+
+
+def test_the_end_of_a_run_does_not_wait_for_ever(commits: GroupCommits, brokers: Brokers, caplog):
+    brokers.answers.clear()
+    commits.finished({A0: 1})
+    with caplog.at_level(logging.WARNING):
+        commits.flush(0.01)
+    assert "offsets of group g in 1 queues are not committed" in caplog.text
+    brokers.answers.set()
+    wait_for_the_thread()

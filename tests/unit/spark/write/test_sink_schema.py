@@ -1,0 +1,114 @@
+"""Which rows a write takes, and what it says of the others."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import SinkOptions, parse_options
+from pyspark_rocketmq.spark.write.sink_schema import SINK_COLUMNS, SinkLayout, sink_layout
+
+WITH_TOPIC = parse_options(SinkOptions, {"nameServer": "h:1", "topic": "orders"}, environ={})
+WITHOUT = parse_options(SinkOptions, {"nameServer": "h:1"}, environ={})
+
+
+TYPES = {
+    "string": T.StringType(),
+    "binary": T.BinaryType(),
+    "int": T.IntegerType(),
+    "bigint": T.LongType(),
+    "timestamp": T.TimestampType(),
+    "interval": T.DayTimeIntervalType(),
+    "array<string>": T.ArrayType(T.StringType()),
+    "array<int>": T.ArrayType(T.IntegerType()),
+    "map<string,string>": T.MapType(T.StringType(), T.StringType()),
+    "map<string,int>": T.MapType(T.StringType(), T.IntegerType()),
+}
+
+
+def layout(columns: str, options: SinkOptions = WITH_TOPIC) -> SinkLayout:
+    """Lay out ``"name type, name type"`` (Spark's own parser of such texts needs a session)."""
+    fields = [column.split() for column in columns.split(", ")]
+    return sink_layout(T.StructType([T.StructField(name, TYPES[kind]) for name, kind in fields]), options)
+
+
+def test_every_column_is_taken() -> None:
+    ddl = (
+        "body binary, topic string, tags string, keys array<string>, properties map<string,string>, "
+        "shardingKey bigint, brokerName string, queueId int, flag int, delayLevel int, "
+        "delay interval, deliverAt timestamp, priority int, writeId string"
+    )
+    assert layout(ddl).names == set(SINK_COLUMNS)
+
+
+@pytest.mark.parametrize("name", ["key", "KEYS", "Keys"])
+def test_names_have_aliases_and_no_case(name: str) -> None:
+    assert layout(f"body string, {name} string").positions == (("body", 0), ("keys", 1))
+
+
+@pytest.mark.parametrize(
+    ("ddl", "message"),
+    [
+        ("value string", "'value', which is no part of a message"),
+        ("tags string", "needs a column 'body'"),
+        ("body string, tag string", "did you mean 'tags'"),
+        ("body int", "'body' is int, but a write takes string or binary"),
+        ("body string, keys array<int>", r"'keys' is array<int>, but a write takes string or array<string>"),
+        ("body string, properties map<string,int>", "map<string,string>"),
+        ("body string, deliverAt string", "takes timestamp"),
+        ("body string, key string, keys string", "two columns mean 'keys'"),
+        ("body string, shardingKey string, messageGroup string", "two columns mean 'shardingKey'"),
+        ("body string, brokerName string", "needs the column 'queueId'"),
+    ],
+)
+def test_rows_that_do_not_fit(ddl: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        layout(ddl)
+
+
+def test_a_topic_comes_from_the_option_or_a_column() -> None:
+    with pytest.raises(OptionError, match="option topic, or a column 'topic'"):
+        layout("body string", WITHOUT)
+    assert layout("body string, topic string", WITHOUT).names == {"body", "topic"}
+
+
+def test_rows_as_they_were_read_lose_where_they_were() -> None:
+    read = (
+        "topic string, brokerName string, queueId int, queueOffset bigint, msgId string, keys string, "
+        "tags string, body binary, bornTimestamp timestamp, storeTimestamp timestamp"
+    )
+    found = layout(read)
+    assert found.as_read
+    assert found.names == {"topic", "keys", "tags", "body"}
+    assert not layout("body string, queueId int, brokerName string").as_read
+
+
+def test_values_become_what_messages_hold() -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "body": ["größe"],
+            "keys": pa.array([["a", None, "b", ""]], pa.list_(pa.string())),
+            "shardingKey": pa.array([42], pa.int64()),
+            "delay": pa.array([timedelta(seconds=1.5)], pa.duration("us")),
+            "deliverAt": pa.array([moment], pa.timestamp("us", tz="UTC")),
+        }
+    )
+    ddl = "body string, keys array<string>, shardingKey bigint, delay interval, deliverAt timestamp"
+    columns = layout(ddl).columns(batch, WITH_TOPIC)
+    assert columns.body.to_pylist() == ["größe".encode()]
+    assert columns.keys.to_pylist() == [b"a b"]
+    assert columns.sharding_key.to_pylist() == [b"42"]
+    assert columns.delay_ms.to_pylist() == [1_500]
+    assert columns.deliver_at_ms.to_pylist() == [int(moment.timestamp() * 1000)]
+    assert columns.topic is None
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
+def test_texts_come_in_every_size_of_arrow(kind: pa.DataType) -> None:
+    batch = pa.RecordBatch.from_pydict({"body": pa.array([b"x", b"yz"]).cast(pa.string()).cast(kind)})
+    assert layout("body string").columns(batch, WITH_TOPIC).body.to_pylist() == [b"x", b"yz"]
