@@ -282,7 +282,7 @@ class StreamOutput:
             Rows as dicts; texts of pipelines without fields.
         """
         from pyspark_rocketmq.streams.run.dry_run import run_dry  # noqa: PLC0415
-        from pyspark_rocketmq.streams.run.runner import session_of  # noqa: PLC0415
+        from pyspark_rocketmq.streams.run.session import session_of  # noqa: PLC0415
 
         return run_dry(session_of(self._job.spark), self._trial_plan(), rows, batches=batches, sink=sink)
 

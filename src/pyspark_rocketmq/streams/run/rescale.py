@@ -47,7 +47,7 @@ def rescale(
     RocketMQError
         The job runs, or Spark cannot rewrite the state (a run that was killed has to be finished first).
     """
-    from pyspark_rocketmq.streams.run.runner import session_of  # noqa: PLC0415 - imports what runs jobs
+    from pyspark_rocketmq.streams.run.session import session_of  # noqa: PLC0415 - imports what runs jobs
 
     if partitions < 1:
         raise OptionError("a job's state needs at least one partition", partitions=partitions)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -25,7 +24,6 @@ from pyspark_rocketmq.streams.frame.row_counts import RunCounts
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import check_ends
 from pyspark_rocketmq.streams.plan.explain import explain_plan
-from pyspark_rocketmq.streams.plan.resources import Footprint
 from pyspark_rocketmq.streams.plan.session_settings import temporary_settings
 from pyspark_rocketmq.streams.run.job_registry import (
     JobRecord,
@@ -34,9 +32,10 @@ from pyspark_rocketmq.streams.run.job_registry import (
     job_lock,
     stop_requested,
 )
+from pyspark_rocketmq.streams.run.session import session_for, session_of
 from pyspark_rocketmq.streams.run.sinks import final_flow, run_once, start_sinks
 
-__all__ = ["STATE_SETTINGS", "final_frame", "finish", "session_of", "start"]
+__all__ = ["STATE_SETTINGS", "final_frame", "finish", "start"]
 
 STATE_SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -50,22 +49,6 @@ _POLL_S: Final = 0.5
 _END_S: Final = 10.0
 
 _watchers: dict[str, tuple[StreamingQuery, threading.Thread]] = {}
-
-
-def session_of(spark: SparkSession | None, footprint: Footprint | None = None) -> SparkSession:
-    """Return the given session, the active one, or a new one whose workers are this interpreter.
-
-    Warns of what a footprint asks for in vain, in a session that is there already.
-    """
-    found = spark or SparkSession.getActiveSession()
-    if found is None:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        builder = SparkSession.builder.appName("pyspark-rocketmq streams")
-        found = builder.getOrCreate() if footprint is None else footprint.new_session(builder)
-    if footprint is not None:
-        footprint.check(found)
-    return found
 
 
 def start(
@@ -88,7 +71,7 @@ def start(
     if is_bounded(plan):
         if plan.on_error == "dead-letters":
             raise PlanError("dead letters are for streams: files have their malformed lines still")
-        session = session_of(spark, plan.footprint)
+        session = session_for(spark, plan)
         with _small(session, plan):
             run_once(Compiler(session, plan, errors=guard), guard)
         return None
@@ -101,7 +84,7 @@ def start(
         undo.enter_context(held)
         if not standby:
             held.enter_context(lock)  # before a session is started for nothing
-        session = session_of(spark, plan.footprint)
+        session = session_for(spark, plan)
         compiler = Compiler(session, plan, errors=guard)
         if standby:
             compiler.flow(compiler.common())  # what cannot be compiled says so now, not after the take-over

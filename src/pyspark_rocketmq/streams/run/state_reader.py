@@ -21,7 +21,7 @@ from pyspark.sql.types import BinaryType, StructType
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.run.job_registry import find_job
-from pyspark_rocketmq.streams.run.runner import session_of
+from pyspark_rocketmq.streams.run.session import session_of
 
 __all__ = ["JobState", "state"]
 

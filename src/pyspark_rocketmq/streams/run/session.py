@@ -1,0 +1,77 @@
+"""The session that a job runs in: the user's, or one that is sized for this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.analysis import STATEFUL
+from pyspark_rocketmq.streams.plan.resources import Footprint
+
+__all__ = ["session_for", "session_of"]
+
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_TOO_MANY: Final = 16
+"""Partitions a core from which on a stateful query spends its time on opening state stores."""
+
+
+def session_of(spark: SparkSession | None, footprint: Footprint | None = None) -> SparkSession:
+    """Return the given session, the active one, or a new one whose workers are this interpreter.
+
+    A new session on this machine has one shuffle partition a core: with Spark's default of 200 a query with
+    state takes minutes a batch on a small machine. What the user has configured stays.
+
+    Warns when a footprint came too late for a session that runs already.
+    """
+    found = spark or SparkSession.getActiveSession()
+    if found is None:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName("pyspark-rocketmq streams")
+        found = builder.getOrCreate() if footprint is None else footprint.new_session(builder)
+        _size(found)
+    if footprint is not None:
+        footprint.check(found)
+    return found
+
+
+def session_for(spark: SparkSession | None, plan: p.Plan) -> SparkSession:
+    """Return the session of a plan, as `session_of`.
+
+    Warns when the session has far more shuffle partitions than cores, and the plan keeps state.
+    """
+    found = session_of(spark, plan.footprint)
+    cores, partitions = found.sparkContext.defaultParallelism, int(found.conf.get(_PARTITIONS) or 0)
+    stateful = any(isinstance(node, STATEFUL) for node in plan.nodes())
+    if stateful and plan.footprint is None and _is_local(found) and partitions > _TOO_MANY * cores:
+        warnings.warn(
+            f"{plan.job} keeps state in {partitions} partitions on {cores} cores: each batch opens as many "
+            f"state stores, which takes minutes. Set {_PARTITIONS} to about {cores} before the job's first "
+            "start, or let start() make the session",
+            UserWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def _size(spark: SparkSession) -> None:
+    """Fit a new session to its machine where the user's configuration says nothing."""
+    if not _is_local(spark):
+        return
+    context = spark.sparkContext
+    given = context.getConf()
+    sized = {_PARTITIONS: str(context.defaultParallelism), _BATCH_ROWS: "1000"}
+    for name, value in sized.items():
+        if not given.contains(name):
+            spark.conf.set(name, value)
+
+
+def _is_local(spark: SparkSession) -> bool:
+    """Whether all tasks run on this machine: elsewhere the number of cores comes and goes."""
+    return (spark.sparkContext.master or "").startswith("local")
