@@ -15,6 +15,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from pyspark_rocketmq.model import Message
+
 __all__ = ["AsJson", "console", "examples", "print_json", "print_table", "table", "timestamp"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -79,6 +81,8 @@ def _cell(value: object) -> str:
 
 
 def _plain(value: object) -> Any:
+    if isinstance(value, Message):
+        value = value._asdict()
     if isinstance(value, enum.Enum):
         return value.name if isinstance(value, enum.Flag) else value.value
     if isinstance(value, bytes):

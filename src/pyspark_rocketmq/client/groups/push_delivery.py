@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
 from typing import Final, TypeAlias
 
 from pyspark_rocketmq.client.client import Client
@@ -101,7 +100,7 @@ class Delivery:
             gone = {m.queue_offset for m in left if self._given_up(worker, m)}
             worker.finish([m for m in left if m.queue_offset in gone])
             left = [
-                replace(m, reconsume_times=m.reconsume_times + 1) for m in left if m.queue_offset not in gone
+                m._replace(reconsume_times=m.reconsume_times + 1) for m in left if m.queue_offset not in gone
             ]
 
         worker.in_order(call)
@@ -172,4 +171,4 @@ def _batches(messages: Sequence[Message], size: int) -> Iterator[Sequence[Messag
 def shown_message(message: Message) -> Message:
     """Return a message that came through ``%RETRY%group`` as one of the topic that it was sent to."""
     topic = message.properties.get(_RETRY_TOPIC)
-    return message if topic is None else replace(message, topic=topic)
+    return message if topic is None else message._replace(topic=topic)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark_rocketmq.client import requests as broker
@@ -230,7 +230,7 @@ class QueueWorker:
                 return
             del self._put_off[message.queue_offset]
             self._in_flight.add([(message.queue_offset, len(message.body))], next_offset=self._next)
-        self._deliver(self, [replace(message, reconsume_times=message.reconsume_times + 1)])
+        self._deliver(self, [message._replace(reconsume_times=message.reconsume_times + 1)])
 
     def pause(self, seconds: float) -> bool:
         """Wait, but not longer than until the worker is stopped; return whether it was."""

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from pyspark_rocketmq.model import Message, MessageQueue, new_message
+from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.record.decode.corrupt import Corrupt
 from pyspark_rocketmq.record.decode.rows import Chunk, Rows
 from pyspark_rocketmq.record.decode.scan import scan
@@ -114,7 +114,7 @@ class MessageDecoder:
             (size, crc, flag, position, sys_flag, born_ms, store_ms, reconsume_times, prepared) = fixed
             properties = decode_properties(buffers[where][first:last])
             stored_id = "%s%016X" % (prefixes[store], position & _UNSIGNED)  # noqa: UP031 - the fastest
-            yield new_message(
+            yield Message(
                 topic,
                 broker_name,
                 queue_id,

@@ -1,0 +1,66 @@
+"""The nouns of RocketMQ as plain, frozen values, shared by every layer."""
+
+from pyspark_rocketmq.model.messages import (
+    Message,
+    OutgoingMessage,
+    PullResult,
+    PullStatus,
+    SendResult,
+    SendStatus,
+)
+from pyspark_rocketmq.model.positions import (
+    Ago,
+    AtOffsets,
+    AtTimestamp,
+    ConsumerOffset,
+    Earliest,
+    GroupOffsets,
+    LastMessages,
+    Latest,
+    Position,
+    QueueStats,
+    StartPolicy,
+)
+from pyspark_rocketmq.model.queues import (
+    LOGICAL_BROKER_PREFIX,
+    MASTER_ID,
+    CorruptMessage,
+    LostRange,
+    MessageQueue,
+    MessageSelector,
+    OffsetRange,
+    RangeReport,
+)
+from pyspark_rocketmq.model.routes import BrokerData, Permission, QueueData, TopicRoute
+
+__all__ = [
+    "LOGICAL_BROKER_PREFIX",
+    "MASTER_ID",
+    "Ago",
+    "AtOffsets",
+    "AtTimestamp",
+    "BrokerData",
+    "ConsumerOffset",
+    "CorruptMessage",
+    "Earliest",
+    "GroupOffsets",
+    "LastMessages",
+    "Latest",
+    "LostRange",
+    "Message",
+    "MessageQueue",
+    "MessageSelector",
+    "OffsetRange",
+    "OutgoingMessage",
+    "Permission",
+    "Position",
+    "PullResult",
+    "PullStatus",
+    "QueueData",
+    "QueueStats",
+    "RangeReport",
+    "SendResult",
+    "SendStatus",
+    "StartPolicy",
+    "TopicRoute",
+]

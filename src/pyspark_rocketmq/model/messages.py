@@ -1,0 +1,161 @@
+"""Messages as they are stored and sent, and the results of pulls and sends."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model.queues import MessageQueue
+
+__all__ = [
+    "Message",
+    "OutgoingMessage",
+    "PullResult",
+    "PullStatus",
+    "SendResult",
+    "SendStatus",
+]
+
+
+class Message(NamedTuple):
+    """A stored message with everything that Java's ``MessageExt`` tells.
+
+    ``body`` is decompressed; timestamps are milliseconds since the epoch; hosts are ``ip:port``.
+    A tuple, because millions of them are made, and pickled between Spark's processes.
+    ``msg_id`` is the client's unique id (property ``UNIQ_KEY``) and falls back to ``offset_msg_id``.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    body: bytes
+    msg_id: str
+    offset_msg_id: str
+    tags: str | None
+    keys: str | None
+    properties: Mapping[str, str]
+    born_timestamp: int
+    store_timestamp: int
+    born_host: str
+    store_host: str
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_crc: int
+    commit_log_offset: int
+    store_size: int
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue that the message was read from."""
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """A message to be sent.
+
+    Parameters
+    ----------
+    topic : str
+    body : bytes
+        Not empty: brokers of 5.1 and later fail on an empty body.
+    tags : str, optional
+        The tag; consumers filter by it.
+    keys : str or sequence of str
+        Indexed by the broker; a string may hold several keys between spaces.
+    properties : Mapping[str, str]
+        The user's own; names that RocketMQ reserves are refused when the message is sent.
+    flag : int
+        A signed 32-bit number that RocketMQ stores and never looks at.
+    sharding_key : str, optional
+        Messages of one key go to one queue while the number of queues stays, and keep their order there.
+    delay_level : int
+        1 to 18 (1 s to 2 h by the broker's table); 0 for none.
+    delay_ms, deliver_at_ms : int, optional
+        Any delay, or moment (milliseconds since the epoch), up to three days ahead by default: RocketMQ 5
+        only; older brokers deliver at once.
+    wait_store_ok : bool
+        Whether the broker answers only once the message is as durable as it is configured to make it.
+
+    Raises
+    ------
+    OptionError
+        A part that no broker takes, or more than one kind of delay.
+    """
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    keys: str | Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    flag: int = 0
+    sharding_key: str | None = None
+    delay_level: int = 0
+    delay_ms: int | None = None
+    deliver_at_ms: int | None = None
+    wait_store_ok: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.topic:
+            raise OptionError("a message needs a topic")
+        if not isinstance(self.body, bytes) or not self.body:
+            raise OptionError("a message needs a body of at least one byte, as bytes", topic=self.topic)
+        if not -(2**31) <= self.flag < 2**31:
+            raise OptionError("flag must be a signed 32-bit integer", topic=self.topic, flag=self.flag)
+        if not 0 <= self.delay_level <= 18:
+            raise OptionError("delay_level goes from 1 to 18", topic=self.topic, delay_level=self.delay_level)
+        delays = (self.delay_level or None, self.delay_ms, self.deliver_at_ms)
+        if sum(delay is not None for delay in delays) > 1:
+            raise OptionError("give one of delay_level, delay_ms and deliver_at_ms", topic=self.topic)
+
+    @property
+    def delayed(self) -> bool:
+        """Whether the message is not to be delivered at once."""
+        return bool(self.delay_level) or self.delay_ms is not None or self.deliver_at_ms is not None
+
+
+class PullStatus(enum.Enum):
+    """What a pull found (``PullStatus`` of the Java client)."""
+
+    FOUND = "FOUND"
+    NO_NEW_MSG = "NO_NEW_MSG"
+    NO_MATCHED_MSG = "NO_MATCHED_MSG"
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """The answer to one pull; ``next_begin_offset`` is where the next pull must begin."""
+
+    status: PullStatus
+    messages: tuple[Message, ...]
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class SendStatus(enum.Enum):
+    """How durable a stored message is (``SendStatus`` of the Java client)."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendResult:
+    """Where a message (or the first of a batch) was stored."""
+
+    status: SendStatus
+    queue: MessageQueue
+    queue_offset: int
+    msg_id: str
+    offset_msg_id: str
+    transaction_id: str | None = None

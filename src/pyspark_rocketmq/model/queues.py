@@ -1,0 +1,175 @@
+"""Queues, ranges of their offsets, and what became of a range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_rocketmq.errors import OptionError
+
+__all__ = [
+    "LOGICAL_BROKER_PREFIX",
+    "MASTER_ID",
+    "CorruptMessage",
+    "LostRange",
+    "MessageQueue",
+    "MessageSelector",
+    "OffsetRange",
+    "RangeReport",
+]
+
+MASTER_ID = 0
+"""The broker id of a master; every other id is a slave."""
+
+LOGICAL_BROKER_PREFIX: Final = "__syslo__"
+"""Begins the broker name of a static topic's queues (``MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX``)."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageQueue:
+    """One queue of a topic on one broker (a replica group of master and slaves).
+
+    A queue of a static topic moves between brokers: its ``broker_name`` is that of its scope,
+    ``__syslo__global__``, as in the Java client, and `TopicRoute.owner` tells the broker that has it now.
+
+    Parameters
+    ----------
+    topic, broker_name : str
+    queue_id : int
+        0-based.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    @property
+    def logical(self) -> bool:
+        """Whether it is a queue of a static topic, which no broker has for good."""
+        return self.broker_name.startswith(LOGICAL_BROKER_PREFIX)
+
+    def __str__(self) -> str:
+        return f"{self.topic}@{self.broker_name}:{self.queue_id}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The messages of one queue from ``from_offset`` (inclusive) to ``until_offset`` (exclusive)."""
+
+    queue: MessageQueue
+    from_offset: int
+    until_offset: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.from_offset <= self.until_offset:
+            raise OptionError(
+                "an offset range needs 0 <= from_offset <= until_offset",
+                queue=self.queue,
+                from_offset=self.from_offset,
+                until_offset=self.until_offset,
+            )
+
+    @classmethod
+    def create(
+        cls, topic: str, queue_id: int, broker_name: str, from_offset: int, until_offset: int
+    ) -> OffsetRange:
+        """Return a range from its parts, in rocketmq-spark's order."""
+        return cls(MessageQueue(topic, broker_name, queue_id), from_offset, until_offset)
+
+    def __len__(self) -> int:
+        return self.until_offset - self.from_offset
+
+    @property
+    def topic(self) -> str:
+        """The queue's topic."""
+        return self.queue.topic
+
+    @property
+    def broker_name(self) -> str:
+        """The queue's broker."""
+        return self.queue.broker_name
+
+    @property
+    def queue_id(self) -> int:
+        """The queue's id."""
+        return self.queue.queue_id
+
+    def __str__(self) -> str:
+        return f"{self.queue}[{self.from_offset}, {self.until_offset})"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSelector:
+    """Which messages a broker hands out (``MessageSelector`` of the Java client).
+
+    Build one with `by_tag` or `by_sql`; the default takes every message.
+    """
+
+    expression: str = "*"
+    expression_type: str = "TAG"
+
+    @classmethod
+    def by_tag(cls, expression: str) -> MessageSelector:
+        """Select by tag: ``"TagA || TagB"``; ``"*"`` or an empty string takes all."""
+        tags = sorted({tag.strip() for tag in expression.split("||")} - {""})
+        if not tags and expression.strip():
+            raise OptionError("a tag expression names tags between '||'", expression=expression)
+        return cls("*" if not tags or "*" in tags else " || ".join(tags))
+
+    @classmethod
+    def by_sql(cls, expression: str) -> MessageSelector:
+        """Select by an SQL92 condition on the properties; the broker needs ``enablePropertyFilter=true``."""
+        return cls(expression, "SQL92")
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether nothing is filtered out."""
+        return self.expression_type == "TAG" and self.expression == "*"
+
+    @property
+    def tags(self) -> frozenset[str] | None:
+        """The tags asked for; None when it is not a tag filter. Brokers compare hashes only: check again."""
+        if self.takes_all or self.expression_type != "TAG":
+            return None
+        return frozenset(tag.strip() for tag in self.expression.split("||"))
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Messages of a planned range that the broker does not have (any more), and why."""
+
+    offsets: OffsetRange
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class CorruptMessage:
+    """A message that does not decode, and why."""
+
+    queue: MessageQueue
+    queue_offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.queue} at {self.queue_offset}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeReport:
+    """What became of every offset of a range: ``rows + filtered + gaps + lost + skipped`` is its length.
+
+    ``filtered`` counts messages that a tag or SQL filter left out, ``gaps`` offsets that never held a
+    message for consumers (compacted, remapped), ``lost`` what expired or vanished.
+    """
+
+    offsets: OffsetRange
+    rows: int
+    filtered: int
+    gaps: int
+    lost: tuple[LostRange, ...] = ()
+    skipped: int = 0
+    """Messages without a row because they do not decode."""
+    nulled: int = 0
+    """Rows of messages that do not decode in full; they count as rows, too."""
+    corrupt: tuple[CorruptMessage, ...] = ()
+    """The first hundred of both."""
