@@ -16,7 +16,8 @@ def test_the_page_runs(spark, capsys):
     names: dict[str, object] = {}
     for block in BLOCKS:
         exec(block, names)
-    assert "map#2           native" in capsys.readouterr().out
+    (explained,) = re.findall(r"```\n(job .*?)```", PAGE, re.DOTALL)
+    assert explained in capsys.readouterr().out
     assert table(names["traffic"].test(FLOWS), "ProjectName", "total_out", "total") == [
         ("ProjectName-0", 18, 4),
         ("ProjectName-1", 12, 3),

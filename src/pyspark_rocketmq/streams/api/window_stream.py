@@ -226,7 +226,12 @@ class WindowStream:
         return self
 
     def setLocalStorageOnly(self, localOnly: bool) -> WindowStream:
-        """Keep state and progress on this machine, or (False) in the checkpoint of ``with_``."""
+        """Say that shared storage is not needed, or (False) that it is.
+
+        ``True`` changes nothing: without it, too, state and progress are in RocksDB and a checkpoint on this
+        machine, or where ``with_(CheckpointStrategy...)`` puts the checkpoint. ``False`` refuses to start a
+        job without a ``with_(CheckpointStrategy.remote(uri))``.
+        """
         self._job.local_only = localOnly
         return self
 

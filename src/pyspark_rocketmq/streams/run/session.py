@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Collection
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -13,7 +14,7 @@ from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL
 from pyspark_rocketmq.streams.plan.resources import Footprint
 
-__all__ = ["session_for", "session_of"]
+__all__ = ["machine_settings", "partitions_warning", "session_for", "session_of"]
 
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -47,29 +48,40 @@ def session_for(spark: SparkSession | None, plan: p.Plan) -> SparkSession:
     Warns when the session has far more shuffle partitions than cores, and the plan keeps state.
     """
     found = session_of(spark, plan.footprint)
-    cores, partitions = found.sparkContext.defaultParallelism, int(found.conf.get(_PARTITIONS) or 0)
     stateful = any(isinstance(node, STATEFUL) for node in plan.nodes())
-    if stateful and plan.footprint is None and _is_local(found) and partitions > _TOO_MANY * cores:
-        warnings.warn(
-            f"{plan.job} keeps state in {partitions} partitions on {cores} cores: each batch opens as many "
-            f"state stores, which takes minutes. Set {_PARTITIONS} to about {cores} before the job's first "
-            "start, or let start() make the session",
-            UserWarning,
-            stacklevel=2,
-        )
+    if stateful and plan.footprint is None and _is_local(found):
+        partitions = int(found.conf.get(_PARTITIONS) or 0)
+        warning = partitions_warning(plan.job, partitions, found.sparkContext.defaultParallelism)
+        if warning is not None:
+            warnings.warn(warning, UserWarning, stacklevel=2)
     return found
 
 
+def partitions_warning(job: str, partitions: int, cores: int) -> str | None:
+    """Return what to say of a job with state in so many partitions; None where that is reasonable."""
+    if partitions <= _TOO_MANY * cores:
+        return None
+    return (
+        f"{job} keeps state in {partitions} partitions on {cores} cores: each batch opens as many "
+        f"state stores, which takes minutes. Set {_PARTITIONS} to about {cores} before the job's first "
+        "start, or let start() make the session"
+    )
+
+
+def machine_settings(cores: int, given: Collection[str]) -> dict[str, str]:
+    """Return what fits a new session to this machine, where the user's configuration says nothing."""
+    sized = {_PARTITIONS: str(cores), _BATCH_ROWS: "1000"}
+    return {name: value for name, value in sized.items() if name not in given}
+
+
 def _size(spark: SparkSession) -> None:
-    """Fit a new session to its machine where the user's configuration says nothing."""
+    """Fit a new session to its machine."""
     if not _is_local(spark):
         return
     context = spark.sparkContext
-    given = context.getConf()
-    sized = {_PARTITIONS: str(context.defaultParallelism), _BATCH_ROWS: "1000"}
-    for name, value in sized.items():
-        if not given.contains(name):
-            spark.conf.set(name, value)
+    given = {name for name, _ in context.getConf().getAll()}
+    for name, value in machine_settings(context.defaultParallelism, given).items():
+        spark.conf.set(name, value)
 
 
 def _is_local(spark: SparkSession) -> bool:
