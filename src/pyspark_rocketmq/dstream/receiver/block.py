@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark import cloudpickle
+
 from pyspark_rocketmq.client.groups.push_delivery import shown_message
 from pyspark_rocketmq.client.groups.push_worker import PulledRun
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, decode_batches
@@ -80,8 +82,11 @@ def encode_runs(runs: Sequence[PulledRun]) -> bytes:
 
 
 def encode_objects(objects: Sequence[Any]) -> bytes:
-    """Return a block of what ``deserialize`` returned."""
-    return _framed(_OBJECTS, b"", [pickle.dumps(list(objects), pickle.HIGHEST_PROTOCOL)])
+    """Return a block of what ``deserialize`` returned, also of classes of the program's own file.
+
+    Those are in no module that another process could import: PySpark's cloudpickle sends them along.
+    """
+    return _framed(_OBJECTS, b"", [cloudpickle.dumps(list(objects), pickle.HIGHEST_PROTOCOL)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,10 +121,13 @@ class SinkLayout:
     as_read : bool
         The rows still have their queue offset, so they come as a read gave them: ``brokerName`` and
         ``queueId`` say where they were, and properties that RocketMQ reserves are its own.
+    copies : tuple of (int, int)
+        Places of columns that a read gives under two names, as ``key`` and ``keys``; they must be equal.
     """
 
     positions: tuple[tuple[str, int], ...]
     as_read: bool
+    copies: tuple[tuple[int, int], ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
@@ -132,7 +135,19 @@ class SinkLayout:
         return frozenset(name for name, _ in self.positions)
 
     def columns(self, batch: pa.RecordBatch, options: SinkOptions) -> MessageColumns:
-        """Return the messages' columns; a constant of the options goes before a column."""
+        """Return the messages' columns; a constant of the options goes before a column.
+
+        Raises
+        ------
+        OptionError
+            Two columns that a read gives under two names are not equal any more.
+        """
+        for one, other in self.copies:
+            if not batch.column(one).equals(batch.column(other)):
+                first, second = batch.schema.field(one).name, batch.schema.field(other).name
+                raise OptionError(
+                    f"the columns {first!r} and {second!r} mean the same and differ: drop one of them"
+                )
         found = {
             SINK_COLUMNS[name].field: SINK_COLUMNS[name].convert(batch.column(place))
             for name, place in self.positions
@@ -162,11 +177,15 @@ def sink_layout(schema: StructType, options: SinkOptions) -> SinkLayout:
     names = [field.name.lower() for field in schema.fields]
     as_read = bool(_AS_READ & set(names))
     positions: dict[str, int] = {}
+    copies: list[tuple[int, int]] = []
     for place, field in enumerate(schema.fields):
         if field.name.lower() in _OF_READS:
             continue
         name = _column(field.name)
         if name in positions:
+            if as_read and schema.fields[positions[name]].dataType == field.dataType:
+                copies.append((positions[name], place))
+                continue
             raise OptionError(f"two columns mean {name!r}: {schema.fields[positions[name]].name!r} and "
                               f"{field.name!r}")  # fmt: skip
         _check_type(name, field.dataType)
@@ -183,7 +202,7 @@ def sink_layout(schema: StructType, options: SinkOptions) -> SinkLayout:
         raise OptionError(f"brokers do not delay messages of a transaction: leave out {_listed(delays)}")
     if "brokerName" in positions and "queueId" not in positions:
         raise OptionError("the column 'brokerName' needs the column 'queueId' beside it")
-    return SinkLayout(positions=tuple(positions.items()), as_read=as_read)
+    return SinkLayout(positions=tuple(positions.items()), as_read=as_read, copies=tuple(copies))
 
 
 def _column(name: str) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -74,6 +76,26 @@ def test_objects_come_back_and_are_no_messages():
     assert list(block_elements(block)) == [("a", 1), None, {"b": 2}]
     with pytest.raises(OptionError, match="deserialize"):
         list(block_batches(block, DecodeOptions(columns=["body"]), None))
+
+
+ONE_FILE = """
+from pyspark_rocketmq.dstream.receiver.block import encode_objects
+import sys
+
+class Order:
+    def __init__(self, number):
+        self.number = number
+
+    def __repr__(self):
+        return f"Order {self.number}"
+
+sys.stdout.buffer.write(encode_objects([Order(1), Order(2)]))
+"""
+
+
+def test_objects_may_be_of_classes_of_the_program_s_own_file():
+    block = subprocess.run([sys.executable, "-c", ONE_FILE], check=True, capture_output=True, timeout=60)
+    assert repr(list(block_elements(block.stdout))) == "[Order 1, Order 2]"
 
 
 @pytest.mark.parametrize("block", [encode_runs(RUNS), encode_objects([1])])

@@ -87,6 +87,23 @@ def test_rows_as_they_were_read_lose_where_they_were() -> None:
     assert not layout("body string, queueId int, brokerName string").as_read
 
 
+def test_rows_of_the_long_format_name_go_into_its_sink_as_they_were_read() -> None:
+    found = layout("keys string, body binary, queueOffset bigint, key string, offset bigint")
+    assert (found.positions, found.copies) == ((("keys", 0), ("body", 1)), ((0, 3),))
+    rows = {
+        "keys": pa.array(["a", None]),
+        "body": pa.array([b"1", b"2"]),
+        "queueOffset": pa.array([1, 2]),
+        "key": pa.array(["a", None]),
+        "offset": pa.array([1, 2]),
+    }
+    columns = found.columns(pa.record_batch(rows), WITH_TOPIC)
+    assert columns.keys.to_pylist() == [b"a", None]
+    changed = pa.record_batch({**rows, "key": pa.array(["b", None])})
+    with pytest.raises(OptionError, match="'keys' and 'key' mean the same and differ"):
+        found.columns(changed, WITH_TOPIC)
+
+
 def test_values_become_what_messages_hold() -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)
     batch = pa.RecordBatch.from_pydict(
