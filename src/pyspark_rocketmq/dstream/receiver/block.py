@@ -86,7 +86,8 @@ def encode_objects(objects: Sequence[Any]) -> bytes:
 
     Those are in no module that another process could import: PySpark's cloudpickle sends them along.
     """
-    return _framed(_OBJECTS, b"", [cloudpickle.dumps(list(objects), pickle.HIGHEST_PROTOCOL)])
+    data: bytes = cloudpickle.dumps(list(objects), pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
+    return _framed(_OBJECTS, b"", [data])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pyspark_rocketmq.client.clock import Clock
 from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
 
-__all__ = ["Collected", "Collector", "InTurn", "RateLimiter"]
+__all__ = ["Collected", "Collector", "Given", "InTurn", "RateLimiter"]
 
 _BLOCK_BYTES: Final = 8 << 20
 """A block is closed when it has this much, before its interval is over."""
@@ -51,29 +51,37 @@ class Collected:
     objects: tuple[Any, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Elements that the receiver's own code gave to ``store``, which waits until they are stored."""
+
+    objects: tuple[Any, ...]
+    stored: threading.Event
+
+
 class Collector:
     """What waits to become a block; safe for threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: list[Collected] = []
+        self._waiting: list[Collected | Given] = []
         self._bytes = 0
         self.full = threading.Event()
 
-    def add(self, collected: Collected) -> None:
-        """Take what a pull found."""
+    def add(self, collected: Collected | Given) -> None:
+        """Take what a pull found, or what somebody waits for: that makes a block at once."""
         with self._lock:
             self._waiting.append(collected)
-            self._bytes += len(collected.run.records)
-            if self._bytes >= _BLOCK_BYTES:
+            self._bytes += _size(collected)
+            if self._bytes >= _BLOCK_BYTES or isinstance(collected, Given):
                 self.full.set()
 
-    def take(self) -> list[Collected]:
+    def take(self) -> list[Collected | Given]:
         """Return what the next block consists of, the oldest first, and forget it."""
         with self._lock:
             size = count = 0
             while count < len(self._waiting) and size < _BLOCK_BYTES:
-                size += len(self._waiting[count].run.records)
+                size += _size(self._waiting[count])
                 count += 1
             taken, self._waiting = self._waiting[:count], self._waiting[count:]
             self._bytes -= size
@@ -85,6 +93,11 @@ class Collector:
         """Forget everything: it was not acknowledged."""
         while self.take():
             pass
+
+
+def _size(collected: Collected | Given) -> int:
+    """Return the bytes that were pulled; how large given objects are is not known before they are pickled."""
+    return len(collected.run.records) if isinstance(collected, Collected) else 0
 
 
 class InTurn:

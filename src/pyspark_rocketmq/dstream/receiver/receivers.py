@@ -51,8 +51,8 @@ class RocketMQReceiver:
     committed comes again.
 
     Overwrite `deserialize` (or give the argument of that name) to store objects instead of messages, and
-    `onStart` and `onStop` to do something of one's own around the consumer's life. All of them are called in
-    the receiver's task.
+    `onStart` and `onStop` to do something of one's own around the consumer's life, or to run another consumer
+    that calls `store`. All of them are called in the receiver's task.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class RocketMQReceiver:
     options : Mapping, optional
         See `ReceiverOptions`.
     deserialize : Callable, optional
-        Makes an object of a body; None skips the message.
+        Makes an object of a body, or an iterator of several; None skips the message.
 
     Raises
     ------
@@ -119,12 +119,13 @@ class RocketMQReceiver:
         return self._deserialize is not None or type(self).deserialize is not RocketMQReceiver.deserialize
 
     def deserialize(self, body: bytes) -> Any:
-        """Make an element of the stream of a message's body.
+        """Make an element of the stream of a message's body, or an iterator (a generator) of several.
 
-        Called by several threads; what they make of a queue's messages stays in the messages' order.
+        Called by several threads; what they make of a queue's messages stays in the messages' order. What
+        this calls `store` with becomes part of the message's elements, before those that it returns.
 
-        None skips the message, which is counted. An exception puts it off: it comes again through
-        ``%RETRY%group``, and goes to ``%DLQ%group`` after 16 times.
+        None skips the message, which is counted. After an exception none of its elements are kept: the
+        message comes again through ``%RETRY%group``, and goes to ``%DLQ%group`` after 16 times.
         """
         if self._deserialize is None:
             raise NotImplementedError("this receiver stores messages as they are")
@@ -137,6 +138,21 @@ class RocketMQReceiver:
     def onStop(self) -> None:
         """Leave the group: what is not stored yet comes again."""
         self._running().close_consumer()
+
+    def store(self, element: Any) -> None:
+        """Add an element to the stream, or all elements of an iterator; from any thread of the task.
+
+        Within `deserialize` it returns at once, and the message is acknowledged after its elements are
+        stored. On other threads, such as those of a consumer of one's own, it returns when Spark has stored
+        the element (with a log: when it is logged); acknowledge after that. Elements of several threads share
+        blocks.
+
+        Raises
+        ------
+        RocketMQError
+            The receiver was stopped, or restarts, before the element was stored.
+        """
+        self._running().store(element)
 
     def restart(self, message: str, error: BaseException | None = None) -> None:
         """Have the receiver stopped and, after ``spark.streaming.receiverRestartDelay``, started again.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,10 +23,10 @@ from pyspark_rocketmq.dstream.receiver.block import (
     reading_of,
     run_messages,
 )
-from pyspark_rocketmq.dstream.receiver.collect import Collected, Collector, InTurn, RateLimiter
+from pyspark_rocketmq.dstream.receiver.collect import Collected, Collector, Given, InTurn, RateLimiter
 from pyspark_rocketmq.dstream.receiver.link import FrameKind, Link, ReceiverSpec, Reply, ReplyStatus
 from pyspark_rocketmq.dstream.receiver.receivers import RocketMQReceiver
-from pyspark_rocketmq.errors import ConnectionLostError
+from pyspark_rocketmq.errors import ConnectionLostError, RocketMQError
 from pyspark_rocketmq.model import Message
 from pyspark_rocketmq.options import MessageModel, ReceiverOptions, StartFrom
 from pyspark_rocketmq.planning.assign import AllocateStrategy
@@ -37,6 +39,9 @@ _QUEUE_BYTES: Final = 16 << 20
 _SPAN: Final = 1 << 20
 _ALIVE_S: Final = 0.5
 _PUT_OFF_AGAIN_S: Final = 1.0
+_STOPPED_LOOK_S: Final = 0.1
+_JAVA_OBJECT: Final = b"\xac\xed\x00\x05"
+"""How what Java's ObjectOutputStream wrote begins."""
 _STARTS: Final = {
     StartFrom.LATEST: ConsumeFromWhere.LAST_OFFSET,
     StartFrom.EARLIEST: ConsumeFromWhere.FIRST_OFFSET,
@@ -79,6 +84,9 @@ class ReceiverTask:
         self._consumer: PushConsumer | None = None
         self._pools: dict[str, ThreadPoolExecutor] = {}
         self._restart: str | None = None
+        self._starts = 0
+        self._storing = False
+        self._of_message = threading.local()
         self._skipped = 0
         self._told_at = 0.0
         receiver.attach(self)
@@ -129,6 +137,32 @@ class ReceiverTask:
         if consumer is not None:
             consumer.close()
 
+    def store(self, element: Any) -> None:
+        """See `RocketMQReceiver.store`."""
+        elements = _elements(element)
+        own: list[Any] | None = getattr(self._of_message, "elements", None)
+        if own is not None:
+            own += elements
+            return
+        start = self._starts
+        given = Given(elements, threading.Event())
+        self._wait_turn(len(elements), start)
+        self._collector.add(given)
+        while not given.stored.wait(_STOPPED_LOOK_S):
+            self._check_started(start)
+
+    def _wait_turn(self, elements: int, start: int) -> None:
+        """Wait as long as the rate demands."""
+        self._check_started(start)
+        until = self._clock.monotonic() + self._limiter.reserve(elements)
+        while (left := until - self._clock.monotonic()) > 0:
+            self._clock.sleep(min(left, _STOPPED_LOOK_S))
+            self._check_started(start)
+
+    def _check_started(self, start: int) -> None:
+        if not self._storing or self._starts != start:
+            raise RocketMQError("the receiver stopped before it stored the elements", receiver=self.number)
+
     def ask_to_restart(self, message: str, error: BaseException | None) -> None:
         """See `RocketMQReceiver.restart`."""
         self._restart = message if error is None else f"{message}: {error}"
@@ -139,6 +173,8 @@ class ReceiverTask:
     def _start(self) -> None:
         self._in_turn.clear()
         self._collector.clear()
+        self._starts += 1
+        self._storing = True
         self.stopped = False
         try:
             self._receiver.onStart()
@@ -148,6 +184,7 @@ class ReceiverTask:
 
     def _stop(self) -> None:
         self.stopped = True
+        self._storing = False
         self._receiver.onStop()
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
@@ -168,22 +205,27 @@ class ReceiverTask:
 
     def _drain(self, link: Link) -> None:
         """Store what is left when nothing more is pulled; not after a block that was refused."""
-        if self._consumer is None or self._restart is not None:
+        self._storing = False  # a deserialize may wait for threads that wait for this one to store
+        if self._restart is not None:
             return
-        self._consumer.stop_pulling()
+        if self._consumer is not None:
+            self._consumer.stop_pulling()
         for pool in self._pools.values():
             pool.shutdown(wait=True, cancel_futures=True)
         while (taken := self._collector.take()) and self._restart is None:
             self._store(link, taken)
 
-    def _store(self, link: Link, taken: list[Collected]) -> None:
+    def _store(self, link: Link, taken: list[Collected | Given]) -> None:
+        """Have the driver store what was taken: pulled records and objects in blocks of their own."""
+        for _, alike in itertools.groupby(taken, lambda each: each.objects is None):
+            if self._restart is None:
+                self._store_block(link, list(alike))
+
+    def _store_block(self, link: Link, taken: list[Collected | Given]) -> None:
         """Have the driver store a block, and acknowledge what is in it; else the receiver restarts."""
-        if not taken:
-            return
-        block = _block(taken)
+        block, messages = _block(taken)
         tries = 0
         while block is not None:
-            messages = sum(len(c.objects) if c.objects is not None else c.messages for c in taken)
             reply = link.tell(FrameKind.BLOCK, block, messages=messages, skipped=self._skipped)
             self._obey(reply)
             if reply.status is not ReplyStatus.REFUSED:
@@ -193,8 +235,11 @@ class ReceiverTask:
                 self.ask_to_restart(f"a block of {messages} messages could not be stored", None)
                 return
             self._clock.sleep(0.2 * tries)
-        for collected in taken:
-            collected.worker.finish_run(collected.run)
+        for each in taken:
+            if isinstance(each, Given):
+                each.stored.set()
+            else:
+                each.worker.finish_run(each.run)
 
     def _obey(self, reply: Reply) -> None:
         self._limiter.rate = reply.rate
@@ -245,21 +290,32 @@ class ReceiverTask:
         for message in run_messages(run, reading_of(self._options)):
             while not worker.stopped:
                 try:
-                    made = self._receiver.deserialize(message.body)
+                    made = self._made_of(message.body)
                 except Exception:  # noqa: BLE001 - the user's code; as in Java an exception puts it off
-                    _LOG.exception("a message of %s could not be deserialized: it comes again", run.queue)
+                    _LOG.exception(
+                        "a message of %s could not be deserialized: it comes again%s",
+                        *(run.queue, _hint(message.body)),
+                    )
                     if self._put_off(message, worker):
                         break
                     worker.pause(_PUT_OFF_AGAIN_S)
                     continue
-                if made is None:
-                    skipped += 1
-                else:
-                    objects.append(made)
+                objects += made
+                skipped += not made
                 break
         if not worker.stopped:
             self._skipped += skipped
             hand_on(Collected(worker, run, messages, tuple(objects)))
+
+    def _made_of(self, body: bytes) -> Sequence[Any]:
+        """Return the elements of a message: those that ``deserialize`` stored, then those it returned."""
+        stored: list[Any] = []
+        self._of_message.elements = stored
+        try:
+            returned = self._receiver.deserialize(body)
+            return (*stored, *_elements(returned)) if returned is not None else tuple(stored)
+        finally:
+            self._of_message.elements = None
 
     def _put_off(self, message: Message, worker: QueueWorker) -> bool:
         """Have a message come again later; in order it is tried again, and everybody's cannot come again."""
@@ -290,12 +346,26 @@ def push_options(options: ReceiverOptions) -> PushOptions:
     )
 
 
-def _block(taken: list[Collected]) -> bytes | None:
-    """Return the block; None if every message of it was skipped."""
+def _elements(element: Any) -> tuple[Any, ...]:
+    return tuple(element) if isinstance(element, Iterator) else (element,)
+
+
+def _hint(body: bytes) -> str:
+    if not body.startswith(_JAVA_OBJECT):
+        return ""
+    return (
+        ". Its body was written by Java's ObjectOutputStream: javaobj.loads(body) of the package javaobj-py3 "
+        "reads such bodies; send JSON or Avro where you can"
+    )
+
+
+def _block(taken: list[Collected | Given]) -> tuple[bytes | None, int]:
+    """Return the block of what is alike, and its messages or objects; None if every message was skipped."""
     if taken[0].objects is None:
-        return encode_runs([collected.run for collected in taken])
-    objects = [made for collected in taken for made in collected.objects or ()]
-    return encode_objects(objects) if objects else None
+        runs = [each for each in taken if isinstance(each, Collected)]
+        return encode_runs([each.run for each in runs]), sum(each.messages for each in runs)
+    objects = [made for each in taken for made in each.objects or ()]
+    return (encode_objects(objects) if objects else None), len(objects)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from tests.support.fakes import ManualClock
@@ -191,6 +192,112 @@ def test_deserialize_skips_with_none_and_puts_off_with_an_error(running, caplog)
     eventually(lambda: worker.finished == [0, 9], what="a run of which nothing is left")
     eventually(lambda: driver.skipped == 2, what="the count of skipped messages")
     assert "could not be deserialized" in caplog.text
+
+
+def elements_of(driver: Driver) -> list[object]:
+    return [made for block in driver.blocks for made in block_elements(block)]
+
+
+class Several(Fed):
+    """Stores a first element, and returns an iterator of the others."""
+
+    def deserialize(self, body: bytes) -> Iterator[int]:
+        if body.startswith(b"1"):
+            self.store(-1)
+        return (int(part) for part in body.split())
+
+
+def test_a_message_may_be_several_elements_or_none(running):
+    task, driver = running(Several(None, {"orders": 1}, "g", options=NAMES))
+    worker = Worker()
+    task._take(worker, a_run(0, b"1 2", b"", b"10 x", b"3"))
+    eventually(lambda: worker.finished == [0], what="the acknowledgement")
+    assert elements_of(driver) == [-1, 1, 2, 3]
+    assert worker.came_again == [2]
+    eventually(lambda: driver.skipped == 1, what="the count of messages without elements")
+
+
+def test_what_java_serialized_is_said_with_what_reads_it(running, caplog):
+    task, _ = running(Numbers(None, {"orders": 1}, "g", options=NAMES))
+    worker = Worker()
+    task._take(worker, a_run(0, b"\xac\xed\x00\x05sr\x00\x05Order"))
+    eventually(lambda: worker.finished == [0], what="the end of the run")
+    assert "written by Java's ObjectOutputStream: javaobj.loads(body)" in caplog.text
+
+
+def test_other_threads_store_and_go_on_when_it_is_stored(running):
+    receiver = Fed(None, "orders", "g", options=NAMES)
+    task, driver = running(receiver)
+    driver.refuse = 1
+    stored: dict[int, list[object]] = {}
+
+    def run(number: int) -> None:
+        receiver.store(number) if number else receiver.store(iter("ab"))
+        stored[number] = elements_of(driver)
+
+    threads = [threading.Thread(target=run, args=[number], daemon=True) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    worker = Worker()
+    task._take(worker, a_run(7, b"pulled"))
+    for thread in threads:
+        thread.join(30)
+    assert all(number in found for number, found in stored.items() if number)
+    assert len(stored) == 4
+    assert "b" in stored[0]
+    eventually(lambda: worker.finished == [7], what="records that were pulled, in blocks of their own")
+
+
+def test_who_waits_for_a_receiver_that_stops_is_told(running):
+    receiver = Fed(None, "orders", "g", options={**NAMES, "spout.messages.max.retry": 1_000_000})
+    _, driver = running(receiver)
+    driver.refuse = 1_000_000
+    errors: list[str] = []
+
+    def run() -> None:
+        try:
+            receiver.store(1)
+        except RocketMQError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    eventually(lambda: any(frame[0] == FrameKind.BLOCK for frame in driver.frames), what="a block")
+    receiver.restart("because")
+    driver.refuse = 0
+    thread.join(30)
+    eventually(lambda: receiver.started == 2, what="the restart")
+    assert not errors or "before it stored" in errors[0]
+    receiver.store(2)
+    assert 2 in elements_of(driver)
+
+
+class Elsewhere(Fed):
+    """Has another thread store, and waits for it, until the test lets it."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)
+        self.gate = threading.Event()
+
+    def deserialize(self, body: bytes) -> None:
+        assert self.gate.wait(30)
+        thread = threading.Thread(target=self.attempt, args=[body])
+        thread.start()
+        thread.join()
+
+    def attempt(self, body: bytes) -> None:
+        with contextlib.suppress(RocketMQError):
+            self.store(int(body))
+
+
+def test_a_receiver_ends_while_deserialize_waits_for_a_thread_that_stores(running):
+    receiver = Elsewhere(None, {"orders": 1}, "g", options=NAMES)
+    task, driver = running(receiver)
+    worker = Worker()
+    task._take(worker, a_run(0, b"1"))
+    driver.stop = True
+    eventually(lambda: not task._storing, what="the end of storing")
+    receiver.gate.set()  # the fixture waits for the task to end
 
 
 class Stubborn(Fed):
