@@ -12,7 +12,18 @@ from tests.support.settings import broker_settings
 from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Admin, Client, Producer, SendPipeline, encode_many, encode_one
+from pyspark_rocketmq.client import (
+    Admin,
+    Client,
+    ConsumeFromWhere,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    PushOptions,
+    SendPipeline,
+    encode_many,
+    encode_one,
+)
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches, read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
@@ -237,6 +248,14 @@ def test_tags_within_inner_batches_are_found(mq: DevCluster, topic: TopicFactory
             assert found.column("queueOffset").to_pylist() == expected
             assert found.column("body").to_pylist() == [b"%d" % n for n in expected]
             assert [(r.rows, r.filtered) for r in reports] == [(len(expected), end - begin - len(expected))]
+        bodies = [b"%d" % n for n in range(1, 8, 2)]
+        pulled = PullConsumer(group, client=client).pull(queue, "B", 0)
+        assert [message.body for message in pulled.messages] == bodies
+        pushed: list[bytes] = []
+        with PushConsumer(group, mq.name_server, PushOptions(start=ConsumeFromWhere.FIRST_OFFSET)) as member:
+            member.subscribe(name, "B")
+            member.start(lambda messages: pushed.extend(message.body for message in messages))
+            eventually(lambda: sorted(pushed) == bodies, timeout_s=30)
 
 
 def test_messages_of_light_queues_have_their_offsets(group: str) -> None:

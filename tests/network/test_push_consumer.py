@@ -10,19 +10,22 @@ import pytest
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
+    Admin,
     Client,
     ConsumeFromWhere,
     ConsumeResult,
     Message,
     MessageQueue,
+    MessageSelector,
     OutgoingMessage,
+    PullConsumer,
     PushConsumer,
     PushOptions,
 )
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import MockCluster
-from pyspark_rocketmq.testing.faults import Silence
+from pyspark_rocketmq.testing.faults import Refuse, Silence
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -307,3 +310,34 @@ def test_in_order_a_message_waits_for_the_dead_letters(mq, member):
     assert refused.hits == 3
     assert sorted(message.body for message in mq.messages(f"%DLQ%{GROUP}")) == [b"bad0", b"bad1"], "each once"
     assert one.bodies[-1] == b"good"
+
+
+def test_tags_are_compared_by_the_member_where_messages_are_stored_as_inner_batches(mq, member):
+    """A broker compares the tag of the outer record, which has none."""
+    one = member(start=FIRST)
+    Admin(one.consumer._client).create_topic("batches", queues=1, attributes={"queue.type": "BatchCQ"})
+    queue = mq.queue("batches")
+    for number in range(4):
+        mq.send(OutgoingMessage("batches", b"%d" % number, tags="AB"[number % 2]), queue)
+    one.consumer.subscribe("batches", "B")
+    one.start()
+    eventually(lambda: mq.committed(GROUP, queue) == 4, 30, what="the commit")
+    assert sorted(one.bodies) == [b"1", b"3"]
+    assert set(one.consumer._client.pull_selectors.values()) == {MessageSelector()}, "the broker filters none"
+    with Client(mq.name_server) as client:
+        found = PullConsumer("other", client=client).pull(queue, "B", 0)
+        assert [message.body for message in found.messages] == [b"1", b"3"]
+        assert set(client.pull_selectors.values()) == {MessageSelector()}
+
+
+def test_a_filter_is_checked_at_a_broker_that_comes_later(mq, member):
+    """A broker that cannot parse the filter would hand out everything."""
+    mq.inject(Refuse(ResponseCode.SUCCESS), on=RequestCode.CHECK_CLIENT_CONFIG, times=2)
+    refused = Refuse(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse error")
+    refusals = mq.inject(refused, on=RequestCode.CHECK_CLIENT_CONFIG, times=None)
+    one = member(start=FIRST)
+    put(mq, mq.queue("orders"), b"x")
+    one.consumer.subscribe("orders", MessageSelector.by_sql("amount >"))
+    one.start()
+    eventually(lambda: refusals.hits >= 2, 30, what="the checks")
+    assert not one.got

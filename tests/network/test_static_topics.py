@@ -26,7 +26,7 @@ from pyspark_rocketmq.client import (
     read_messages,
 )
 from pyspark_rocketmq.client.lag import group_lag, held_messages
-from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
+from pyspark_rocketmq.errors import BrokerNotFoundError, CorruptMessageError, RocketMQError
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.record.encode.outgoing_rows import OutgoingRows
 from pyspark_rocketmq.remoting.codes import RequestCode
@@ -145,6 +145,18 @@ def test_a_moment_is_found_in_every_part_of_a_queue(mq: MockCluster, client: Cli
         assert next(other for other in stored if other.queue_offset >= found) == first
     assert client.offsets_at({QUEUE: stored[-1].store_timestamp + 1}) == {QUEUE: mq.max_offset(QUEUE)}
     assert client.offsets_at({QUEUE: 0}) == {QUEUE: 0}
+
+
+def test_a_moment_is_found_among_messages_that_do_not_decode(mq: MockCluster, client: Client) -> None:
+    fill(mq, 5)
+    stored = mq.messages(TOPIC, QUEUE)
+    here = MessageQueue(TOPIC, client.route(TOPIC).owner(QUEUE) or "", QUEUE.queue_id)
+    for message in stored:  # a compression that nobody knows
+        mq.corrupt(here, message.queue_offset, lambda r: r[:38] + bytes([r[38] | 7, r[39] | 1]) + r[40:])
+    with pytest.raises(CorruptMessageError):
+        read(client, 0, 5)
+    assert client.offsets_at({QUEUE: stored[0].store_timestamp}) == {QUEUE: 0}
+    assert client.offsets_at({QUEUE: stored[-1].store_timestamp + 1}) == {QUEUE: 5}
 
 
 def test_a_producer_writes_on_over_a_remap(mq: MockCluster, client: Client) -> None:

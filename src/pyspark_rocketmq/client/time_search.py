@@ -13,9 +13,8 @@ from typing import Final
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, PullStatus
-from pyspark_rocketmq.record.message import decode_messages
+from pyspark_rocketmq.record.decode.times import first_times
 
 __all__ = ["LowerBoundSearch", "probe"]
 
@@ -113,14 +112,10 @@ def probe(queue: MessageQueue, search: LowerBoundSearch, group: str) -> Call[Non
             else:
                 search.gone(answer.header.next_begin_offset)
             return
-        messages = decode_messages(
-            answer.records,
-            broker_name=queue.broker_name,
-            offset_delta=answer.header.offset_delta,
-            from_offset=offset,
-        )
-        if not messages:
-            raise CorruptMessageError("an answer without a message", queue=queue, offset=offset)
-        search.found(messages[0].queue_offset, messages[0].store_timestamp)
+        # Only the head: what a producer made of the rest is the reader's business. An inner batch is
+        # handed out whole: the offset may lie after its first message.
+        times = first_times(answer.records)
+        first = times.queue_offset + (answer.header.offset_delta or 0)
+        search.found(max(first, offset), times.store_timestamp)
 
     return Call(look.request, parse)

@@ -19,6 +19,7 @@ from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.read.pull_answer import check_pull
+from pyspark_rocketmq.client.read.pull_filter import agreed_selector
 from pyspark_rocketmq.client.read.range_reader import Pulled, RangeEnd, read_chunks
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import PullAnswer
@@ -294,16 +295,17 @@ class QueueWorker:
     def _pull(self) -> None:
         client, options = self._client, self._options
         addr = client.queue_address(self.queue, master_only=False)
+        connection = client.connection(addr)
         call = broker.pull(
             self.queue,
             self._next,
             group=self._group,
             max_nums=options.pull_batch_size,
-            selector=self._selector,
+            selector=agreed_selector(client, connection, self.queue.topic, self._selector, self._group),
             suspend_ms=options.suspend_ms,
         )
         patience_ms = options.suspend_ms + _SUSPEND_LAG_MS + client.request_timeout_ms
-        answer = call.on(client.connection(addr), deadline=client.deadline(patience_ms))
+        answer = call.on(connection, deadline=client.deadline(patience_ms))
         check_pull(answer, self.queue, self._next, self._selector, lambda: self._is_master(addr))
         take = self._take_run
         run = None if take is None else self._run_of(answer)

@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.read.pull_filter import agreed_selector
 from pyspark_rocketmq.client.requests import PullAnswer
 from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import OptionError
@@ -179,16 +180,16 @@ class PullConsumer:
                 "a pull needs an offset from 0 and max_nums from 1 on", offset=offset, max_nums=max_nums
             )
         client = self._client
-        client.check_selector(selector, queue.topic, group=self.group)
-        call = broker.pull(
-            queue, offset, group=self.group, max_nums=max_nums, selector=selector, suspend_ms=suspend_ms
-        )
         waits_ms = 0 if suspend_ms is None else suspend_ms + _SUSPEND_LAG_MS
         deadline = client.deadline(client.operation_timeout_ms + waits_ms)
 
         def attempt() -> PullResult:
             route = client.routes.get_served((queue.topic,), deadline=deadline)[queue.topic]
             connection = client.connection(self._address(route, queue))
+            agreed = agreed_selector(client, connection, queue.topic, selector, self.group)
+            call = broker.pull(
+                queue, offset, group=self.group, max_nums=max_nums, selector=agreed, suspend_ms=suspend_ms
+            )
             answer = call.on(connection, deadline=deadline.sooner(client.request_timeout_ms + waits_ms))
             return self._result(queue, selector, offset, answer)
 

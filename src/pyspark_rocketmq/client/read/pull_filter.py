@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
+from pyspark_rocketmq.record.light_queue import is_light
 from pyspark_rocketmq.remoting.body import decode_topic_config
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import GetTopicConfigRequest, PullMessageRequest
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
     from pyspark_rocketmq.client.net.connection import Connection, Response
 
-__all__ = ["pull_template"]
+__all__ = ["agreed_selector", "pull_template"]
 
 _SUBSCRIPTION: Final = 4  # PullSysFlag.FLAG_SUBSCRIPTION: the request's own expression counts
 
@@ -42,22 +43,9 @@ def pull_template(
 ) -> RequestTemplate:
     """Return the pulls of a queue at a server, which differ in where they begin and how much they ask for.
 
-    They hold the user's selector, or, where messages are stored as inner batches, one that takes all: the
-    reader compares the tags itself. The server is asked what it can filter once in the client's life.
-
-    Raises
-    ------
-    OptionError
-        The server cannot apply an SQL filter: it does not parse, SQL is not enabled, or the topic stores
-        inner batches.
-    TransportError, BrokerError
-        The server does not answer.
+    They hold the `agreed_selector`. Raises as it does.
     """
-    if not selector.takes_all:
-        key = (connection.addr, queue.topic, selector)
-        if key not in client.pull_selectors:
-            client.pull_selectors[key] = _agreed(client, connection, queue.topic, selector, group)
-        selector = client.pull_selectors[key]
+    selector = agreed_selector(client, connection, queue.topic, selector, group)
     request = PullMessageRequest(
         consumer_group=group,
         topic=queue.topic,
@@ -72,24 +60,47 @@ def pull_template(
     return RequestTemplate(request, "queue_offset", "max_msg_nums", namespace=client.namespace)
 
 
-def _agreed(
+def agreed_selector(
     client: Client, connection: Connection, topic: str, selector: MessageSelector, group: str
 ) -> MessageSelector:
+    """Return what a server may be asked to filter; the reader compares the tags of what comes itself.
+
+    It is the user's selector, or, where messages are stored as inner batches, one that takes all. The server
+    is asked once in the client's life.
+
+    Raises
+    ------
+    OptionError
+        The server cannot apply an SQL filter: it does not parse, SQL is not enabled, or the topic stores
+        inner batches.
+    TransportError, BrokerError
+        The server does not answer.
+    """
+    if selector.takes_all:
+        return selector
+    key = (connection.addr, topic, selector)
+    if (known := client.pull_selectors.get(key)) is not None:
+        return known
     deadline = client.deadline(client.request_timeout_ms)
     by_sql = selector.expression_type != "TAG"
     if by_sql:
         names = (client.namespace.qualified(topic), client.namespace.qualified(group))
         broker.check_selector(selector, *names).on(connection, deadline=deadline)
-    if not _stores_batches(connection.call(GetTopicConfigRequest(topic=topic), deadline=deadline), topic):
+    answer = connection.call(GetTopicConfigRequest(topic=topic), deadline=deadline)
+    if not _stores_batches(answer, topic):
+        # A server that lacks the topic may get it yet, with any settings; none has settings of a light one.
+        if answer.code != ResponseCode.TOPIC_NOT_EXIST or is_light(topic):
+            client.pull_selectors[key] = selector
         return selector
     if by_sql:
         raise OptionError(
             "the topic stores inner batches (queue.type=BatchCQ), of which brokers filter the outer record "
-            "only: read without sqlFilter and filter the DataFrame",
+            "only: read without sqlFilter and filter the messages",
             option="sqlFilter",
             topic=topic,
         )
-    return MessageSelector()
+    client.pull_selectors[key] = MessageSelector()
+    return client.pull_selectors[key]
 
 
 def _stores_batches(response: Response, topic: str) -> bool:
