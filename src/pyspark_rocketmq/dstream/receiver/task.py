@@ -247,6 +247,14 @@ class ReceiverTask:
     # --- the consumer's threads ---
 
     def _take(self, worker: QueueWorker, run: PulledRun) -> None:
+        """Take a run. With a message that does not decode it is never finished: the receiver restarts."""
+        try:
+            self._hand_on(worker, run)
+        except RocketMQError as error:
+            _LOG.warning("receiver %d restarts: %s", self.number, error)
+            self.ask_to_restart("messages could not be handed on", error)
+
+    def _hand_on(self, worker: QueueWorker, run: PulledRun) -> None:
         messages = count_records(run)
         wait_s = self._limiter.reserve(messages)
         if wait_s > 0 and worker.pause(wait_s):

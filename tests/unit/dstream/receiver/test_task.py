@@ -7,6 +7,7 @@ import pickle
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from tests.support.fakes import ManualClock
@@ -396,6 +397,18 @@ def test_a_message_that_everybody_gets_cannot_come_again_and_is_counted(running)
     eventually(lambda: worker.finished == [0], what="the acknowledgement")
     assert [made for block in driver.blocks for made in block_elements(block)] == [2]
     eventually(lambda: driver.skipped == 1, what="the count")
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("makes_objects", [False, True])
+def test_a_message_that_does_not_decode_restarts_the_receiver(running, ordered: bool, makes_objects: bool):
+    options = {**NAMES, "consumer.messages.orderly": str(ordered).lower()}
+    task, driver = running((Numbers if makes_objects else Fed)(None, "orders", "g", options=options))
+    worker, run = Worker(), a_run(0, b"1", b"2")
+    with contextlib.suppress(RocketMQError):
+        task._take(worker, replace(run, records=run.records[:-10]))
+    eventually(lambda: [kind for kind, *_ in driver.frames if kind == FrameKind.RESTART], what="the restart")
+    assert worker.finished == []
 
 
 def test_each_topic_has_its_own_threads(running):
