@@ -22,7 +22,8 @@ from pyspark_rocketmq.errors import (
     TopicNotFoundError,
 )
 from pyspark_rocketmq.model import Permission
-from pyspark_rocketmq.record.message import BatchItem, decode_messages, encode_batch
+from pyspark_rocketmq.record.batch_items import BatchItem, encode_batch
+from pyspark_rocketmq.record.message import decode_messages
 from pyspark_rocketmq.remoting.body import (
     decode_consumer_ids,
     decode_locked_queues,

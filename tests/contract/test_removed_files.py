@@ -16,9 +16,9 @@ from pyspark_rocketmq.client import (
     OutgoingMessage,
     Producer,
     ReadOptions,
-    broker,
     read_messages,
 )
+from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.read.pull_answer import has_natural_holes
 from pyspark_rocketmq.devcluster import DevCluster

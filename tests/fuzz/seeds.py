@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark_rocketmq.model import MessageSelector
+from pyspark_rocketmq.record.batch_items import BatchItem, encode_batch
 from pyspark_rocketmq.record.compress import Compression
-from pyspark_rocketmq.record.message import BatchItem, encode_batch, encode_message
+from pyspark_rocketmq.record.message import encode_message
 from pyspark_rocketmq.remoting.body import encode_broker_properties, encode_heartbeat
 from pyspark_rocketmq.remoting.command import FLAG_RESPONSE, Command, Serializer, encode_header
 from pyspark_rocketmq.remoting.frame import encode_frame

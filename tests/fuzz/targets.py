@@ -19,9 +19,10 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import CompatibilityWarning, SinkOptions, SourceOptions, parse_options
+from pyspark_rocketmq.record.batch_items import decode_batch
 from pyspark_rocketmq.record.decode.arrow import COLUMNS, BatchDecoder, Chunk
 from pyspark_rocketmq.record.decode.objects import MessageDecoder
-from pyspark_rocketmq.record.message import decode_batch, decode_messages
+from pyspark_rocketmq.record.message import decode_messages
 from pyspark_rocketmq.remoting import body as bodies
 from pyspark_rocketmq.remoting import header as headers
 from pyspark_rocketmq.remoting.command import Command, Serializer, decode_header, encode_header

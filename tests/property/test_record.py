@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from tests.support.records import RECORD_FIELDS, batch_items, properties, raw_properties, records
 
 from pyspark_rocketmq.errors import CorruptMessageError
+from pyspark_rocketmq.record.batch_items import decode_batch, encode_batch
 from pyspark_rocketmq.record.compress import Compression, compress, decompress
-from pyspark_rocketmq.record.encode.ids import encode_host, format_host
-from pyspark_rocketmq.record.message import decode_batch, decode_messages, encode_batch, encode_message
+from pyspark_rocketmq.record.ids import encode_host, format_host
+from pyspark_rocketmq.record.message import decode_messages, encode_message
 from pyspark_rocketmq.record.properties import decode_properties, encode_properties
 
 COMMON = settings(deadline=None, max_examples=150)

@@ -11,9 +11,9 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.send.message_encoding import UniqueIds, encode_many
 from pyspark_rocketmq.client.send.queue_selection import queue_for_key, queue_numbers
 from pyspark_rocketmq.model import MessageQueue, OutgoingMessage
+from pyspark_rocketmq.record.batch_items import iter_batch
 from pyspark_rocketmq.record.encode.batches import BatchLimits, ParcelKind, arrange, encode_parcels, kinds_of
 from pyspark_rocketmq.record.encode.outgoing_rows import MessageColumns, binary_of, prepare
-from pyspark_rocketmq.record.message import iter_batch
 from pyspark_rocketmq.record.properties import decode_properties
 
 TEXT = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=("Cs",)), max_size=8)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.records import records
 
 from pyspark_rocketmq.record.decode.arrow import Chunk
-from pyspark_rocketmq.record.holes import find_holes
+from pyspark_rocketmq.record.decode.holes import find_holes
 from pyspark_rocketmq.record.message import decode_messages, encode_message
 
 

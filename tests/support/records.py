@@ -6,8 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from pyspark_rocketmq.record.batch_items import BatchItem, encode_batch
 from pyspark_rocketmq.record.compress import Compression
-from pyspark_rocketmq.record.message import BatchItem, encode_batch, encode_message
+from pyspark_rocketmq.record.message import encode_message
 
 _TEXT = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), max_size=20)
 _NAMES = st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "MSG_REGION"]) | _TEXT.filter(bool)

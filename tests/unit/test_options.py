@@ -614,7 +614,7 @@ def test_options_travel_to_other_processes() -> None:
 def test_defaults() -> None:
     found = source()
     assert found.group == "pyspark-rocketmq"
-    assert found.starting_timestamp_strategy is TimestampStrategy.LATEST
+    assert found.bounds.starting_timestamp_strategy is TimestampStrategy.LATEST
     assert (found.pull_batch_size, found.pulls_in_flight, found.fail_on_data_loss) == (1024, None, True)
     assert (found.client.request_timeout_ms, found.client.route_refresh_ms) == (10_000, 30_000)
 

@@ -24,6 +24,7 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.inventory import ClusterInfo, ConsumerConnection, GroupConfig, TopicConfig
 from pyspark_rocketmq.model import ConsumerOffset, MessageQueue, Permission, QueueStats, TopicRoute
+from pyspark_rocketmq.model.names import is_system_group, is_system_topic
 from pyspark_rocketmq.remoting.body import (
     decode_broker_properties,
     decode_cluster_info,
@@ -64,37 +65,7 @@ V = TypeVar("V")
 
 READ_WRITE: Final = Permission.READ | Permission.WRITE
 
-_SYSTEM_TOPICS: Final = frozenset(
-    {
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "CHECKPOINT_TOPIC",
-    }
-)
-_SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_ROCKSDB_TRANS_", "%RETRY%", "%DLQ%")
 _REPLY_SUFFIX: Final = "_REPLY_TOPIC"
-
-_SYSTEM_GROUPS: Final = frozenset(
-    {
-        "TOOLS_CONSUMER",
-        "FILTERSRV_CONSUMER",
-        "SELF_TEST_C_GROUP",
-        "CID_ONS-HTTP-PROXY",
-        "CID_ONSAPI_OWNER",
-        "CID_ONSAPI_PULL",
-        "CID_ONSAPI_PERMISSION",
-        "CID_SYS_RMQ_TRANS",
-    }
-)
-_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
-
 _ROUTE_POLL_S: Final = 0.01
 
 
@@ -172,9 +143,9 @@ class Admin:
         if include_system:
             return names
         info = self.cluster_info()
-        hidden = _SYSTEM_TOPICS | info.brokers.keys() | info.clusters.keys()
+        hidden = info.brokers.keys() | info.clusters.keys()
         hidden |= {cluster + _REPLY_SUFFIX for cluster in info.clusters}
-        return tuple(name for name in names if name not in hidden and not name.startswith(_SYSTEM_PREFIXES))
+        return tuple(name for name in names if name not in hidden and not is_system_topic(name))
 
     def topic_route(self, topic: str) -> TopicRoute:
         """Return the topic's route, looked up now.
@@ -311,11 +282,7 @@ class Admin:
             for name, config in _merged(self._at(tuple(self.cluster_info().brokers), call)).items()
             if namespace.holds(name)
         }
-        return {
-            name: found[name]
-            for name in sorted(found)
-            if include_system or (name not in _SYSTEM_GROUPS and not name.startswith(_SYSTEM_GROUP_PREFIX))
-        }
+        return {name: found[name] for name in sorted(found) if include_system or not is_system_group(name)}
 
     def consume_stats(self, group: str, topic: str | None = None) -> dict[MessageQueue, ConsumerOffset]:
         """Return a group's progress in every queue that it has offsets of, or of one topic.

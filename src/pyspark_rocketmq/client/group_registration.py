@@ -13,29 +13,52 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.fork import ForkSafeLock
+from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.queue_requests import QueueRequests
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RetryPolicy
+from pyspark_rocketmq.client.routes.routing import RouteCache
 from pyspark_rocketmq.errors import BrokerError, RocketMQError
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import MessageQueue, TopicRoute
+from pyspark_rocketmq.model.names import retry_topic
 from pyspark_rocketmq.remoting.body import encode_heartbeat
 from pyspark_rocketmq.remoting.header import HeartbeatRequest, UnregisterClientRequest
-
-if TYPE_CHECKING:
-    from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.remoting.namespace import Namespace
 
 __all__ = ["GroupCommitter"]
 
 _ONCE: Final = RetryPolicy(attempts=1)
 
 
+class GroupClient(Protocol):
+    """What a `Client` is to those who commit for a group."""
+
+    routes: RouteCache
+    requests: QueueRequests
+    namespace: Namespace
+    request_timeout_ms: int
+
+    def owners(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str | None]:
+        """Return the broker that has each queue now."""
+
+    def route(self, topic: str) -> TopicRoute:
+        """Return a topic's route."""
+
+    def broker_address(self, broker_name: str, *, topic: str) -> str:
+        """Return the address of a broker's master."""
+
+    def connection(self, addr: str) -> Connection:
+        """Return the connection to an address."""
+
+
 class GroupCommitter:
     """Commits offsets; announces each group to each broker at most once in the client's life."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: GroupClient) -> None:
         self._client = client
         self._lock = ForkSafeLock()
         self._announced: set[tuple[str, str]] = set()
@@ -95,8 +118,8 @@ class GroupCommitter:
             new = {name: topic for name, topic in brokers.items() if (group, name) not in self._announced}
         if not new:
             return
-        retry_topic = f"%RETRY%{group}"
-        route = self._client.routes.find_many((retry_topic,), deadline=deadline)[retry_topic]
+        again = retry_topic(group)
+        route = self._client.routes.find_many((again,), deadline=deadline)[again]
         known = {data.broker_name for data in route.queues} if route is not None else set()
         told = [
             name

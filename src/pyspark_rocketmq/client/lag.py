@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark_rocketmq.client.admin import Admin
-from pyspark_rocketmq.client.routes.whole_routes import look_up
+from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
 
 __all__ = ["QueueLag", "group_lag", "group_topics", "held_messages"]
-
-_RETRY_PREFIX = "%RETRY%"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,7 @@ class QueueLag:
 def group_topics(client: Client, group: str) -> tuple[str, ...]:
     """Return the topics that the group has committed offsets of, without its retry topic."""
     topics = {queue.topic for queue in Admin(client).consume_stats(group)}
-    return tuple(sorted(topic for topic in topics if not topic.startswith(_RETRY_PREFIX)))
+    return tuple(sorted(topic for topic in topics if not topic.startswith(RETRY_PREFIX)))
 
 
 def group_lag(client: Client, group: str, topics: Iterable[str]) -> tuple[QueueLag, ...]:

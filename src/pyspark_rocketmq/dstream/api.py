@@ -11,8 +11,9 @@ from pyspark import SparkContext, StorageLevel
 from pyspark.streaming import StreamingContext
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
-from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan, pace_of
+from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
 from pyspark_rocketmq.dstream.direct.stream import BatchMaker, RocketMQDStream
+from pyspark_rocketmq.dstream.pace import pace_of
 from pyspark_rocketmq.dstream.ranges import RangesLike, to_ranges
 from pyspark_rocketmq.dstream.rdd import MessageHandler, RocketMQRDD, key_value
 from pyspark_rocketmq.dstream.receiver.receivers import ReliableRocketMQReceiver, RocketMQReceiver

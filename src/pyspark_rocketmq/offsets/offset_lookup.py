@@ -132,7 +132,7 @@ def resolve_offsets(
         A broker does not answer.
     """
     queues = tuple(queues)
-    strategy = options.starting_timestamp_strategy
+    strategy = options.bounds.starting_timestamp_strategy
     asked = lookups(policy, queues, start_time_ms=start_time_ms, strategy=strategy)
     answers = _all_but_ends(client, asked, options)
     known = {queue: ends[queue] for queue in asked.max_offsets if ends and queue in ends}
@@ -162,7 +162,7 @@ def resolve_batch(
         A broker does not answer.
     """
     queues = tuple(queues)
-    strategy = options.starting_timestamp_strategy
+    strategy = options.bounds.starting_timestamp_strategy
     before = lookups(start, queues, start_time_ms=start_time_ms, strategy=strategy)
     after = lookups(end, queues, start_time_ms=start_time_ms, strategy=strategy)
     begins = _all_but_ends(client, before, options)

@@ -147,8 +147,17 @@ def option(
     return field(default=default, repr=not secret, metadata={_OPTION_KEY: declared})
 
 
-def group(cls: type[Options]) -> Any:
-    """Declare a field that holds another option class, whose options stand beside the own ones."""
+def group(cls: type[Options], *, has_defaults: bool = False) -> Any:
+    """Declare a field that holds another option class, whose options stand beside the own ones.
+
+    Parameters
+    ----------
+    cls : type
+    has_defaults : bool
+        Whether all its options have defaults, so that the field may be left out.
+    """
+    if has_defaults:
+        return field(default_factory=cls, metadata={_GROUP_KEY: cls})
     return field(metadata={_GROUP_KEY: cls})
 
 

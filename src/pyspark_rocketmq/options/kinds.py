@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from pyspark_rocketmq.model.names import GROUP_TOPIC_PREFIXES
 from pyspark_rocketmq.options.declare import Kind
 
 __all__ = [
@@ -35,7 +36,6 @@ _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _MAX_TOPIC: Final = 127
 _MAX_SYSTEM_TOPIC: Final = 255
 _MAX_GROUP: Final = 120
-_SYSTEM_PREFIXES: Final = ("%RETRY%", "%DLQ%")
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 _DURATION: Final = re.compile(r"\s*([0-9]{1,18})\s*([a-z]*)")
 _SIZE: Final = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?")
@@ -103,7 +103,7 @@ def names(label: str, example: str, check: Callable[[str], str] = _text) -> Kind
 
 
 def _topic(name: str) -> str:
-    longest = _MAX_SYSTEM_TOPIC if name.startswith(_SYSTEM_PREFIXES) else _MAX_TOPIC
+    longest = _MAX_SYSTEM_TOPIC if name.startswith(GROUP_TOPIC_PREFIXES) else _MAX_TOPIC
     if not _NAME.fullmatch(name) or len(name) > longest:
         raise ValueError(
             f"{name!r} is not a topic name (letters, digits, % - _ |, at most {longest} characters)"

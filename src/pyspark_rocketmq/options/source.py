@@ -9,16 +9,11 @@ from typing import ClassVar, Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import (
-    Ago,
-    AtOffsets,
-    AtTimestamp,
-    Earliest,
-    GroupOffsets,
-    Latest,
     MessageQueue,
     MessageSelector,
     StartPolicy,
 )
+from pyspark_rocketmq.options.bounds import OffsetBounds
 from pyspark_rocketmq.options.choices import (
     COLUMNS,
     COUNT,
@@ -26,7 +21,6 @@ from pyspark_rocketmq.options.choices import (
     BodyAs,
     CorruptPolicy,
     EventTime,
-    TimestampStrategy,
 )
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Options, Where, group, option
@@ -42,14 +36,7 @@ from pyspark_rocketmq.options.kinds import (
 )
 from pyspark_rocketmq.options.policies import (
     ASSIGNMENT,
-    OFFSETS,
-    OFFSETS_BY_TIMESTAMP,
-    RESET,
-    TIMESTAMP,
-    UNLISTED,
     asks_group,
-    complete,
-    mentions,
 )
 from pyspark_rocketmq.options.pulling import (
     check_crc_option,
@@ -146,77 +133,7 @@ class SourceOptions(Options):
         doc="The least time between two commits, in milliseconds.",
     )
 
-    # --- where to start and end -------------------------------------------------------------
-    starting_offsets: StartPolicy | None = option(
-        "startingOffsets",
-        OFFSETS,
-        default=None,
-        default_text="latest for a stream, earliest for a batch",
-        doc="Where a query without a checkpoint starts.",
-    )
-    starting_timestamp: AtTimestamp | Ago | None = option(
-        "startingTimestamp",
-        TIMESTAMP,
-        default=None,
-        doc="Start at the first message stored at or after this time; goes before the two other forms.",
-    )
-    starting_offsets_by_timestamp: AtOffsets | None = option(
-        "startingOffsetsByTimestamp",
-        OFFSETS_BY_TIMESTAMP,
-        default=None,
-        doc="Start times by topic or queue; goes before startingOffsets.",
-    )
-    starting_timestamp_strategy: TimestampStrategy = option(
-        "startingOffsetsByTimestampStrategy",
-        choice(TimestampStrategy),
-        default=TimestampStrategy.LATEST,
-        default_text="latest",
-        doc="What a start time after a queue's last message means: start at its end, or fail.",
-    )
-    starting_offsets_default: Earliest | Latest | GroupOffsets | None = option(
-        "startingOffsetsDefault",
-        UNLISTED,
-        default=None,
-        default_text="fail",
-        doc="Where the queues start that startingOffsets or startingOffsetsByTimestamp does not list.",
-    )
-    group_offset_reset: Earliest | Latest | None = option(
-        "groupOffsetReset",
-        RESET,
-        default=Earliest(),
-        default_text="earliest",
-        doc="Where startingOffsets=group starts a queue for which the group has committed nothing.",
-    )
-    ending_offsets: StartPolicy | None = option(
-        "endingOffsets",
-        OFFSETS,
-        default=None,
-        default_text="latest",
-        only=_BATCH,
-        doc="Where a batch ends (exclusive).",
-    )
-    ending_timestamp: AtTimestamp | Ago | None = option(
-        "endingTimestamp",
-        TIMESTAMP,
-        default=None,
-        only=_BATCH,
-        doc="End before the first message stored at or after this time; goes before the two other forms.",
-    )
-    ending_offsets_by_timestamp: AtOffsets | None = option(
-        "endingOffsetsByTimestamp",
-        OFFSETS_BY_TIMESTAMP,
-        default=None,
-        only=_BATCH,
-        doc="End times by topic or queue; goes before endingOffsets.",
-    )
-    ending_offsets_default: Earliest | Latest | GroupOffsets | None = option(
-        "endingOffsetsDefault",
-        UNLISTED,
-        default=None,
-        default_text="fail",
-        only=_BATCH,
-        doc="Where the queues end that endingOffsets or endingOffsetsByTimestamp does not list.",
-    )
+    bounds: OffsetBounds = group(OffsetBounds, has_defaults=True)
 
     # --- how much a trigger -----------------------------------------------------------------
     max_offsets_per_trigger: int | None = option(
@@ -409,37 +326,9 @@ class SourceOptions(Options):
         return selector_of(self.tags, self.sql_filter)
 
     def start_policy(self, *, streaming: bool) -> StartPolicy:
-        """Return where a query without a checkpoint starts: timestamp > offsets by timestamp > offsets.
-
-        Raises
-        ------
-        OptionError
-            A batch would start at the end.
-        """
-        policy = complete(
-            self.starting_timestamp or self.starting_offsets_by_timestamp or self.starting_offsets,
-            unlisted=self.starting_offsets_default,
-            reset=self.group_offset_reset,
-        )
-        if policy is None:
-            return Latest() if streaming else Earliest()
-        if not streaming and mentions(policy, Latest):
-            raise OptionError("a batch that starts at latest reads nothing", option="startingOffsets")
-        return policy
+        """Return where a query without a checkpoint starts; `OffsetBounds.start_policy` says how."""
+        return self.bounds.start_policy(streaming=streaming)
 
     def end_policy(self) -> StartPolicy:
-        """Return where a batch ends, with the same precedence.
-
-        Raises
-        ------
-        OptionError
-            It would end at the beginning.
-        """
-        policy = complete(
-            self.ending_timestamp or self.ending_offsets_by_timestamp or self.ending_offsets,
-            unlisted=self.ending_offsets_default,
-            reset=self.group_offset_reset,
-        )
-        if policy is not None and mentions(policy, Earliest):
-            raise OptionError("a batch that ends at earliest reads nothing", option="endingOffsets")
-        return policy or Latest()
+        """Return where a batch ends; `OffsetBounds.end_policy` says how."""
+        return self.bounds.end_policy()

@@ -15,6 +15,7 @@ from typing import Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.model.names import GROUP_TOPIC_PREFIXES
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.queue_names import named_as
 
@@ -32,7 +33,6 @@ _SYSTEM_TOPICS: Final = frozenset(
     }
 )
 _SYSTEM_PREFIX: Final = "rmq_sys_"
-_GROUP_PREFIXES: Final = ("%RETRY%", "%DLQ%")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,5 +199,5 @@ def check_checkpoint(known: Iterable[MessageQueue], options: SourceOptions) -> N
 def _is_for(pattern: re.Pattern[str], topic: str) -> bool:
     if topic in _SYSTEM_TOPICS or topic.lower().startswith(_SYSTEM_PREFIX):
         return False
-    group_prefix = next((prefix for prefix in _GROUP_PREFIXES if topic.startswith(prefix)), None)
+    group_prefix = next((prefix for prefix in GROUP_TOPIC_PREFIXES if topic.startswith(prefix)), None)
     return group_prefix is None or pattern.pattern.startswith(group_prefix)

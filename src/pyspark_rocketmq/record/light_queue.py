@@ -9,18 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
-from pyspark_rocketmq.record.decode.corrupt import Corrupt
-from pyspark_rocketmq.record.decode.rows import Rows
-from pyspark_rocketmq.record.decode.spans import Int64s
 from pyspark_rocketmq.record.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     decode_properties,
 )
 
-__all__ = ["is_light", "light_offset", "light_offsets"]
+__all__ = ["is_light", "light_offset"]
 
 _PREFIX: Final = "%LMQ%"
 _SEPARATOR: Final = ","
@@ -40,22 +35,3 @@ def light_offset(properties: bytes | memoryview, topic: str) -> int:
         if name == topic and offset.isascii() and offset.isdigit():
             return int(offset)
     return -1
-
-
-def light_offsets(rows: Rows, corrupt: Corrupt) -> Int64s:
-    """Return the offset of each row in the light queue that was read.
-
-    Raises
-    ------
-    CorruptMessageError
-        A message does not tell its offset there.
-    """
-    views = [data.data for data in rows.buffers]
-    places = zip(*(part.tolist() for part in rows.properties.parts), strict=True)
-    found = [
-        light_offset(views[index][start : start + length], corrupt.queue.topic)
-        for index, start, length in places
-    ]
-    offsets = np.array(found, np.int64)
-    corrupt.require(offsets >= 0, rows.offset, "the message does not tell its offset in the light queue")
-    return offsets

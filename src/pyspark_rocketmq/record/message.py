@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from pyspark_rocketmq.errors import CorruptMessageError, LocalProtocolError
 from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.record.batch_items import BatchItem, decode_batch, is_inner_batch
 from pyspark_rocketmq.record.compress import Compression, compress, decompress
-from pyspark_rocketmq.record.encode.ids import encode_host, format_host, offset_message_id
+from pyspark_rocketmq.record.ids import encode_host, format_host, offset_message_id
 from pyspark_rocketmq.record.layout import (
-    BATCH_ITEM_OVERHEAD,
     MAGIC_V1,
     MAGIC_V2,
     MAX_BODY_BYTES,
-    MAX_INNER_MESSAGES,
     MAX_TOPIC_BYTES,
     MAX_TOPIC_BYTES_V1,
     MIN_RECORD_SIZE,
@@ -39,26 +38,18 @@ from pyspark_rocketmq.record.properties import (
 )
 
 __all__ = [
-    "BatchItem",
-    "ItemSpan",
     "body_crc",
-    "decode_batch",
     "decode_messages",
-    "encode_batch",
     "encode_message",
-    "is_inner_batch",
-    "iter_batch",
 ]
 
 _CRC_MASK: Final = 0x7FFFFFFF
 # Plain integers: operations on enums cost a tenth of a message's time.
-_INNER_BATCH: Final = int(MessageFlag.NEED_UNWRAP | MessageFlag.INNER_BATCH)
 _BORN_HOST_V6: Final = int(MessageFlag.BORN_HOST_V6)
 _STORE_HOST_V6: Final = int(MessageFlag.STORE_HOST_V6)
 
 _HEAD = struct.Struct(">iIiiiqqiq")
 _TAIL = struct.Struct(">iqi")
-_ITEM_HEAD = struct.Struct(">iiiii")
 _SHORT = struct.Struct(">h")
 _LONG = struct.Struct(">q")
 
@@ -66,103 +57,6 @@ _LONG = struct.Struct(">q")
 def body_crc(body: bytes | memoryview) -> int:
     """Return the checksum that a record holds for its stored (compressed) body."""
     return zlib.crc32(body) & _CRC_MASK
-
-
-def is_inner_batch(sys_flag: int) -> bool:
-    """Tell whether a record's body is a batch whose items are the messages."""
-    return sys_flag & _INNER_BATCH == _INNER_BATCH
-
-
-# --- batches --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class BatchItem:
-    """One message of a batch that is sent, or of an inner batch that is read."""
-
-    body: bytes
-    properties: Mapping[str, str] = field(default_factory=dict)
-    flag: int = 0
-
-
-class ItemSpan(NamedTuple):
-    """Where one batch item keeps its body and properties, as positions in the batch body."""
-
-    flag: int
-    body_start: int
-    body_end: int
-    properties_start: int
-    properties_end: int
-
-
-def encode_batch(items: Iterable[BatchItem]) -> bytes:
-    """Encode messages as the body of SEND_BATCH_MESSAGE.
-
-    Brokers store properties of items byte for byte: whoever wants ``UNIQ_KEY`` puts it there.
-
-    Raises
-    ------
-    LocalProtocolError
-        Properties that cannot be encoded.
-    """
-    parts: list[bytes] = []
-    for item in items:
-        properties = encode_properties(item.properties)
-        size = BATCH_ITEM_OVERHEAD + len(item.body) + len(properties)
-        parts += (
-            _ITEM_HEAD.pack(size, 0, 0, item.flag, len(item.body)),
-            item.body,
-            _SHORT.pack(len(properties)),
-            properties,
-        )
-    return b"".join(parts)
-
-
-def iter_batch(data: bytes | memoryview) -> Iterator[ItemSpan]:
-    """Walk the items of a batch body.
-
-    Raises
-    ------
-    CorruptMessageError
-        An item does not fit its size, the body ends within one, or it has more than
-        `MAX_INNER_MESSAGES`, which only a body has that was made to exhaust its readers.
-    """
-    start = count = 0
-    while start < len(data):
-        count += 1
-        if count > MAX_INNER_MESSAGES:
-            raise CorruptMessageError(f"the batch has more than {MAX_INNER_MESSAGES} messages")
-        if len(data) - start < BATCH_ITEM_OVERHEAD:
-            raise CorruptMessageError(f"the batch ends within the head of the item at byte {start}")
-        size, _, _, flag, body_length = _ITEM_HEAD.unpack_from(data, start)
-        end = start + size
-        body_start = start + _ITEM_HEAD.size
-        body_end = body_start + body_length
-        if end > len(data) or body_length < 0 or body_end + 2 > end:
-            raise CorruptMessageError(f"the batch item at byte {start} does not fit its size")
-        (properties_length,) = _SHORT.unpack_from(data, body_end)
-        if properties_length < 0 or body_end + 2 + properties_length > end:
-            raise CorruptMessageError(f"the properties of the batch item at byte {start} do not fit")
-        yield ItemSpan(flag, body_start, body_end, body_end + 2, body_end + 2 + properties_length)
-        start = end
-
-
-def decode_batch(data: bytes | memoryview) -> list[BatchItem]:
-    """Decode a batch body.
-
-    Raises
-    ------
-    CorruptMessageError
-        See `iter_batch` and `decode_properties`.
-    """
-    return [
-        BatchItem(
-            bytes(data[span.body_start : span.body_end]),
-            decode_properties(bytes(data[span.properties_start : span.properties_end])),
-            span.flag,
-        )
-        for span in iter_batch(data)
-    ]
 
 
 # --- records --------------------------------------------------------------------------------

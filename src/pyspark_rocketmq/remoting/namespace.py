@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pyspark_rocketmq.model.names import GROUP_TOPIC_PREFIXES
+
 __all__ = ["NO_NAMESPACE", "Namespace"]
 
 _SEPARATOR: Final = "%"
-_GROUP_PREFIXES: Final = ("%RETRY%", "%DLQ%")
 _SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_", "CID_RMQ_SYS_")
 _SYSTEM_NAMES: Final = frozenset(
     {
@@ -55,5 +56,5 @@ NO_NAMESPACE: Final = Namespace()
 
 
 def _parted(resource: str) -> tuple[str, str]:
-    prefix = next((prefix for prefix in _GROUP_PREFIXES if resource.startswith(prefix)), "")
+    prefix = next((prefix for prefix in GROUP_TOPIC_PREFIXES if resource.startswith(prefix)), "")
     return prefix, resource[len(prefix) :]

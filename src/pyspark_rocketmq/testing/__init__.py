@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from pyspark_rocketmq.testing.log import PullLimits
     from pyspark_rocketmq.testing.mock import MockBroker, MockCluster
-    from pyspark_rocketmq.testing.peek import peek
+    from pyspark_rocketmq.testing.newest_messages import peek
 
 __all__ = [
     "Announce",
@@ -62,7 +62,7 @@ _ELSEWHERE: Final = {
     "PullLimits": "log",
     "drain": "doubles",
     "message_frame": "doubles",
-    "peek": "peek",
+    "peek": "newest_messages",
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model.names import dead_letter_topic, retry_topic
 from pyspark_rocketmq.record.message import decode_messages
 from pyspark_rocketmq.remoting.body.shape import queue_key, read, write
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -113,7 +114,7 @@ def _send_back(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {request.offset}")
     (message,) = decode_messages(record, broker_name=store.name)
     dead = request.delay_level < 0 or message.reconsume_times >= request.max_reconsume_times
-    topic = f"{'%DLQ%' if dead else '%RETRY%'}{request.group}"
+    topic = (dead_letter_topic if dead else retry_topic)(request.group)
     store.create_inner_topic(topic)
     store.append(
         topic,

@@ -44,7 +44,7 @@ def rocketmq_client(rocketmq: DevCluster) -> Iterator[Client]:
 @pytest.fixture
 def rocketmq_peek(rocketmq: DevCluster) -> Peek:
     """``rocketmq_peek(topic, n)``: the newest messages of a topic of `rocketmq`."""
-    from pyspark_rocketmq.testing.peek import peek  # noqa: PLC0415
+    from pyspark_rocketmq.testing.newest_messages import peek  # noqa: PLC0415
 
     return lambda topic, n=10: peek(rocketmq.name_server, topic, n)
 
@@ -70,6 +70,6 @@ def mock_rocketmq_client(mock_rocketmq: MockBroker) -> Iterator[Client]:
 @pytest.fixture
 def mock_rocketmq_peek(mock_rocketmq: MockBroker) -> Peek:
     """``mock_rocketmq_peek(topic, n)``: the newest messages of a topic of `mock_rocketmq`."""
-    from pyspark_rocketmq.testing.peek import peek  # noqa: PLC0415
+    from pyspark_rocketmq.testing.newest_messages import peek  # noqa: PLC0415
 
     return lambda topic, n=10: peek(mock_rocketmq.name_server, topic, n)

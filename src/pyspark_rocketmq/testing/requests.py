@@ -14,8 +14,8 @@ from typing import Final
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, MessageSelector, Permission
+from pyspark_rocketmq.record.batch_items import decode_batch
 from pyspark_rocketmq.record.layout import MessageFlag
-from pyspark_rocketmq.record.message import decode_batch
 from pyspark_rocketmq.record.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_TRANSACTION_ID,

@@ -9,8 +9,9 @@ from typing import Final
 
 from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import MessageQueue, Permission
+from pyspark_rocketmq.model.names import RETRY_PREFIX
 from pyspark_rocketmq.record.compress import Compression
-from pyspark_rocketmq.record.encode.ids import encode_host, offset_message_id
+from pyspark_rocketmq.record.ids import encode_host, offset_message_id
 from pyspark_rocketmq.record.message import encode_message
 from pyspark_rocketmq.record.properties import PROPERTY_TAGS, decode_properties
 from pyspark_rocketmq.remoting.java_hash import java_hash
@@ -19,7 +20,6 @@ from pyspark_rocketmq.testing.log import QueueLog, StoredMessage
 __all__ = ["BrokerStore", "HalfMessage", "Placed"]
 
 READ_WRITE: Final = Permission.READ | Permission.WRITE
-_RETRY_PREFIX: Final = "%RETRY%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class BrokerStore:
         """Make a group known; a heartbeat makes its retry topic, too."""
         self.groups.add(group)
         if retry_topic:
-            self.create_inner_topic(_RETRY_PREFIX + group)
+            self.create_inner_topic(RETRY_PREFIX + group)
 
     def create_inner_topic(self, name: str) -> None:
         """Have a topic of one queue, as brokers make them for groups."""

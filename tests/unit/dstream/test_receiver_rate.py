@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.dstream.direct.batch_plan import pace_of
+from pyspark_rocketmq.dstream.pace import pace_of
 from pyspark_rocketmq.dstream.receiver.stream import receiver_rate
 from pyspark_rocketmq.planning.rate import RateEstimate
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.errors import CorruptMessageError, LocalProtocolError
+from pyspark_rocketmq.record.batch_items import BatchItem, decode_batch, encode_batch
 from pyspark_rocketmq.record.compress import Compression
-from pyspark_rocketmq.record.message import (
-    BatchItem,
-    decode_batch,
-    decode_messages,
-    encode_batch,
-    encode_message,
-)
+from pyspark_rocketmq.record.message import decode_messages, encode_message
 
 ITEMS = [
     BatchItem(b"one", {"TAGS": "a", "UNIQ_KEY": "U1"}, 1),

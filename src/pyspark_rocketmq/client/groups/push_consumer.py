@@ -22,6 +22,7 @@ from pyspark_rocketmq.client.groups.push_progress import Beginnings, FileProgres
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker, TakeRun
 from pyspark_rocketmq.errors import OptionError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
+from pyspark_rocketmq.model.names import RETRY_PREFIX, retry_topic
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.planning.assign import allocate
 
@@ -35,7 +36,6 @@ _JOIN_S: Final = 5.0
 _OPERATION_MS: Final = 5_000
 """How long one step at a broker is tried before the next one has its turn."""
 _MANY: Final = 1e12
-_RETRY_PREFIX: Final = "%RETRY%"
 _PATIENCE: Final = 10
 """How often a missing retry topic is looked for before the next turn of ``rebalance_ms``."""
 
@@ -138,7 +138,7 @@ class PushConsumer:
             self._client.check_selector(selector, topic, group=self.group)
             beginnings.look(topic, queues)
         if not options.broadcasting:
-            self._subscriptions[f"{_RETRY_PREFIX}{self.group}"] = MessageSelector()
+            self._subscriptions[retry_topic(self.group)] = MessageSelector()
         self._delivery = Delivery(self._client, self.group, options, listener)
         self._membership = Membership(
             self._client,
@@ -270,10 +270,10 @@ class PushConsumer:
             try:
                 routes[topic] = self._client.route(topic)
             except TopicNotFoundError as error:
-                if topic.startswith(_RETRY_PREFIX) and self._patience > 0:
+                if topic.startswith(RETRY_PREFIX) and self._patience > 0:
                     self._patience -= 1  # it comes with the first heartbeat, if brokers may create groups
                     continue
-                if topic in self._undealt and not topic.startswith(_RETRY_PREFIX):
+                if topic in self._undealt and not topic.startswith(RETRY_PREFIX):
                     _LOG.warning("group %s: %s", self.group, error)
                 self._undealt.discard(topic)  # until the next turn of `rebalance_ms`
             except RocketMQError as error:

@@ -23,6 +23,7 @@ from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model.names import RETRY_PREFIX
 
 __all__ = ["Beginnings", "FileProgress", "GroupProgress", "Progress", "starting_offsets"]
 
@@ -237,7 +238,7 @@ def starting_offsets(
     begins = {queue: offset for queue, offset in known.items() if offset is not None}
     new = [queue for queue in queues if queue not in begins]
     given = options.start is ConsumeFromWhere.TIMESTAMP and options.timestamp_ms is not None
-    whole = [q for q in new if q.topic.startswith("%RETRY%") or (q in later and not given)]
+    whole = [q for q in new if q.topic.startswith(RETRY_PREFIX) or (q in later and not given)]
     others = [queue for queue in new if queue not in whole]
     begins |= client.min_offsets(whole)
     match options.start:

@@ -17,7 +17,7 @@ from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import BrokerError, CorruptMessageError, OptionError, RemoteProtocolError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
-from pyspark_rocketmq.record.encode.ids import format_host
+from pyspark_rocketmq.record.ids import format_host
 from pyspark_rocketmq.record.message import decode_messages
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import QueryMessageRequest, ViewMessageRequest

@@ -19,7 +19,7 @@ from pyspark_rocketmq.client.requests import PullAnswer
 from pyspark_rocketmq.errors import RemoteProtocolError, ServiceNotAvailableError
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, MessageSelector, PullStatus
 from pyspark_rocketmq.record.decode.arrow import Chunk
-from pyspark_rocketmq.record.holes import find_holes
+from pyspark_rocketmq.record.decode.holes import find_holes
 from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
 from pyspark_rocketmq.record.light_queue import is_light
 from pyspark_rocketmq.remoting.body import decode_topic_config

@@ -37,7 +37,7 @@ from pyspark_rocketmq.planning.pulling.patience import Patience
 from pyspark_rocketmq.planning.pulling.pull_concurrency import PullDepth, Sent
 from pyspark_rocketmq.planning.pulling.pull_window import Ask, PullWindow
 from pyspark_rocketmq.record.decode.arrow import Chunk
-from pyspark_rocketmq.record.holes import find_holes
+from pyspark_rocketmq.record.decode.holes import find_holes
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import PullMessageResponse
 from pyspark_rocketmq.remoting.template import RequestTemplate

@@ -18,9 +18,9 @@ from typing import Final
 from pyspark_rocketmq.client.clock import Clock
 from pyspark_rocketmq.errors import LocalProtocolError, OptionError
 from pyspark_rocketmq.model import OutgoingMessage
+from pyspark_rocketmq.record.batch_items import BatchItem, encode_batch
 from pyspark_rocketmq.record.compress import Compression, compress
-from pyspark_rocketmq.record.encode.ids import create_unique_id
-from pyspark_rocketmq.record.message import BatchItem, encode_batch
+from pyspark_rocketmq.record.ids import create_unique_id
 from pyspark_rocketmq.record.properties import (
     PROPERTY_DELAY,
     PROPERTY_KEYS,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.dstream.pace import Pace
 from pyspark_rocketmq.dstream.ranges import OffsetRanges, to_ranges
 from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
@@ -33,53 +34,14 @@ from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.discovery import targets
 from pyspark_rocketmq.planning.limit import Limits, admit
 from pyspark_rocketmq.planning.queue_names import renamed
-from pyspark_rocketmq.planning.rate import FinishedBatch, PidSettings, RateEstimate
+from pyspark_rocketmq.planning.rate import FinishedBatch, RateEstimate
 
-__all__ = ["DirectPlan", "Pace", "pace_of"]
+__all__ = ["DirectPlan"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 _PATIENCE_MS: Final = {"outage": 60_000, "behind": 10_000}
 """How long batches stay empty while nobody answers, and queues wait that end before their position."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How fast batches may be.
-
-    Parameters
-    ----------
-    pid : PidSettings
-    backpressure : bool
-        ``spark.streaming.backpressure.enabled``.
-    initial_rate : int, optional
-        Messages a second over all queues, until backpressure has an estimate.
-    """
-
-    pid: PidSettings
-    backpressure: bool = False
-    initial_rate: int | None = None
-
-
-def pace_of(setting: Callable[[str], str | None], batch_interval_ms: int) -> Pace:
-    """Return what ``spark.streaming.backpressure.*`` says, looked up in a SparkConf."""
-    prefix = "spark.streaming.backpressure"
-    initial = setting(f"{prefix}.initialRate")
-
-    def number(name: str, default: str) -> float:
-        return float(setting(f"{prefix}.pid.{name}") or default)
-
-    return Pace(
-        pid=PidSettings(
-            batch_interval_ms=batch_interval_ms,
-            proportional=number("proportional", "1.0"),
-            integral=number("integral", "0.2"),
-            derivative=number("derived", "0.0"),
-            min_rate=number("minRate", "100"),
-        ),
-        backpressure=(setting(f"{prefix}.enabled") or "false").lower() == "true",
-        initial_rate=int(initial) if initial else None,
-    )
 
 
 @dataclass(slots=True)

@@ -17,7 +17,6 @@ from pyspark.streaming import DStream, StreamingContext, StreamingListener
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions
-from pyspark_rocketmq.dstream.direct.batch_plan import Pace, pace_of
 from pyspark_rocketmq.dstream.jvm import (
     failures,
     jvm_of,
@@ -28,6 +27,7 @@ from pyspark_rocketmq.dstream.jvm import (
     revive,
     streaming_context,
 )
+from pyspark_rocketmq.dstream.pace import Pace, pace_of
 from pyspark_rocketmq.dstream.rdd import batch_projection
 from pyspark_rocketmq.dstream.rdd_registry import keep_live, of_batches
 from pyspark_rocketmq.dstream.receiver.block import BlockReading, block_batches, block_elements, reading_of

@@ -16,7 +16,7 @@ from pyspark_rocketmq.record.decode.corrupt import BODY_DAMAGED, INSIDE_DAMAGED,
 from pyspark_rocketmq.record.decode.property_table import MAP_TYPE, PropertyTable
 from pyspark_rocketmq.record.decode.rows import Rows
 from pyspark_rocketmq.record.decode.spans import Int64s, Spans, contents, validity
-from pyspark_rocketmq.record.encode.ids import format_host
+from pyspark_rocketmq.record.ids import format_host
 from pyspark_rocketmq.record.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
 
 __all__ = ["COLUMNS", "ColumnBuilder", "Constants"]

@@ -17,7 +17,7 @@ from pyspark_rocketmq.record.decode.corrupt import Corrupt
 from pyspark_rocketmq.record.decode.rows import Chunk, Rows
 from pyspark_rocketmq.record.decode.scan import scan
 from pyspark_rocketmq.record.decode.spans import Spans
-from pyspark_rocketmq.record.encode.ids import format_host
+from pyspark_rocketmq.record.ids import format_host
 from pyspark_rocketmq.record.layout import MAX_BODY_BYTES
 from pyspark_rocketmq.record.properties import (
     PROPERTY_KEYS,

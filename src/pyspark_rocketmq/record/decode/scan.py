@@ -30,7 +30,7 @@ from pyspark_rocketmq.record.layout import (
     MIN_RECORD_SIZE,
     MessageFlag,
 )
-from pyspark_rocketmq.record.light_queue import is_light, light_offsets
+from pyspark_rocketmq.record.light_queue import is_light, light_offset
 from pyspark_rocketmq.record.message import body_crc
 
 __all__ = ["keeps_layout", "scan"]
@@ -117,7 +117,7 @@ def _scan_buffer(chunks: Sequence[Chunk], number: int, corrupt: Corrupt) -> tupl
         corrupt.judge(damage == 0, rows.offset, "the record breaks the layout")
         rows = replace(rows, damage=damage)
     elif is_light(corrupt.queue.topic):
-        rows = replace(rows, offset=light_offsets(rows, corrupt))
+        rows = replace(rows, offset=_light_offsets(rows, corrupt))
     # Before anything is cut away: a message that is out of its place would be cut without a word.
     ascends = np.diff(rows.offset, prepend=-1) > 0
     ascends[(np.cumsum(count) - count)[count > 0]] = True  # answers may overlap
@@ -284,3 +284,22 @@ def _checked(rows: Rows, corrupt: Corrupt) -> Rows:
         return rows
     damage = np.where(valid, 0, BODY_DAMAGED).astype(np.uint8)
     return replace(rows, damage=damage if rows.damage is None else np.maximum(damage, rows.damage))
+
+
+def _light_offsets(rows: Rows, corrupt: Corrupt) -> Int64s:
+    """Return the offset of each row in the light queue that was read.
+
+    Raises
+    ------
+    CorruptMessageError
+        A message does not tell its offset there.
+    """
+    views = [data.data for data in rows.buffers]
+    places = zip(*(part.tolist() for part in rows.properties.parts), strict=True)
+    found = [
+        light_offset(views[index][start : start + length], corrupt.queue.topic)
+        for index, start, length in places
+    ]
+    offsets = np.array(found, np.int64)
+    corrupt.require(offsets >= 0, rows.offset, "the message does not tell its offset in the light queue")
+    return offsets

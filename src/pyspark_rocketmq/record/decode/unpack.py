@@ -13,12 +13,12 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from pyspark_rocketmq.errors import CorruptMessageError
+from pyspark_rocketmq.record.batch_items import is_inner_batch, iter_batch
 from pyspark_rocketmq.record.compress import decompress, is_compressed
 from pyspark_rocketmq.record.decode.corrupt import BODY_DAMAGED, INSIDE_DAMAGED, Corrupt
 from pyspark_rocketmq.record.decode.rows import Rows
 from pyspark_rocketmq.record.decode.spans import Bytes, Int64s, Mask
 from pyspark_rocketmq.record.layout import MAX_INNER_MESSAGES
-from pyspark_rocketmq.record.message import is_inner_batch, iter_batch
 from pyspark_rocketmq.record.properties import PROPERTY_INNER_NUM, decode_properties
 
 __all__ = ["unpack"]

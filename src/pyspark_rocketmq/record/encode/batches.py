@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_rocketmq.record.compress import Compression, compress
+from pyspark_rocketmq.record.encode.occurrences import FINGERPRINT, Occurrences
 from pyspark_rocketmq.record.encode.outgoing_rows import UNIQUE_KEY_BYTES, OutgoingRows
 from pyspark_rocketmq.record.layout import BATCH_ITEM_OVERHEAD
-from pyspark_rocketmq.record.occurrences import FINGERPRINT, Occurrences
 from pyspark_rocketmq.record.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_TRANSACTION,

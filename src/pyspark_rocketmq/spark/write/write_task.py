@@ -19,6 +19,7 @@ from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
 from pyspark_rocketmq.errors import MessageIllegalError, OptionError, RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import Guarantee, SinkOptions
+from pyspark_rocketmq.record.batch_items import iter_batch
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.record.encode.batches import (
     WRITE_ID_BYTES,
@@ -32,10 +33,9 @@ from pyspark_rocketmq.record.encode.batches import (
     kinds_of,
     with_write_ids,
 )
+from pyspark_rocketmq.record.encode.occurrences import FINGERPRINT, Occurrences
 from pyspark_rocketmq.record.encode.outgoing_rows import MessageColumns, OutgoingRows, prepare
 from pyspark_rocketmq.record.layout import MessageFlag
-from pyspark_rocketmq.record.message import iter_batch
-from pyspark_rocketmq.record.occurrences import FINGERPRINT, Occurrences
 from pyspark_rocketmq.spark.write.dead_letters import DeadLetter, DeadLetters
 from pyspark_rocketmq.spark.write.sink_schema import SinkLayout
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics, named_brokers

@@ -16,7 +16,7 @@ from pyspark_rocketmq.client.client import Client, shared_client
 from pyspark_rocketmq.client.send.half_messages import HalfMessages
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import Guarantee, SinkOptions
-from pyspark_rocketmq.record.occurrences import count_shared
+from pyspark_rocketmq.record.encode.occurrences import count_shared
 from pyspark_rocketmq.spark.task_client import task_client
 from pyspark_rocketmq.spark.write.sink_schema import SinkLayout, sink_layout
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics

@@ -170,9 +170,9 @@ class DataStream(StreamOutput):
 
     # --- many records together ----------------------------------------------------------------
 
-    def window(self, window: Window) -> WindowStream:
+    def window(self, window: Window) -> WindowStream[DataStream]:
         """Put records into windows of time."""
-        return WindowStream(self._job, self._node, window)
+        return WindowStream(self._job, self._node, window, DataStream)
 
     def distinct(self, *fieldNames: str, windowSizeSecond: float = _DISTINCT_S) -> DataStream:
         """Keep the first of the records that agree in the fields, for at least so long."""
@@ -181,9 +181,11 @@ class DataStream(StreamOutput):
         name, within = self._job.step("distinct"), Time.seconds(windowSizeSecond)
         return self._next(p.Distinct(name=name, input=self._node, fields=fieldNames, within=within))
 
-    def topN(self, asRowNumFieldName: str, topN: int, *groupByFieldNames: str) -> OverWindowStream:
+    def topN(
+        self, asRowNumFieldName: str, topN: int, *groupByFieldNames: str
+    ) -> OverWindowStream[DataStream]:
         """Keep the first rows of each window and group; ``addOrderByFieldName`` says by what."""
-        return OverWindowStream(self._job, self._node, asRowNumFieldName, topN, groupByFieldNames)
+        return OverWindowStream(self._job, self._node, asRowNumFieldName, topN, groupByFieldNames, DataStream)
 
     def process(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from pyspark.sql import Column
 
@@ -14,10 +14,10 @@ from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.emission import ONCE, Firing
 from pyspark_rocketmq.streams.plan.times import Time, Window, with_time_field
 
-if TYPE_CHECKING:
-    from pyspark_rocketmq.streams.api.data_stream import DataStream
-
 __all__ = ["OverWindowStream", "WindowStream"]
+
+S = TypeVar("S")
+"""What the results are as a stream: `DataStream`, which makes windows and knows them."""
 
 _NUMERIC: Final = frozenset({"double", "decimal"})
 
@@ -33,7 +33,7 @@ class _Settings:
     firing: Firing = ONCE
 
 
-class WindowStream:
+class WindowStream(Generic[S]):
     """Records in windows.
 
     A row of results has the group's fields, the results by their names, and ``start_time``, ``end_time`` and
@@ -42,75 +42,76 @@ class WindowStream:
     late and left out.
     """
 
-    def __init__(self, job: Job, node: p.Node, window: Window) -> None:
+    def __init__(self, job: Job, node: p.Node, window: Window, stream: Callable[[Job, p.Node], S]) -> None:
         self._job = job
         self._node = node
+        self._stream = stream
         self._settings = _Settings(window)
 
-    def _with(self, **changes: Any) -> WindowStream:
+    def _with(self, **changes: Any) -> WindowStream[S]:
         self._settings = replace(self._settings, **changes)
         return self
 
-    def _result(self, kind: str, field: str | None, alias: str, value: Any = None) -> WindowStream:
+    def _result(self, kind: str, field: str | None, alias: str, value: Any = None) -> WindowStream[S]:
         taken = {item.alias.lower() for item in self._settings.aggregates}
         if alias.lower() in taken:
             raise PlanError(f"two results are called {alias!r}", step="window")
         found = p.Aggregate(kind, field, alias, value)
         return self._with(aggregates=(*self._settings.aggregates, found))
 
-    def groupBy(self, *fieldNames: str) -> WindowStream:
+    def groupBy(self, *fieldNames: str) -> WindowStream[S]:
         """Group by fields; without it a window is one group."""
         return self._with(keys=fieldNames)
 
     # --- results ------------------------------------------------------------------------------
 
-    def count(self, asName: str = "count") -> WindowStream:
+    def count(self, asName: str = "count") -> WindowStream[S]:
         """Count the rows."""
         return self._result("count", None, asName)
 
-    def sum(self, fieldName: str, asName: str | None = None) -> WindowStream:
+    def sum(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
         """Add a field up; texts count as the numbers they spell, others not at all."""
         return self._result("sum", fieldName, asName or fieldName)
 
-    def avg(self, fieldName: str, asName: str | None = None) -> WindowStream:
+    def avg(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
         """Average a field."""
         return self._result("avg", fieldName, asName or fieldName)
 
-    def min(self, fieldName: str, asName: str | None = None) -> WindowStream:
+    def min(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
         """Return the least value; texts compare as numbers if all of them are."""
         return self._result("min", fieldName, asName or fieldName)
 
-    def max(self, fieldName: str, asName: str | None = None) -> WindowStream:
+    def max(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
         """Return the greatest value; texts compare as numbers if all of them are."""
         return self._result("max", fieldName, asName or fieldName)
 
-    def first(self, fieldName: str, asName: str | None = None) -> WindowStream:
+    def first(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
         """Return the value of the earliest record that has one."""
         return self._result("first", fieldName, asName or fieldName)
 
-    def last(self, fieldName: str, asName: str | None = None) -> WindowStream:
+    def last(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
         """Return the value of the latest record that has one."""
         return self._result("last", fieldName, asName or fieldName)
 
-    def concat(self, fieldName: str, asName: str | None = None, separator: str = ",") -> WindowStream:
+    def concat(self, fieldName: str, asName: str | None = None, separator: str = ",") -> WindowStream[S]:
         """Join the values in the order of their times."""
         return self._result("concat", fieldName, asName or fieldName, separator)
 
-    def distinct(self, fieldName: str, asName: str | None = None) -> WindowStream:
+    def distinct(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
         """Return the different values as a sorted list."""
         return self._result("distinct", fieldName, asName or fieldName)
 
-    def count_distinct(self, fieldName: str, asName: str | None = None) -> WindowStream:
+    def count_distinct(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
         """Count the different values exactly."""
         return self._result("count_distinct", fieldName, asName or fieldName)
 
     count_distinct_2 = count_distinct
 
-    def count_distinct_large(self, fieldName: str, asName: str | None = None) -> WindowStream:
+    def count_distinct_large(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
         """Count the different values within about 1 percent, with little state."""
         return self._result("count_distinct_large", fieldName, asName or fieldName)
 
-    def agg(self, **columns: Column | str) -> WindowStream:
+    def agg(self, **columns: Column | str) -> WindowStream[S]:
         """Add results that are Spark's own aggregates, by name."""
         for name, value in columns.items():
             self._result("column", None, name, value)
@@ -118,7 +119,7 @@ class WindowStream:
 
     def aggregate(
         self, accumulator: Any, asName: str = "value", *, incremental: bool = False
-    ) -> WindowStream:
+    ) -> WindowStream[S]:
         """Run an `Accumulator` (either API's) over each group's records, in the order of their times.
 
         Parameters
@@ -133,7 +134,7 @@ class WindowStream:
 
     def reduce(
         self, function: Callable[[Any, Any], Any], asName: str = "value", *, incremental: bool = False
-    ) -> DataStream:
+    ) -> S:
         """Run a function of two records over each group's, in the order of their times.
 
         Parameters
@@ -148,31 +149,31 @@ class WindowStream:
         if wanted:
             self._firing(incremental=True)
 
-    def having(self, condition: Column | str) -> WindowStream:
+    def having(self, condition: Column | str) -> WindowStream[S]:
         """Keep results only where a condition over them holds."""
         return self._with(having=condition)
 
     # --- options ------------------------------------------------------------------------------
 
-    def timeField(self, fieldName: str) -> WindowStream:
+    def timeField(self, fieldName: str) -> WindowStream[S]:
         """Take the event time from a field: a timestamp, or milliseconds since the epoch."""
         return self._with(window=with_time_field(self._settings.window, fieldName))
 
     setTimeField = timeField
 
-    def waterMark(self, seconds: float) -> WindowStream:
+    def waterMark(self, seconds: float) -> WindowStream[S]:
         """Wait so many seconds for late records."""
         if seconds < 0:
             raise PlanError("waterMark takes seconds from 0", step="window", seconds=seconds)
         return self._with(watermark_s=seconds)
 
-    def numeric(self, kind: str) -> WindowStream:
+    def numeric(self, kind: str) -> WindowStream[S]:
         """Compute sums and averages of texts as ``"double"``, or as ``"decimal"``: the same in every run."""
         if kind not in _NUMERIC:
             raise PlanError(f"numeric is double or decimal, not {kind!r}", step="window")
         return self._with(numeric=kind)
 
-    def fireMode(self, mode: int) -> WindowStream:
+    def fireMode(self, mode: int) -> WindowStream[S]:
         """Say when results go out; any mode but 0 is for tumbling and hopping windows.
 
         Modes 1 and 2 keep state in Python workers, which is slower, and need the extra ``state``.
@@ -195,7 +196,7 @@ class WindowStream:
 
     setFireMode = fireMode
 
-    def emitBeforeFire(self, every: Time, *, strict: bool = False) -> WindowStream:
+    def emitBeforeFire(self, every: Time, *, strict: bool = False) -> WindowStream[S]:
         """Give out results every so often before the window's own: the last one counts.
 
         Parameters
@@ -209,7 +210,7 @@ class WindowStream:
         """
         return self._firing(before=_length(every, "emitBeforeFire"), strict=strict)
 
-    def emitAfterFire(self, every: Time) -> WindowStream:
+    def emitAfterFire(self, every: Time) -> WindowStream[S]:
         """Give out the result anew every so often behind the window's own, while late rows change it.
 
         Rows are late for good an hour after the result, as in RocketMQ Streams. The state is kept as long, in
@@ -217,15 +218,15 @@ class WindowStream:
         """
         return self._firing(after=_length(every, "emitAfterFire"))
 
-    def _firing(self, **changes: Any) -> WindowStream:
+    def _firing(self, **changes: Any) -> WindowStream[S]:
         return self._with(firing=replace(self._settings.firing, **changes))
 
-    def setMaxMsgGap(self, seconds: float) -> WindowStream:
+    def setMaxMsgGap(self, seconds: float) -> WindowStream[S]:
         """Close windows after so many seconds without messages (180 with a time field, else 1)."""
         self._job.idle_s = seconds
         return self
 
-    def setLocalStorageOnly(self, localOnly: bool) -> WindowStream:
+    def setLocalStorageOnly(self, localOnly: bool) -> WindowStream[S]:
         """Say that shared storage is not needed, or (False) that it is.
 
         ``True`` changes nothing: without it, too, state and progress are in RocksDB and a checkpoint on this
@@ -235,7 +236,7 @@ class WindowStream:
         self._job.local_only = localOnly
         return self
 
-    def toDataStream(self) -> DataStream:
+    def toDataStream(self) -> S:
         """Return the results as a stream; the name is RocketMQ Streams'.
 
         Raises
@@ -243,8 +244,6 @@ class WindowStream:
         PlanError
             There is no result.
         """
-        from pyspark_rocketmq.streams.api.data_stream import DataStream  # noqa: PLC0415 - the two make one another
-
         name = self._job.step("window")
         found = self._settings
         if not found.aggregates:
@@ -261,7 +260,7 @@ class WindowStream:
             having=found.having,
             firing=found.firing,
         )
-        return DataStream(self._job, node)
+        return self._stream(self._job, node)
 
     toDataSteam = toDataStream
 
@@ -287,38 +286,47 @@ def _length(value: Time, step: str) -> Time:
     return value
 
 
-class OverWindowStream:
+class OverWindowStream(Generic[S]):
     """The first rows of each window and group."""
 
-    def __init__(self, job: Job, node: p.Node, rank: str, count: int, keys: tuple[str, ...]) -> None:
+    def __init__(  # noqa: PLR0917 - what topN says
+        self,
+        job: Job,
+        node: p.Node,
+        rank: str,
+        count: int,
+        keys: tuple[str, ...],
+        stream: Callable[[Job, p.Node], S],
+    ) -> None:
         self._job = job
         self._node = node
+        self._stream = stream
         self._rank = rank
         self._count = count
         self._keys = keys
         self._order: tuple[tuple[str, bool], ...] = ()
 
-    def setRowNumName(self, name: str) -> OverWindowStream:
+    def setRowNumName(self, name: str) -> OverWindowStream[S]:
         """Name the column of the rank, which counts from 1."""
         self._rank = name
         return self
 
-    def setTopN(self, count: int) -> OverWindowStream:
+    def setTopN(self, count: int) -> OverWindowStream[S]:
         """Say how many rows."""
         self._count = count
         return self
 
-    def groupBy(self, *fieldNames: str) -> OverWindowStream:
+    def groupBy(self, *fieldNames: str) -> OverWindowStream[S]:
         """Say within what rows are ranked, beside the window."""
         self._keys = fieldNames
         return self
 
-    def addOrderByFieldName(self, fieldName: str, isAsc: bool = True) -> OverWindowStream:
+    def addOrderByFieldName(self, fieldName: str, isAsc: bool = True) -> OverWindowStream[S]:
         """Say by which number rows are ranked, the first such call before the second."""
         self._order = (*self._order, (fieldName, isAsc))
         return self
 
-    def toDataStream(self) -> DataStream:
+    def toDataStream(self) -> S:
         """Return the rows as a stream.
 
         Raises
@@ -326,8 +334,6 @@ class OverWindowStream:
         PlanError
             There is no order.
         """
-        from pyspark_rocketmq.streams.api.data_stream import DataStream  # noqa: PLC0415 - the two make one another
-
         name = self._job.step("topN")
         if not self._order or self._count < 1:
             raise PlanError("topN needs a count from 1 and addOrderByFieldName(...)", step=name)
@@ -339,7 +345,7 @@ class OverWindowStream:
             keys=self._keys,
             order=self._order,
         )
-        return DataStream(self._job, node)
+        return self._stream(self._job, node)
 
     toDataSteam = toDataStream
 

@@ -9,8 +9,8 @@ from tests.support.fakes import ManualClock
 from pyspark_rocketmq.client.send.message_encoding import UniqueIds, encode_many, encode_one
 from pyspark_rocketmq.errors import LocalProtocolError, OptionError
 from pyspark_rocketmq.model import OutgoingMessage
+from pyspark_rocketmq.record.batch_items import decode_batch
 from pyspark_rocketmq.record.compress import Compression, decompress
-from pyspark_rocketmq.record.message import decode_batch
 from pyspark_rocketmq.record.properties import decode_properties
 
 

@@ -23,10 +23,11 @@ from pyspark.sql.types import (
 
 from pyspark_rocketmq.errors import CorruptMessageError, OptionError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.record.batch_items import BatchItem, encode_batch
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.record.decode.arrow import COLUMNS, DEFAULT_COLUMNS, BatchDecoder, Chunk, Column
 from pyspark_rocketmq.record.layout import MAX_INNER_MESSAGES, MessageFlag
-from pyspark_rocketmq.record.message import BatchItem, decode_messages, encode_batch, encode_message
+from pyspark_rocketmq.record.message import decode_messages, encode_message
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 

@@ -6,12 +6,13 @@ import pytest
 
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.record.batch_items import BatchItem, encode_batch
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.record.decode.arrow import COLUMNS, BatchDecoder, Chunk
 from pyspark_rocketmq.record.decode.corrupt import FrameError
+from pyspark_rocketmq.record.decode.holes import find_holes
 from pyspark_rocketmq.record.decode.objects import MessageDecoder
-from pyspark_rocketmq.record.holes import find_holes
-from pyspark_rocketmq.record.message import BatchItem, decode_messages, encode_batch, encode_message
+from pyspark_rocketmq.record.message import decode_messages, encode_message
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 PLACE = {"topic", "brokerName", "queueId", "queueOffset"}

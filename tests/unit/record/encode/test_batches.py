@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pyspark_rocketmq.record.batch_items import iter_batch
 from pyspark_rocketmq.record.compress import Compression, decompress
 from pyspark_rocketmq.record.encode.batches import (
     WRITE_ID_BYTES,
@@ -19,6 +20,7 @@ from pyspark_rocketmq.record.encode.batches import (
     kinds_of,
     with_write_ids,
 )
+from pyspark_rocketmq.record.encode.occurrences import Occurrences
 from pyspark_rocketmq.record.encode.outgoing_rows import (
     UNIQUE_KEY_BYTES,
     MessageColumns,
@@ -26,8 +28,6 @@ from pyspark_rocketmq.record.encode.outgoing_rows import (
     binary_of,
     prepare,
 )
-from pyspark_rocketmq.record.message import iter_batch
-from pyspark_rocketmq.record.occurrences import Occurrences
 from pyspark_rocketmq.record.properties import MAX_PROPERTIES_BYTES, decode_properties
 
 PREFIX = "0A" * 14

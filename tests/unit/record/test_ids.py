@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pyspark_rocketmq.record.encode.ids import create_unique_id, encode_host, format_host, offset_message_id
+from pyspark_rocketmq.record.ids import create_unique_id, encode_host, format_host, offset_message_id
 
 
 def test_an_offset_message_id_is_host_port_and_commit_log_offset() -> None:

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pyspark_rocketmq.errors import CorruptMessageError
+from pyspark_rocketmq.record.batch_items import is_inner_batch
 from pyspark_rocketmq.record.decode.rows import Chunk
 from pyspark_rocketmq.record.layout import FIXED_SIZE, MIN_RECORD_SIZE
 from pyspark_rocketmq.record.light_queue import is_light
-from pyspark_rocketmq.record.message import decode_messages, is_inner_batch
+from pyspark_rocketmq.record.message import decode_messages
 
 __all__ = ["find_holes"]
 

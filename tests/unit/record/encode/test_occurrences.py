@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.record import occurrences
-from pyspark_rocketmq.record.occurrences import FINGERPRINT, Occurrences, count_shared
+from pyspark_rocketmq.record.encode import occurrences
+from pyspark_rocketmq.record.encode.occurrences import FINGERPRINT, Occurrences, count_shared
 
 ANY = st.one_of(st.integers(0, 5), st.integers(0, 2**64 - 1))
 MILLION = 1_000_000

@@ -1,0 +1,49 @@
+"""How fast the batches of a DStream may be: Spark's settings of backpressure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark_rocketmq.planning.rate import PidSettings
+
+__all__ = ["Pace", "pace_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast batches may be.
+
+    Parameters
+    ----------
+    pid : PidSettings
+    backpressure : bool
+        ``spark.streaming.backpressure.enabled``.
+    initial_rate : int, optional
+        Messages a second over all queues, until backpressure has an estimate.
+    """
+
+    pid: PidSettings
+    backpressure: bool = False
+    initial_rate: int | None = None
+
+
+def pace_of(setting: Callable[[str], str | None], batch_interval_ms: int) -> Pace:
+    """Return what ``spark.streaming.backpressure.*`` says, looked up in a SparkConf."""
+    prefix = "spark.streaming.backpressure"
+    initial = setting(f"{prefix}.initialRate")
+
+    def number(name: str, default: str) -> float:
+        return float(setting(f"{prefix}.pid.{name}") or default)
+
+    return Pace(
+        pid=PidSettings(
+            batch_interval_ms=batch_interval_ms,
+            proportional=number("proportional", "1.0"),
+            integral=number("integral", "0.2"),
+            derivative=number("derived", "0.0"),
+            min_rate=number("minRate", "100"),
+        ),
+        backpressure=(setting(f"{prefix}.enabled") or "false").lower() == "true",
+        initial_rate=int(initial) if initial else None,
+    )

@@ -1,0 +1,70 @@
+"""Names that RocketMQ gives topics and groups of its own (``MixAll``, ``TopicValidator`` of 5.4.0)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "GROUP_TOPIC_PREFIXES",
+    "RETRY_PREFIX",
+    "dead_letter_topic",
+    "is_system_group",
+    "is_system_topic",
+    "retry_topic",
+]
+
+RETRY_PREFIX: Final = "%RETRY%"
+_DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+GROUP_TOPIC_PREFIXES: Final = (RETRY_PREFIX, _DEAD_LETTER_PREFIX)
+"""What the topics begin with that brokers make for a group."""
+
+_SYSTEM_TOPICS: Final = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+    }
+)
+_SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_ROCKSDB_TRANS_", *GROUP_TOPIC_PREFIXES)
+
+_SYSTEM_GROUPS: Final = frozenset(
+    {
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_OWNER",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_SYS_RMQ_TRANS",
+    }
+)
+_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+
+
+def retry_topic(group: str) -> str:
+    """Return the topic through which a group's messages come again."""
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """Return the topic of the messages that a group has given up."""
+    return _DEAD_LETTER_PREFIX + group
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether a topic is RocketMQ's own, by its name; each broker and cluster has one more of its name."""
+    return topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIXES)
+
+
+def is_system_group(group: str) -> bool:
+    """Whether a group is RocketMQ's own, by its name."""
+    return group in _SYSTEM_GROUPS or group.startswith(_SYSTEM_GROUP_PREFIX)
