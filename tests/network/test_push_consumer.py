@@ -341,3 +341,35 @@ def test_a_filter_is_checked_at_a_broker_that_comes_later(mq, member):
     one.start()
     eventually(lambda: refusals.hits >= 2, 30, what="the checks")
     assert not one.got
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "body": lambda record: record.replace(b"bad", b"\x00\x01\x02"),
+    "compression": lambda record: record[:38] + bytes([record[38] | 7, record[39] | 1]) + record[40:],
+    "layout": lambda record: record[:4] + b"\0\0\0\0" + record[8:],
+}
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_message_that_does_not_decode_can_be_skipped(mq, member, damage: str, ordered: bool, caplog):
+    queue = mq.queue("orders")
+    put(mq, queue, b"1", b"bad", b"2", b"3")
+    mq.corrupt(queue, 1, DAMAGE[damage])
+    one = member(start=FIRST, ordered=ordered, on_corrupt="skip", check_crc=True).start("orders")
+    eventually(lambda: mq.committed(GROUP, queue) == 4, 30, what="the commit")
+    assert sorted(one.bodies) == [b"1", b"2", b"3"]
+    (warning,) = [record.message for record in caplog.records if "does not decode" in record.message]
+    assert "orders@broker-a:0 at 1" in warning
+
+
+def test_a_message_that_does_not_decode_holds_its_queue_up_and_no_other(mq, member, caplog):
+    queue, other = mq.queue("orders", 0), mq.queue("orders", 1)
+    put(mq, queue, b"1", b"bad")
+    mq.corrupt(queue, 1, DAMAGE["compression"])
+    one = member(start=FIRST).start("orders")
+    eventually(lambda: "a pull of orders@broker-a:0 failed" in caplog.text, 30, what="the warning")
+    put(mq, other, b"2")
+    eventually(lambda: mq.committed(GROUP, other) == 1, 30, what="the commit")
+    assert one.bodies == [b"2"]
+    assert not mq.committed(GROUP, queue)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.planning.assign import AllocateStrategy
@@ -72,6 +73,11 @@ class PushOptions:
         After what time messages come again that were put off and are consumed in order.
     heartbeat_ms, rebalance_ms, commit_ms : int
         How often a member tells that it is there, compares the queues, and stores its offsets.
+    on_corrupt : {"fail", "skip"}
+        What becomes of a message that does not decode: its pull is repeated, and the queue waits, until it
+        has expired; or it is left out, with a warning that names its offset.
+    check_crc : bool
+        Compare each stored body with its checksum.
     progress_file : Path, optional
         Where a broadcasting member keeps its offsets; without one it begins at ``start`` each time.
 
@@ -99,6 +105,8 @@ class PushOptions:
     heartbeat_ms: int = 30_000
     rebalance_ms: int = 20_000
     commit_ms: int = 5_000
+    on_corrupt: Literal["fail", "skip"] = "fail"
+    check_crc: bool = False
     progress_file: Path | None = None
 
     def __post_init__(self) -> None:
@@ -108,6 +116,8 @@ class PushOptions:
         ):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} must be 1 or more", value=getattr(self, name))
+        if self.on_corrupt not in ("fail", "skip"):
+            raise OptionError("on_corrupt is fail or skip", value=self.on_corrupt)
         if not -1 <= self.retry_delay_level <= 18:
             raise OptionError("retry_delay_level goes from -1 to 18", value=self.retry_delay_level)
         if self.max_reconsume_times < -1:

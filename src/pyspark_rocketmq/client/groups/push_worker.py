@@ -17,6 +17,7 @@ from typing import Final
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.groups.push_decoding import PushDecoder
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.read.pull_answer import check_pull
 from pyspark_rocketmq.client.read.pull_filter import agreed_selector
@@ -26,7 +27,6 @@ from pyspark_rocketmq.client.requests import PullAnswer
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, OffsetRange, PullStatus
 from pyspark_rocketmq.planning.offset_tracker import InFlight
-from pyspark_rocketmq.record.decode.objects import MessageDecoder
 from pyspark_rocketmq.record.decode.rows import Chunk
 
 __all__ = ["Deliver", "PulledRun", "QueueWorker", "TakeRun"]
@@ -131,7 +131,7 @@ class QueueWorker:
         self._take_run = take_run
         self._on_put_off = on_put_off
         self._put_off: dict[int, _PutOff] = {}
-        self._decoder = MessageDecoder(queue)
+        self._decoder = PushDecoder(client, group, queue, selector, options)
         self._next = position
         self._in_flight = InFlight(position)
         self._state = threading.Condition()
@@ -309,7 +309,7 @@ class QueueWorker:
         check_pull(answer, self.queue, self._next, self._selector, lambda: self._is_master(addr))
         take = self._take_run
         run = None if take is None else self._run_of(answer)
-        messages = self._messages(answer) if take is None else []
+        messages = self._decoder.messages(answer, self._next) if take is None else []
         next_offset = answer.header.next_begin_offset
         if answer.status is PullStatus.OFFSET_ILLEGAL:
             _LOG.warning("%s has no offset %d: going on at %d", self.queue, self._next, next_offset)
@@ -370,13 +370,3 @@ class QueueWorker:
             return None
         # A copy: the run may wait for long, and must not hold a connection's whole buffer.
         return PulledRun(self.queue, self._next, answer.header.offset_delta, bytes(answer.records))
-
-    def _messages(self, answer: PullAnswer) -> list[Message]:
-        """Return what the pull found; brokers compare hashes of tags, so these are looked at again."""
-        if answer.status is not PullStatus.FOUND:
-            return []
-        size = len(answer.records)
-        chunk = Chunk(answer.records, 0, size, self._next, _FOREVER, answer.header.offset_delta)
-        tags = self._selector.tags
-        found = self._decoder.messages([chunk])
-        return [message for message in found if tags is None or message.tags in tags]

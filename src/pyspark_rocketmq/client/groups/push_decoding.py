@@ -1,0 +1,76 @@
+"""What a push consumer's pulls found, as messages: those of its filter, and what of them does not decode."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark_rocketmq.client.groups.push_options import PushOptions
+from pyspark_rocketmq.client.read.reread import read_again
+from pyspark_rocketmq.client.requests import PullAnswer
+from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, PullStatus
+from pyspark_rocketmq.record.decode.corrupt import FrameError
+from pyspark_rocketmq.record.decode.objects import MessageDecoder
+from pyspark_rocketmq.record.decode.rows import Chunk
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.client import Client
+
+__all__ = ["PushDecoder"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class PushDecoder:
+    """Decodes the answers to one queue's pulls.
+
+    Parameters
+    ----------
+    client : Client
+    group : str
+    queue : MessageQueue
+    selector : MessageSelector
+    options : PushOptions
+    """
+
+    def __init__(
+        self, client: Client, group: str, queue: MessageQueue, selector: MessageSelector, options: PushOptions
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._queue = queue
+        self._selector = selector
+        self._skips = options.on_corrupt == "skip"
+        self._decoder = MessageDecoder(queue, on_corrupt=options.on_corrupt, check_crc=options.check_crc)
+
+    def messages(self, answer: PullAnswer, begin: int) -> list[Message]:
+        """Return what a pull at ``begin`` found; brokers compare hashes of tags, so it looks again.
+
+        Raises
+        ------
+        CorruptMessageError
+            A message does not decode, and ``on_corrupt`` is "fail".
+        RocketMQError
+            Messages have to be pulled again one by one, and the broker does not answer.
+        """
+        if answer.status is not PullStatus.FOUND:
+            return []
+        end, header = len(answer.records), answer.header
+        chunks = [Chunk(answer.records, 0, end, begin, header.next_begin_offset, header.offset_delta)]
+        try:
+            found = self._decoded(chunks)
+        except FrameError:
+            if not self._skips:
+                raise
+            found = self._decoded(
+                read_again(self._client, self._queue, chunks, selector=self._selector, group=self._group)
+            )
+        tags = self._selector.tags
+        return [message for message in found if tags is None or message.tags in tags]
+
+    def _decoded(self, chunks: Sequence[Chunk]) -> list[Message]:
+        found = list(self._decoder.messages(chunks))
+        for corrupt in self._decoder.corrupt.first:
+            _LOG.warning("skipped, it does not decode: %s", corrupt)
+        return found
