@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark_rocketmq.spark.functions import (
         drop_repeats,
+        from_rocketmq,
         identical_rows_together,
         json_messages,
         key_value_messages,
         ordered_by,
+        to_rocketmq,
         with_topic,
     )
     from pyspark_rocketmq.spark.monitor.lag import Lag, QueueLag, Spread, lag
@@ -46,12 +48,14 @@ __all__ = [
     "TransactionalQuery",
     "append_to",
     "drop_repeats",
+    "from_rocketmq",
     "identical_rows_together",
     "json_messages",
     "key_value_messages",
     "lag",
     "ordered_by",
     "start_transactional",
+    "to_rocketmq",
     "transactional_writer",
     "upsert_into",
     "with_topic",
@@ -62,10 +66,12 @@ _MODULES: Final = {
     "monitor.listener": ("QueryStatus", "RocketMQQueryListener"),
     "functions": (
         "drop_repeats",
+        "from_rocketmq",
         "identical_rows_together",
         "json_messages",
         "key_value_messages",
         "ordered_by",
+        "to_rocketmq",
         "with_topic",
     ),
     "stores.offset_store": ("HadoopFileOffsetStore", "OffsetStore", "StoreTransaction"),

@@ -1,25 +1,29 @@
-"""DataFrames to messages and back: builders, order by key, and dropping the repeats of a write."""
+"""DataFrames to messages and back: formats, builders, order by key, and dropping the repeats of a write."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import MapType
+from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import BadRecords, TableOptions, parse_options
 from pyspark_rocketmq.record.properties import PROPERTY_WRITE_ID
+from pyspark_rocketmq.spark.body_formats import AT, BODY, KEYS, PLACE, BodyColumn, Format, judge, quoted
 from pyspark_rocketmq.spark.read.aligned_column import ALIGNED_TIMESTAMP
 
 __all__ = [
     "drop_repeats",
+    "from_rocketmq",
     "identical_rows_together",
     "json_messages",
     "key_value_messages",
     "ordered_by",
+    "to_rocketmq",
     "with_topic",
 ]
 
@@ -28,6 +32,166 @@ _WRITE_ID: Final = "__write_id"
 _PLACE: Final = "__place"
 _BATCH_COLUMNS: Final = ("topic", "brokerName", "queueId", "queueOffset", "properties")
 _STREAM_COLUMNS: Final = (*_BATCH_COLUMNS, "storeTimestamp", ALIGNED_TIMESTAMP)
+_FORMAT_OPTIONS: Final = frozenset(
+    (
+        "avroSchema",
+        "avroSchemaFile",
+        "protobufDescriptorFile",
+        "protobufMessage",
+        "fieldDelimiter",
+        "lineDelimiter",
+    )
+)
+
+
+def from_rocketmq(
+    df: DataFrame,
+    format: str = "json",  # noqa: A002 - as Spark calls it
+    *,
+    schema: str | StructType,
+    badRecords: str = "fail",
+    keep: Iterable[str] = (),
+    name: str | None = None,
+    **options: str,
+) -> DataFrame:
+    """Turn messages into the columns of their bodies, by Spark's own functions.
+
+    The formats are those of SQL's tables: json, csv, avro, protobuf, delimited, raw (one column, the body)
+    and key-value (two columns, the keys and the body).
+
+    Parameters
+    ----------
+    df : DataFrame
+        Of the source, batch or stream: with ``body``, and for key-value ``keys``.
+    format : str
+    schema : str or StructType
+        The columns in the body. One that is NOT NULL makes a body without it a bad record.
+    badRecords : {"fail", "null", "drop"}
+        What becomes of a body that does not fit: the query fails and says where the message is, a row of
+        nulls, or no row.
+    keep : iterable of str
+        Columns of the messages to have besides, such as ``queueOffset``; before the body's.
+    name : str, optional
+        A query's progress counts rows and bad records as ``badRecords.<name>``, for null and drop.
+    **options : str
+        ``avroSchema``, ``avroSchemaFile``, ``protobufDescriptorFile``, ``protobufMessage``,
+        ``fieldDelimiter``, ``lineDelimiter``; others go to Spark's function, such as ``timestampFormat``.
+
+    Raises
+    ------
+    OptionError
+        An option is wrong, or a column is missing.
+
+    Examples
+    --------
+    >>> orders = from_rocketmq(df, "json", schema="id BIGINT, price DOUBLE", keep=["keys"])  # doctest: +SKIP
+    """
+    columns = _body_columns(StructType.fromDDL(schema) if isinstance(schema, str) else schema)
+    body_format = _format(format, columns, {"badRecords": badRecords, **options})
+    policy = body_format.options.bad_records
+    kept = list(keep)
+    _check_columns(df, ["body", *(["keys"] if body_format.needs_keys else []), *kept])
+    twice = sorted({each.lower() for each in kept} & {column.key for column in columns})
+    if twice:
+        raise OptionError(f"the schema and keep both name {', '.join(twice)}: rename the message's column")
+    rows = df.withColumn(BODY, F.col("body").cast("binary"))
+    if body_format.needs_keys:
+        rows = rows.withColumn(KEYS, F.col("keys"))
+    known = [each for each in PLACE if each in df.columns]
+    if known:
+        rows = rows.withColumn(AT, F.struct(*known))
+    what = f"the schema, format {body_format.kind.value}"
+    judged = judge(body_format.decode(rows), policy, what=what, counted_as=name)
+    values = [value.alias(column.name) for value, column in zip(judged.columns, columns, strict=True)]
+    return judged.rows.select(*(F.col(quoted(each)) for each in kept), *values)
+
+
+def to_rocketmq(
+    df: DataFrame,
+    format: str = "json",  # noqa: A002 - as Spark calls it
+    *,
+    columns: Iterable[str] | None = None,
+    keys: str | None = None,
+    tags: str | None = None,
+    keep: Iterable[str] = (),
+    **options: str,
+) -> DataFrame:
+    """Turn rows into messages: the reverse of `from_rocketmq`.
+
+    Parameters
+    ----------
+    df : DataFrame
+    format : str
+        As of `from_rocketmq`.
+    columns : iterable of str, optional
+        What the body consists of; by default every column that ``keep`` does not name.
+    keys, tags : str, optional
+        The columns that also become the message's keys and tag.
+    keep : iterable of str
+        Columns that the sink takes as they are, such as ``topic`` or ``shardingKey``.
+    **options : str
+        As of `from_rocketmq`.
+
+    Raises
+    ------
+    OptionError
+        An option is wrong, or a column is missing.
+
+    Examples
+    --------
+    >>> messages = to_rocketmq(totals, "json", keys="product")  # doctest: +SKIP
+    >>> messages.write.format("rocketmq").option("topic", "totals").mode("append").save()  # doctest: +SKIP
+    """
+    kept = list(keep)
+    names = [each for each in df.columns if each not in kept] if columns is None else list(columns)
+    _check_columns(df, [*names, *kept, *filter(None, (keys, tags))])
+    fields = {field.name: field for field in df.schema.fields}
+    body_format = _format(format, _body_columns(StructType([fields[each] for each in names])), options)
+    parts = body_format.encode({each.lower(): F.col(quoted(each)) for each in names})
+    parts |= {
+        part: F.col(quoted(column)).cast("string")
+        for part, column in (("keys", keys), ("tags", tags))
+        if column is not None
+    }
+    parts |= {each: F.col(quoted(each)) for each in kept}
+    return df.select(*(value.alias(part) for part, value in parts.items()))
+
+
+def _format(kind: str, columns: tuple[BodyColumn, ...], options: Mapping[str, Any]) -> Format:
+    declared = {each: value for each, value in options.items() if each in {*_FORMAT_OPTIONS, "badRecords"}}
+    if declared.get("badRecords") == BadRecords.DEAD_LETTER.value:
+        raise OptionError(
+            "dead letters are a second write: take tables (pyspark-rocketmq sql), or null and filter",
+            option="badRecords",
+        )
+    parsed = parse_options(TableOptions, {"format": kind, **declared}, environ={})
+    assert parsed.body_format is not None
+    settings = {each: str(value) for each, value in options.items() if each not in declared}
+    return Format(parsed.body_format, columns, parsed, settings)
+
+
+def _body_columns(schema: DataType) -> tuple[BodyColumn, ...]:
+    if not isinstance(schema, StructType) or not schema.fields:
+        raise OptionError("the schema must name columns, such as 'id BIGINT, price DOUBLE'")
+    return tuple(BodyColumn(field.name, _ddl(field), field.nullable) for field in schema.fields)
+
+
+def _ddl(field: StructField) -> str:
+    match field.dataType:
+        case BinaryType():
+            return "BINARY"
+        case StringType():
+            return "STRING"
+        case other:
+            return other.simpleString()
+
+
+def _check_columns(df: DataFrame, names: Sequence[str]) -> None:
+    missing = [each for each in names if each not in df.columns]
+    if missing:
+        raise OptionError(
+            f"the rows lack the columns {', '.join(missing)}: they have {', '.join(df.columns)}"
+        )
 
 
 def key_value_messages(df: DataFrame, key: str = "key", value: str = "value") -> DataFrame:

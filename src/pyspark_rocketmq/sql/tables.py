@@ -18,9 +18,10 @@ from pyspark_rocketmq.options import (
     SourceOptions,
     TableOptions,
 )
+from pyspark_rocketmq.spark.body_formats import AT, BODY, KEYS, PLACE, BodyColumn, Decoded, Format, judge
+from pyspark_rocketmq.spark.body_formats import quoted as quoted_text
 from pyspark_rocketmq.sql.catalog import sample_columns
 from pyspark_rocketmq.sql.flink_options import SortedOptions, sort_options
-from pyspark_rocketmq.sql.formats import BODY, KEYS, Decoded, Format
 from pyspark_rocketmq.sql.metadata import metadata_of
 from pyspark_rocketmq.sql.statements import (
     ComputedColumn,
@@ -35,9 +36,6 @@ from pyspark_rocketmq.sql.statements import (
 __all__ = ["SOURCE", "Table", "quoted"]
 
 SOURCE: Final = "rocketmq"
-BAD: Final = "__bad"
-_PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
-_AT: Final = "__at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +91,13 @@ class Table:
         """
         if self.format is None:
             return self._marked(self._load(spark, (), streaming=streaming))
-        decoded = self._decode(spark, streaming=streaming)
-        bad = decoded.bad
-        rows = decoded.rows.withColumn(BAD, F.lit(False) if bad is None else bad)
-        match self.options.bad_records:
-            case BadRecords.FAIL:
-                rows = self._selected(rows, [self._checked(value, bad) for value in decoded.columns])
-            case BadRecords.NULL:
-                values = [F.when(~F.col(BAD), value) for value in decoded.columns]
-                rows = self._selected(self._counted(rows), values)
-            case BadRecords.DROP | BadRecords.DEAD_LETTER:
-                rows = self._selected(self._counted(rows).where(~F.col(BAD)), decoded.columns)
-            case other:
-                assert_never(other)
+        judged = judge(
+            self._decode(spark, streaming=streaming),
+            self.options.bad_records,
+            what=f"the columns of table {self.name}, format {self._kind().value}",
+            counted_as=self.name,
+        )
+        rows = self._selected(judged.rows, judged.columns)
         return self._marked(self._computed(rows))
 
     def dead_letters(self, spark: SparkSession, *, streaming: bool) -> DataFrame:
@@ -116,9 +108,9 @@ class Table:
         decoded = self._decode(spark, streaming=streaming, also=("keys", "tags"))
         assert decoded.bad is not None
         cause = f"the body does not fit the columns of table {self.name}, format {self._kind().value}"
-        facts = {"deadLetterCause": F.lit(cause), "deadLetterTopic": F.col(f"{_AT}.topic")} | {
-            f"deadLetter{name[0].upper()}{name[1:]}": F.col(f"{_AT}.{name}").cast("string")
-            for name in _PLACE[1:]
+        facts = {"deadLetterCause": F.lit(cause), "deadLetterTopic": F.col(f"{AT}.topic")} | {
+            f"deadLetter{name[0].upper()}{name[1:]}": F.col(f"{AT}.{name}").cast("string")
+            for name in PLACE[1:]
         }
         pairs = [part for name, value in facts.items() for part in (F.lit(name), value)]
         return decoded.rows.where(decoded.bad).select(
@@ -145,13 +137,13 @@ class Table:
                     )
                 wanted.append(source)
         if self.options.bad_records in {BadRecords.FAIL, BadRecords.DEAD_LETTER}:
-            wanted += _PLACE
+            wanted += PLACE
         messages = self._load(spark, tuple(dict.fromkeys(wanted)), streaming=streaming)
         messages = messages.withColumn(BODY, F.col("body"))
         if self.format.needs_keys:
             messages = messages.withColumn(KEYS, F.col("keys"))
-        if _PLACE[-1] in messages.columns:
-            messages = messages.withColumn(_AT, F.struct(*_PLACE))
+        if PLACE[-1] in messages.columns:
+            messages = messages.withColumn(AT, F.struct(*PLACE))
         return self.format.decode(messages)
 
     def _load(self, spark: SparkSession, columns: Sequence[str], *, streaming: bool) -> DataFrame:
@@ -166,26 +158,9 @@ class Table:
         """Stand in for an option that is missing."""
         return TableOption("", "", self.declared.position)
 
-    def _checked(self, value: Column, bad: Column | None) -> Column:
-        if bad is None:
-            return value
-        place = [
-            F.lit(f"a body does not fit the columns of table {self.name}, format {self._kind().value}: ")
-        ]
-        for name in _PLACE:
-            place += [F.lit(f"{name}="), F.col(f"{_AT}.{name}").cast("string"), F.lit(" ")]
-        place.append(F.lit("(badRecords says what else may become of it: null, drop, dead-letter)"))
-        return F.when(F.col(BAD), F.raise_error(F.concat(*place))).otherwise(value)
-
-    def _counted(self, rows: DataFrame) -> DataFrame:
-        """Count rows and bad records; a query's progress shows them under the table's name."""
-        return rows.observe(
-            f"badRecords.{self.name}", F.count_if(F.col(BAD)).alias("bad"), F.count(F.lit(1)).alias("rows")
-        )
-
     def _selected(self, rows: DataFrame, values: Sequence[Column]) -> DataFrame:
         """Select what is not computed, in the order of the declaration."""
-        by_name = dict(zip((c.name.key for c in self._format_columns()), values, strict=True))
+        by_name = dict(zip((c.key for c in self._format_columns()), values, strict=True))
         selected: list[Column] = []
         for column in self.declared.columns:
             match column:
@@ -199,7 +174,7 @@ class Table:
                     assert_never(column)
         return rows.select(*selected)
 
-    def _format_columns(self) -> tuple[PhysicalColumn, ...]:
+    def _format_columns(self) -> tuple[BodyColumn, ...]:
         assert self.format is not None
         return self.format.columns
 
@@ -292,7 +267,7 @@ class Table:
             absent |= {name.lower() for name in self.options.key_columns}
         if self.options.tag_column is not None and not self.options.write_tag_to_body:
             absent.add(self.options.tag_column.lower())
-        columns = tuple(column for column in self.format.columns if column.name.key not in absent)
+        columns = tuple(column for column in self.format.columns if column.key not in absent)
         return Format(self.format.kind, columns, self.options, self.format.settings)
 
     def sink_options(self) -> Mapping[str, str]:
@@ -308,7 +283,7 @@ class Table:
 
 def quoted(name: Name) -> str:
     """Return a name as Spark reads it whatever it is made of."""
-    return "`" + name.text.replace("`", "``") + "`"
+    return quoted_text(name.text)
 
 
 def _with_inferred(declared: CreateTable, given: SortedOptions, options: TableOptions) -> CreateTable:
@@ -345,6 +320,7 @@ def _format(
     if not physical:
         declared.position.fail(f"table {declared.name.text} has no column that is in the body")
     try:
-        return Format(options.body_format or default, physical, options, given.format)
+        columns = tuple(BodyColumn(each.name.text, each.type, each.nullable) for each in physical)
+        return Format(options.body_format or default, columns, options, given.format)
     except OptionError as error:
         given.written.get("format", TableOption("", "", declared.position)).position.fail(error.message)

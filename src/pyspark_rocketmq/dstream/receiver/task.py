@@ -30,6 +30,7 @@ from pyspark_rocketmq.errors import ConnectionLostError, RocketMQError
 from pyspark_rocketmq.model import Message
 from pyspark_rocketmq.options import MessageModel, ReceiverOptions, StartFrom
 from pyspark_rocketmq.planning.assign import AllocateStrategy
+from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_START
 
 __all__ = ["ReceiverRunner", "ReceiverTask"]
 
@@ -40,8 +41,6 @@ _SPAN: Final = 1 << 20
 _ALIVE_S: Final = 0.5
 _PUT_OFF_AGAIN_S: Final = 1.0
 _STOPPED_LOOK_S: Final = 0.1
-_JAVA_OBJECT: Final = b"\xac\xed\x00\x05"
-"""How what Java's ObjectOutputStream wrote begins."""
 _STARTS: Final = {
     StartFrom.LATEST: ConsumeFromWhere.LAST_OFFSET,
     StartFrom.EARLIEST: ConsumeFromWhere.FIRST_OFFSET,
@@ -359,12 +358,7 @@ def _elements(element: Any) -> tuple[Any, ...]:
 
 
 def _hint(body: bytes) -> str:
-    if not body.startswith(_JAVA_OBJECT):
-        return ""
-    return (
-        ". Its body was written by Java's ObjectOutputStream: javaobj.loads(body) of the package javaobj-py3 "
-        "reads such bodies; send JSON or Avro where you can"
-    )
+    return f". {JAVA_OBJECT_HINT}" if body.startswith(JAVA_OBJECT_START) else ""
 
 
 def _block(taken: list[Collected | Given]) -> tuple[bytes | None, int]:

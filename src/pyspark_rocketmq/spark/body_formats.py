@@ -14,14 +14,19 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options import BodyFormat, TableOptions
-from pyspark_rocketmq.sql.statements import PhysicalColumn
+from pyspark_rocketmq.options import BadRecords, BodyFormat, TableOptions
+from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_START
 
-__all__ = ["BODY", "KEYS", "Decoded", "Format"]
+__all__ = ["AT", "BAD", "BODY", "KEYS", "PLACE", "BodyColumn", "Decoded", "Format", "judge", "quoted"]
 
 BODY: Final = "__body"
 KEYS: Final = "__keys"
+AT: Final = "__at"
+BAD: Final = "__bad"
 """The names that a message's parts have while its columns are made."""
+
+PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
+"""What says where a message is; ``AT`` is a struct of those that are known."""
 
 _CORRUPT: Final = "__corrupt"
 _LINE: Final = "__line"
@@ -35,6 +40,28 @@ _FLINK_FORMAT_OPTIONS: Final[Mapping[str, str]] = {
     "timestamp-format": "timestampFormat",
 }
 """Options of Flink's formats, without their prefix, and those of Spark's functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyColumn:
+    """A column that is part of the body.
+
+    Parameters
+    ----------
+    name : str
+    type : str
+        Spark's DDL of its type.
+    nullable : bool
+    """
+
+    name: str
+    type: str
+    nullable: bool = True
+
+    @property
+    def key(self) -> str:
+        """What names are compared by: Spark does not regard case."""
+        return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +90,7 @@ class Format:
     Parameters
     ----------
     kind : BodyFormat
-    columns : tuple of PhysicalColumn
+    columns : tuple of BodyColumn
         Those in the body (and, of key-value, in the keys), in order.
     options : TableOptions
     settings : mapping of str to str
@@ -71,7 +98,7 @@ class Format:
     """
 
     kind: BodyFormat
-    columns: tuple[PhysicalColumn, ...]
+    columns: tuple[BodyColumn, ...]
     options: TableOptions
     settings: Mapping[str, str]
 
@@ -107,7 +134,7 @@ class Format:
         assert_never(self.kind)
 
     def _decoded_text(self, rows: DataFrame) -> Decoded:
-        schema = ", ".join(f"{_quoted(column.name.text)} {column.type}" for column in self.columns)
+        schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
         settings = self._settings() | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         parse = F.from_json if self.kind is BodyFormat.JSON else F.from_csv
         row = parse(F.col(BODY).cast("string"), f"{schema}, {_CORRUPT} STRING", settings)
@@ -144,7 +171,7 @@ class Format:
         parsed = rows.withColumn(_FIELDS, F.explode(F.array(row)))
         fields = F.col(_FIELDS)
         cast = self.kind in {BodyFormat.AVRO, BodyFormat.PROTOBUF}
-        columns = [fields.getField(column.name.text) for column in self.columns]
+        columns = [fields.getField(column.name) for column in self.columns]
         if cast:
             columns = [field.cast(column.type) for field, column in zip(columns, self.columns, strict=True)]
         return Decoded(parsed, tuple(columns), self._bad(columns, F.col(BODY).isNotNull() & is_bad(fields)))
@@ -187,11 +214,11 @@ class Format:
         """Return the sink's columns ``body`` (and ``keys``) of the physical columns' values."""
         if self.kind is BodyFormat.KEY_VALUE:
             keys, body = self.columns
-            return {"keys": values[keys.name.key].cast("string"), "body": _written(values, body)}
+            return {"keys": values[keys.key].cast("string"), "body": _written(values, body)}
         return {"body": self._body(values)}
 
     def _body(self, values: Mapping[str, Column]) -> Column:
-        row = F.struct(*(values[column.name.key].alias(column.name.text) for column in self.columns))
+        row = F.struct(*(values[column.key].alias(column.name) for column in self.columns))
         match self.kind:
             case BodyFormat.JSON:
                 return F.to_json(row, self._settings())
@@ -216,9 +243,9 @@ class Format:
         field, line = self.options.field_delimiter, self.options.line_delimiter
         texts = []
         for column in self.columns:
-            text = F.coalesce(values[column.name.key].cast("string"), F.lit(""))
+            text = F.coalesce(values[column.key].cast("string"), F.lit(""))
             if column.type == "STRING":
-                message = f"column {column.name.text} holds a delimiter of format=delimited: use json or csv"
+                message = f"column {column.name} holds a delimiter of format=delimited: use json or csv"
                 torn = F.contains(text, F.lit(field)) | F.contains(text, F.lit(line))
                 text = F.when(torn, F.raise_error(F.lit(message)).cast("string")).otherwise(text)
             texts.append(text)
@@ -245,6 +272,51 @@ class Format:
         return self.options.protobuf_message
 
 
+def judge(decoded: Decoded, policy: BadRecords, *, what: str, counted_as: str | None) -> Decoded:
+    """Apply a policy to the bodies that do not fit; the result has columns that can be selected.
+
+    Parameters
+    ----------
+    decoded : Decoded
+        With a column ``AT`` where the place of a message is known.
+    policy : BadRecords
+        With dead-letter they are left out here.
+    what : str
+        What they do not fit, for the error.
+    counted_as : str, optional
+        Under which name a query's progress counts rows and bad records.
+    """
+    bad = F.lit(False) if decoded.bad is None else decoded.bad
+    rows = decoded.rows.withColumn(BAD, bad)
+    if counted_as is not None and policy is not BadRecords.FAIL:
+        counts = F.count_if(F.col(BAD)).alias("bad"), F.count(F.lit(1)).alias("rows")
+        rows = rows.observe(f"badRecords.{counted_as}", *counts)
+    match policy:
+        case BadRecords.FAIL if decoded.bad is None:
+            columns = decoded.columns
+        case BadRecords.FAIL:
+            failure = F.raise_error(_complaint(rows, what))
+            columns = tuple(F.when(F.col(BAD), failure).otherwise(value) for value in decoded.columns)
+        case BadRecords.NULL:
+            columns = tuple(F.when(~F.col(BAD), value) for value in decoded.columns)
+        case BadRecords.DROP | BadRecords.DEAD_LETTER:
+            rows, columns = rows.where(~F.col(BAD)), decoded.columns
+        case other:
+            assert_never(other)
+    return Decoded(rows, columns, decoded.bad)
+
+
+def _complaint(rows: DataFrame, what: str) -> Column:
+    parts = [F.lit(f"a body does not fit {what}: ")]
+    if AT in rows.columns:
+        for name in rows.select(f"{AT}.*").columns:
+            parts += [F.lit(f"{name}="), F.col(f"{AT}.{name}").cast("string"), F.lit(" ")]
+    parts.append(F.lit("(badRecords says what else may become of it: null, drop, dead-letter)"))
+    is_java = F.substring(F.col(BODY).cast("binary"), 1, 4) == F.lit(JAVA_OBJECT_START)
+    parts.append(F.when(is_java, F.lit(f". {JAVA_OBJECT_HINT}")).otherwise(F.lit("")))
+    return F.concat(*parts)
+
+
 def _avro_fields(schema: str) -> dict[str, bool]:
     """Return the fields of a record's schema, and whether each may be null."""
     try:
@@ -257,12 +329,13 @@ def _avro_fields(schema: str) -> dict[str, bool]:
     }
 
 
-def _written(values: Mapping[str, Column], column: PhysicalColumn) -> Column:
-    value = values[column.name.key]
+def _written(values: Mapping[str, Column], column: BodyColumn) -> Column:
+    value = values[column.key]
     return value if column.type == "BINARY" else value.cast("string")
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return a column's name as Spark reads it, whatever it is made of."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -1,0 +1,82 @@
+"""Bodies to columns and back for users of DataFrames; SQL's tables test the formats themselves."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.spark import from_rocketmq, to_rocketmq
+
+SCHEMA = "id BIGINT NOT NULL, name STRING"
+ROWS = [(1, "a b"), (2, None)]
+
+
+@pytest.fixture
+def messages(spark):
+    """``messages(body, ...)``: rows as the source gives them."""
+
+    def make(*bodies: bytes):
+        rows = [("orders", "broker-a", 0, at, f"k{at}", body) for at, body in enumerate(bodies)]
+        ddl = "topic STRING, brokerName STRING, queueId INT, queueOffset BIGINT, keys STRING, body BINARY"
+        return spark.createDataFrame(rows, ddl)
+
+    return make
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "delimited", "key-value"])
+def test_what_is_written_is_read(spark, kind):
+    rows = spark.createDataFrame(ROWS[:1], "id BIGINT, name STRING")
+    written = to_rocketmq(rows, kind)
+    assert set(written.columns) == ({"keys", "body"} if kind == "key-value" else {"body"})
+    assert from_rocketmq(written, kind, schema=SCHEMA).collect() == ROWS[:1]
+
+
+def test_raw_is_the_body(spark):
+    written = to_rocketmq(spark.createDataFrame([(b"\x00\xff",)], "v BINARY"), "raw")
+    assert from_rocketmq(written, "raw", schema="v BINARY").collect() == [(b"\x00\xff",)]
+
+
+def test_parts_of_messages_are_named(spark):
+    rows = spark.createDataFrame([(1, "a", "big")], "id BIGINT, name STRING, topic STRING")
+    written = to_rocketmq(rows, keys="id", tags="name", keep=["topic"])
+    assert written.collect() == [('{"id":1,"name":"a"}', "1", "a", "big")]
+    assert written.columns == ["body", "keys", "tags", "topic"]
+
+
+def test_bad_records_fail_and_say_where(messages):
+    df = messages(b'{"id": 1}', b"no")
+    with pytest.raises(PySparkException, match="topic=orders brokerName=broker-a queueId=0 queueOffset=1"):
+        from_rocketmq(df, schema=SCHEMA).collect()
+    serialized = messages(b"\xac\xed\x00\x05sr")
+    with pytest.raises(PySparkException, match=r"ObjectOutputStream: javaobj\.loads"):
+        from_rocketmq(serialized, schema=SCHEMA).collect()
+
+
+def test_bad_records_are_null_or_dropped_and_columns_are_kept(messages):
+    df = messages(b'{"id": 1, "name": "a"}', b"no", b'{"name": "b"}')
+    nulls = from_rocketmq(df, schema=SCHEMA, badRecords="null", keep=["queueOffset", "keys"], name="t")
+    assert nulls.collect() == [(0, "k0", 1, "a"), (1, "k1", None, None), (2, "k2", None, None)]
+    assert from_rocketmq(df, schema=SCHEMA, badRecords="drop").collect() == [(1, "a")]
+
+
+def test_settings_go_to_spark_s_function(messages):
+    df = messages(b'{"day": "24.12.2026"}')
+    found = from_rocketmq(df, schema="day DATE", dateFormat="dd.MM.yyyy").collect()
+    assert str(found[0].day) == "2026-12-24"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"format": "jsn"}, "json"),
+        ({"badRecords": "dead-letter"}, "second write"),
+        ({"keep": ["tag"]}, "lack the columns tag"),
+        ({"keep": ["keys"], "schema": "keys STRING"}, "both name keys"),
+        ({"schema": "INT"}, "must name columns"),
+        ({"format": "avro"}, "avroSchema"),
+    ],
+)
+def test_what_is_wrong_is_said(messages, arguments, message):
+    with pytest.raises(OptionError, match=message):
+        from_rocketmq(messages(b"{}"), **{"schema": SCHEMA, **arguments})
