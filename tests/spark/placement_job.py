@@ -44,7 +44,7 @@ def main(name_server: str, topic: str) -> None:
             return dict(rdd.mapPartitions(_where).collect())
 
         answer = {
-            "wanted": {str(queue.queue_id): consistent.locations(queue, there)[0] for queue in ends},
+            "wanted": {str(queue.queue_id): at for queue, at in consistent.locations(ends, there).items()},
             "consistent": [read(consistent), read(consistent)],
             "fixed": read(fixed),
         }

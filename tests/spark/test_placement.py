@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ def test_each_queue_is_read_where_its_strategy_says() -> None:
     seen = json.loads(answers[0])
     first, second = seen["consistent"]
     assert first == second, "a queue changed its executor"
+    assert sorted(Counter(first.values()).values()) == [QUEUES // 2] * 2, "the shares are not even"
     process_of = {}
     for queue_id, executor in seen["wanted"].items():
         assert process_of.setdefault(executor, first[queue_id]) == first[queue_id], seen

@@ -17,7 +17,7 @@ from pyspark_rocketmq.dstream.jvm import elements_rdd, executors
 from pyspark_rocketmq.dstream.ranges import HasOffsetRanges, OffsetRanges, explain_missing_ranges
 from pyspark_rocketmq.dstream.strategies import LocationStrategy
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model import Message, OffsetRange
+from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import policy_of_objects
 from pyspark_rocketmq.spark.read.partition import read_options, read_ranges
@@ -99,6 +99,8 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
         Applied to each message in the reader.
     reader : Callable, optional
         Replaces the reader of messages.
+    placed : Mapping, optional
+        Where the queues were read before.
     """
 
     def __init__(
@@ -111,12 +113,14 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
         *,
         handler: MessageHandler | None = None,
         reader: _BatchReader | None = None,
+        placed: Mapping[MessageQueue, str] | None = None,
     ) -> None:
         explain_missing_ranges()
         full = [found for found in ranges if len(found) > 0]
-        there = executors(sc) if full else []
-        base = elements_rdd(sc, full, [location.locations(found.queue, there) for found in full])
-        super().__init__(base, reader or _MessageReader(options, handler))
+        queues = [found.queue for found in ranges]  # also those without news: they keep their executors
+        self.placed = location.locations(queues, executors(sc), placed) if full else dict(placed or {})
+        places = [[self.placed[r.queue]] if r.queue in self.placed else [] for r in full]
+        super().__init__(elements_rdd(sc, full, places), reader or _MessageReader(options, handler))
         self._ranges = ranges
         self._options = options
         self._given = given
@@ -152,7 +156,11 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
             On a name that is no column.
         """
         reader = _BatchReader(self._options, batch_projection(columns, bodyAs))
-        return RocketMQRDD(self.ctx, self._ranges, self._options, self._given, self._location, reader=reader)
+        return RocketMQRDD(
+            *(self.ctx, self._ranges, self._options, self._given, self._location),
+            reader=reader,
+            placed=self.placed,
+        )
 
     def toDF(self, spark: SparkSession, **options: Any) -> DataFrame:  # type: ignore[override]
         """Return the messages of the ranges as a DataFrame of the batch source, read anew.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeAlias, assert_never
 
@@ -27,6 +28,7 @@ __all__ = [
     "LocationStrategy",
     "SpecificOffsetStrategy",
     "Strategy",
+    "deal",
     "start_policy",
 ]
 
@@ -154,8 +156,8 @@ class LocationStrategy:
     Parameters
     ----------
     hosts : Mapping
-        Host names by `MessageQueue`, or by `TopicQueueId` for all brokers; the rest is spread evenly over the
-        executors, a queue always to the same one.
+        Host names by `MessageQueue`, or by `TopicQueueId` for all brokers; the rest is dealt out evenly over
+        the executors, and a stream's queue stays on its executor.
     """
 
     hosts: Mapping[MessageQueue | TopicQueueId, str] = field(default_factory=dict)
@@ -164,21 +166,59 @@ class LocationStrategy:
         """Return itself: ``PreferConsistent`` and ``PreferConsistent()`` are the same."""
         return self
 
-    def locations(self, queue: MessageQueue, executors: Sequence[str]) -> list[str]:
-        """Return the preferred locations of a queue's task.
+    def locations(
+        self,
+        queues: Iterable[MessageQueue],
+        executors: Sequence[str],
+        before: Mapping[MessageQueue, str] | None = None,
+    ) -> dict[MessageQueue, str]:
+        """Return where each queue should be read; in local mode only the queues with a host have a place.
 
         Parameters
         ----------
-        queue : MessageQueue
+        queues : iterable of MessageQueue
         executors : sequence of str
             Their locations in a stable order; none in local mode.
+        before : Mapping, optional
+            An earlier answer: queues stay where they were as far as the shares stay even.
         """
-        host = self.hosts.get(queue) or self.hosts.get(TopicQueueId(queue.topic, queue.queue_id))
-        if host is not None:
-            return [host]
-        if not executors:
-            return []
-        return [executors[zlib.crc32(str(queue).encode()) % len(executors)]]
+        names = set(queues)
+        fixed = {queue: host for queue in names if (host := self._host(queue)) is not None}
+        return fixed | deal(names - fixed.keys(), executors, before or {})
+
+    def _host(self, queue: MessageQueue) -> str | None:
+        return self.hosts.get(queue) or self.hosts.get(TopicQueueId(queue.topic, queue.queue_id))
+
+
+def deal(
+    queues: AbstractSet[MessageQueue], executors: Sequence[str], before: Mapping[MessageQueue, str]
+) -> dict[MessageQueue, str]:
+    """Deal queues out over executors: no two shares differ by more than one.
+
+    As few queues move as that allows: if an executor goes, only its queues do; if one comes, only its share.
+
+    Parameters
+    ----------
+    queues : set of MessageQueue
+    executors : sequence of str
+    before : Mapping
+        Where queues were before.
+    """
+    if not executors:
+        return {}
+    kept: dict[str, list[MessageQueue]] = {executor: [] for executor in executors}
+    for queue in sorted(queues):
+        if (former := before.get(queue)) in kept:
+            kept[former].append(queue)
+    share, larger = divmod(len(queues), len(executors))
+    fullest_first = sorted(executors, key=lambda executor: -len(kept[executor]))
+    room = {executor: share + (rank < larger) for rank, executor in enumerate(fullest_first)}
+    placed = {queue: executor for executor in executors for queue in kept[executor][: room[executor]]}
+    loads = Counter(placed.values())
+    for queue in sorted(queues - placed.keys()):
+        placed[queue] = min((e for e in executors if loads[e] < room[e]), key=lambda e: loads[e])
+        loads[placed[queue]] += 1
+    return placed
 
 
 class LocationStrategies:

@@ -47,17 +47,20 @@ def test_wrong_offsets_are_told(offsets, default, text):
         ConsumerStrategy.specificOffset(offsets, default)
 
 
-def test_queues_are_spread_over_the_executors_each_always_to_the_same_one():
+def test_preferred_places_are_the_same_each_time_and_none_in_local_mode():
     there = ["executor_h1_1", "executor_h2_2", "executor_h3_3"]
     queues = [MessageQueue("t", "a", number) for number in range(60)]
-    places = [LocationStrategies.PreferConsistent.locations(queue, there) for queue in queues]
-    assert places == [LocationStrategies.PreferConsistent().locations(queue, there) for queue in queues]
-    assert all(10 <= places.count([executor]) <= 30 for executor in there)
-    assert LocationStrategies.PreferConsistent.locations(Q0, []) == []
+    places = LocationStrategies.PreferConsistent.locations(queues, there)
+    assert places == LocationStrategies.PreferConsistent().locations(reversed(queues), there)
+    assert LocationStrategies.PreferConsistent.locations([Q0], []) == {}
 
 
-def test_fixed_hosts_go_before_and_the_rest_is_spread():
+def test_fixed_hosts_take_precedence_and_the_rest_is_dealt_out():
     fixed = LocationStrategies.PreferFixed({Q0: "h9", TopicQueueId("t", 1): "h8"})
-    assert fixed.locations(Q0, ["executor_h1_1"]) == ["h9"]
-    assert fixed.locations(MessageQueue("t", "any", 1), ["executor_h1_1"]) == ["h8"]
-    assert fixed.locations(Q2, ["executor_h1_1"]) == ["executor_h1_1"]
+    on_b = MessageQueue("t", "b", 1)
+    assert fixed.locations([Q0, Q1, Q2, on_b], ["executor_h1_1"]) == {
+        Q0: "h9",
+        Q1: "h8",
+        on_b: "h8",
+        Q2: "executor_h1_1",
+    }

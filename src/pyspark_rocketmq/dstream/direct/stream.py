@@ -35,6 +35,7 @@ from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, OffsetRanges, Rang
 from pyspark_rocketmq.dstream.rdd import MessageHandler, RocketMQRDD
 from pyspark_rocketmq.dstream.rdd_registry import keep_live, of_batches
 from pyspark_rocketmq.dstream.strategies import LocationStrategy
+from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
 from pyspark_rocketmq.offsets.offset_lookup import planning_client
 from pyspark_rocketmq.options import SourceOptions, parse_direct_options
@@ -112,6 +113,7 @@ class _Run(StreamingListener):
         self._options = maker.options
         self._client = planning_client(self._options.client)
         self._rdds: dict[int, RocketMQRDD] = {}
+        self._placed: Mapping[MessageQueue, str] = {}
         self._commits = GroupCommits(maker.group, self._client, interval_ms=0, clock=SYSTEM_CLOCK)
         self._context = streaming_context(sc)
         if self._context.isCheckpointPresent():
@@ -131,7 +133,9 @@ class _Run(StreamingListener):
             self._maker.given,
             self._maker.location,
             handler=self._maker.handler,
+            placed=self._placed,
         )
+        self._placed = made.placed
         self._rdds[time_ms] = made
         for forgotten in self._rdds.keys() - self._maker.plan.remembered():
             del self._rdds[forgotten]
