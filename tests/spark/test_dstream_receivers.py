@@ -261,9 +261,10 @@ def test_what_is_in_the_log_and_not_processed_comes_after_a_recovery(
     stop_in_order(ssc)
 
 
-def test_errors_say_what_to_do(contexts, mq, properties, topic, group):
+def test_errors_say_what_to_do(contexts, mq, properties, topic, group, tmp_path):
     ssc = contexts()
     name = topic(queues=1)
+    ssc.checkpoint(str(tmp_path))
     with pytest.raises(OptionError, match=r"2 receivers would hold all 2 cores .* such as local\[3\]"):
         RocketMQUtils.createInputDStream(ssc, properties(name), receivers=2)
     with pytest.warns(CompatibilityWarning, match="client.name") as warned:
@@ -277,10 +278,20 @@ def test_errors_say_what_to_do(contexts, mq, properties, topic, group):
         RocketMQReceiver(mq.name_server, name, group, "MEMORY")
 
 
-def test_a_reliable_receiver_without_a_checkpoint_directory_says_so(contexts, properties, topic):
+def test_a_reliable_receiver_without_a_checkpoint_directory_is_refused_when_it_is_made(
+    contexts, mq, properties, topic, group, tmp_path
+):
     ssc = contexts()
-    stream = RocketMQUtils.createReliableInputDStream(ssc, properties(topic(queues=1)))
-    stream.foreachRDD(lambda rdd: None)
-    ssc.start()
-    with pytest.raises(Exception, match="need a checkpoint directory"):
-        ssc.awaitTerminationOrTimeout(30)
+    name = topic(queues=1)
+    with pytest.raises(OptionError, match=r"call ssc.checkpoint\(directory\) before you create the stream"):
+        RocketMQUtils.createReliableInputDStream(ssc, properties(name))
+    with pytest.raises(OptionError, match="before you create the stream"):
+        RocketMQUtils.receiverStream(ssc, ReliableRocketMQReceiver(mq.name_server, name, group))
+
+    def set_up() -> StreamingContext:
+        # PySpark's getOrCreate gives the context its directory after this.
+        assert RocketMQUtils.createReliableInputDStream(ssc, properties(name)) is not None
+        return ssc
+
+    assert StreamingContext.getOrCreate(str(tmp_path / "checkpoint"), set_up) is ssc
+    assert RocketMQUtils.createReliableInputDStream(ssc, properties(name)) is not None

@@ -79,6 +79,26 @@ def test_ranges_by_topic_and_queue_id_as_rocketmq_spark_has_them(rdd_of, whole, 
         rdd_of({TopicQueueId(name, 1): by_id[TopicQueueId(name, 0)]})
 
 
+def test_the_look_up_of_rocketmq_spark_s_readme_is_refused_where_it_names_another_queue(
+    rdd_of, whole, send, topic
+):
+    name = topic(queues=2)
+    send(name, 4)
+    first, second = whole(name)
+    rdd = rdd_of([OffsetRange(first.queue, 1, 1), second])  # queue 0 has no news
+    ranges = rdd.offsetRanges
+
+    def look_up(messages):
+        yield ranges.get(TopicQueueId(name, TaskContext.get().partitionId()))
+
+    for partitions in (rdd, rdd.recordBatches()):
+        with pytest.raises(PythonException, match="a partition's number is no queue id"):
+            partitions.mapPartitions(look_up).collect()
+    same = rdd_of([first, second])
+    ranges = same.offsetRanges
+    assert same.mapPartitions(look_up).collect() == [(first,), (second,)]
+
+
 def test_empty_ranges_have_no_task(rdd_of, whole, send, topic):
     name = topic(queues=3)
     send(name, 6)

@@ -30,3 +30,28 @@ def test_messages_come_back_from_a_pickle(protocol: int):
     assert back == message
     assert copy.deepcopy(message) == copy.copy(message) == message
     assert back._replace(queue_offset=9).queue_offset == 9
+
+
+@pytest.mark.parametrize(
+    ("getter", "attribute"),
+    [
+        ("getBody", "body"),
+        ("getKeys", "keys"),
+        ("getBodyCRC", "body_crc"),
+        ("getMsgId", "msg_id"),
+        ("queueOffset", "queue_offset"),
+        ("getBornHostString", "born_host"),
+        ("getUserProperty", "properties.get"),
+    ],
+)
+def test_java_s_getters_say_what_they_are_called_in_python(getter: str, attribute: str):
+    message = Message(**VALUES)
+    with pytest.raises(AttributeError, match=rf"no {getter}: .*message\.{attribute}"):
+        getattr(message, getter)
+
+
+def test_other_names_are_no_attributes():
+    message = Message(**VALUES)
+    assert not hasattr(message, "getaway")
+    with pytest.raises(AttributeError, match=r"a Message has no getaway$"):
+        _ = message.getaway

@@ -245,12 +245,12 @@ class RocketMQUtils:
     ) -> RocketMQReceiverStream:
         """Return topics as a stream that receivers with a write-ahead log feed: `ReliableRocketMQReceiver`.
 
-        Needs ``ssc.checkpoint(directory)`` before the start; for the rest see `createInputDStream`.
+        Needs ``ssc.checkpoint(directory)`` before it is called; for the rest see `createInputDStream`.
 
         Raises
         ------
         OptionError
-            A property is wrong, or no core would be left for batches.
+            There is no checkpoint directory, a property is wrong, or no core would be left for batches.
         """
         receiver = _receiver(ReliableRocketMQReceiver, properties, storageLevel, deserialize)
         return RocketMQReceiverStream(ssc, receiver, receivers)

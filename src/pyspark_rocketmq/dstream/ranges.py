@@ -7,12 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pyspark import RDD
+from pyspark import RDD, TaskContext
 
 from pyspark_rocketmq.errors import NoOffsetRangesError, OptionError
 from pyspark_rocketmq.model import OffsetRange
 
-__all__ = ["CanCommitOffsets", "HasOffsetRanges", "OffsetRanges", "RangesLike", "TopicQueueId", "to_ranges"]
+__all__ = [
+    "CanCommitOffsets",
+    "HasOffsetRanges",
+    "OffsetRanges",
+    "RangesLike",
+    "TopicQueueId",
+    "reads_now",
+    "to_ranges",
+]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,8 +48,16 @@ class OffsetRanges(tuple[OffsetRange, ...]):
     __slots__ = ()
 
     def get(self, key: TopicQueueId) -> tuple[OffsetRange, ...]:
-        """Return the ranges of a queue id, one a broker; none if the RDD has no such queue."""
-        return tuple(r for r in self if (r.topic, r.queue_id) == (key.topic, key.queue_id))
+        """Return the ranges of a queue id, one a broker; none if the RDD has no such queue.
+
+        Raises
+        ------
+        OptionError
+            A task looks its own range up by its partition's number, as rocketmq-spark's README does, and
+            reads another queue.
+        """
+        _check_look_up(self, key)
+        return _ranges_of(self, key)
 
     def toDict(self) -> dict[TopicQueueId, list[OffsetRange]]:
         """Return the form of rocketmq-spark: the ranges by (topic, queue id)."""
@@ -71,11 +87,51 @@ def to_ranges(given: RangesLike) -> OffsetRanges:
         for key, ranges in given.items():
             for found in ranges:
                 if (found.topic, found.queue_id) != (key.topic, key.queue_id):
-                    raise OptionError("a range is filed under another queue", range=found, key=key)
+                    raise OptionError(
+                        "a range is filed under another queue: the first two arguments of OffsetRange.create "
+                        "are the topic (not the group, as rocketmq-spark's README has it) and the queue id",
+                        range=found,
+                        key=key,
+                    )
         flat = [found for ranges in given.values() for found in ranges]
     else:
         flat = list(given)
     return OffsetRanges(sorted(flat, key=lambda found: len(found) == 0))
+
+
+_reading: tuple[int, OffsetRange] | None = None
+"""The task that runs in this process (its attempt's id), and the range that it reads."""
+
+
+def reads_now(ranges: Sequence[OffsetRange]) -> None:
+    """Take note of what the task of this process reads."""
+    global _reading  # noqa: PLW0603 - a Python worker runs one task at a time
+    context = TaskContext.get()
+    if context is not None and len(ranges) == 1:
+        _reading = context.taskAttemptId(), ranges[0]
+
+
+def _check_look_up(ranges: OffsetRanges, key: TopicQueueId) -> None:
+    """Refuse the look-up of rocketmq-spark's README where it would answer with another queue's range.
+
+    Partitions are numbered without the queues that have no news, and over all brokers.
+    """
+    context = TaskContext.get()
+    if context is None or _reading is None or context.partitionId() != key.queue_id:
+        return
+    attempt, mine = _reading
+    if attempt == context.taskAttemptId() and mine in ranges and mine not in _ranges_of(ranges, key):
+        raise OptionError(
+            "a partition's number is no queue id. The range of this task is "
+            "offsetRanges[TaskContext.get().partitionId()]",
+            partition=context.partitionId(),
+            reads=mine,
+            asked=key,
+        )
+
+
+def _ranges_of(ranges: Iterable[OffsetRange], key: TopicQueueId) -> tuple[OffsetRange, ...]:
+    return tuple(r for r in ranges if (r.topic, r.queue_id) == (key.topic, key.queue_id))
 
 
 class HasOffsetRanges(ABC):

@@ -14,7 +14,7 @@ from pyspark.core.rdd import PipelinedRDD
 from pyspark_rocketmq.client.client import Client, shared_client
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.dstream.jvm import elements_rdd, executors
-from pyspark_rocketmq.dstream.ranges import HasOffsetRanges, OffsetRanges, explain_missing_ranges
+from pyspark_rocketmq.dstream.ranges import HasOffsetRanges, OffsetRanges, explain_missing_ranges, reads_now
 from pyspark_rocketmq.dstream.strategies import LocationStrategy
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
@@ -60,6 +60,7 @@ class _MessageReader:
 
     def __call__(self, _: int, ranges: Iterable[OffsetRange]) -> Iterator[Any]:
         found = list(ranges)
+        reads_now(found)
         messages = read_messages(
             task_client(self.options.client),
             found,
@@ -76,7 +77,9 @@ class _BatchReader:
     projection: Projection
 
     def __call__(self, _: int, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-        return read_ranges(list(ranges), self.options, self.projection)
+        found = list(ranges)
+        reads_now(found)
+        return read_ranges(found, self.options, self.projection)
 
 
 class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model.queues import MessageQueue
@@ -54,6 +55,23 @@ class Message(NamedTuple):
     def queue(self) -> MessageQueue:
         """The queue that the message was read from."""
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+
+def _missing(_: Message, name: str) -> NoReturn:
+    raise AttributeError(f"a Message has no {name}{_in_python(name)}")
+
+
+# In the class itself, it would have type checkers believe in every name.
+Message.__getattr__ = _missing  # type: ignore[attr-defined]
+
+
+def _in_python(name: str) -> str:
+    """Return what a getter of Java's ``MessageExt``, or its property, is called here."""
+    if name in {"getProperty", "getUserProperty"}:
+        return ": its properties are a dict: message.properties.get(name)"
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub("^get(?=[A-Z])", "", name))
+    attribute = words.lower().removesuffix("_string")
+    return f": in Python it is message.{attribute}" if attribute in Message._fields else ""
 
 
 @dataclass(frozen=True, slots=True)

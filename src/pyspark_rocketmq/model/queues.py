@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, Self
 
 from pyspark_rocketmq.errors import OptionError
 
@@ -59,6 +59,18 @@ class OffsetRange:
     queue: MessageQueue
     from_offset: int
     until_offset: int
+
+    if not TYPE_CHECKING:  # to them the fields are the signature
+
+        def __new__(cls, *args: object, **_: object) -> Self:  # noqa: D102 - says what OffsetRange.create is for
+            if args and isinstance(args[0], str):
+                raise OptionError(
+                    "OffsetRange begins with a MessageQueue. From parts, as in rocketmq-spark, it is "
+                    "OffsetRange.create(topic, queue_id, broker_name, from_offset, until_offset): the topic "
+                    "comes first (not the group, as rocketmq-spark's README writes it)",
+                    given=args[0],
+                )
+            return object.__new__(cls)
 
     def __post_init__(self) -> None:
         if not 0 <= self.from_offset <= self.until_offset:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 _MOST: Final = "spark.streaming.receiver.maxRate"
 _WAL: Final = "spark.streaming.receiver.writeAheadLog.enable"
+_NO_DIRECTORY: Final = (
+    f"a reliable receiver, and {_WAL}, keep a log beside the checkpoints: call ssc.checkpoint(directory) "
+    "before you create the stream"
+)
 _LOOK_S: Final = 0.3
 _CLOSE_S: Final = 20.0
 _CLEAN_EVERY_S: Final = 10.0
@@ -254,15 +259,11 @@ class _Run(StreamingListener):
 
     def _directory(self) -> str | None:
         """Return where the logs are; None where blocks are in memory only."""
-        enabled = (self._sc.getConf().get(_WAL, "false") or "false").lower() == "true"
-        if not enabled and not self._maker.receiver.reliable:
+        if not _has_log(self._sc, self._maker.receiver):
             return None
         checkpoints = self._context.checkpointDir()
         if checkpoints is None:
-            raise OptionError(
-                f"a reliable receiver, and {_WAL}, need a checkpoint directory for the log: "
-                "call ssc.checkpoint(directory) before the start"
-            )
+            raise OptionError(_NO_DIRECTORY)
         path = jvm_of(self._sc).org.apache.hadoop.fs.Path(checkpoints)
         files = path.getFileSystem(self._sc._jsc.hadoopConfiguration())  # noqa: SLF001
         self._checkpoints = (path, files)
@@ -327,6 +328,28 @@ class _Run(StreamingListener):
             return False
 
 
+def _has_log(sc: SparkContext, receiver: RocketMQReceiver) -> bool:
+    return receiver.reliable or (sc.getConf().get(_WAL, "false") or "false").lower() == "true"
+
+
+def _check_log_directory(ssc: StreamingContext, receiver: RocketMQReceiver) -> None:
+    """Refuse a stream whose log has no place, unless ``StreamingContext.getOrCreate`` gives it one later."""
+    missing = _has_log(ssc.sparkContext, receiver) and ssc._jssc.ssc().checkpointDir() is None  # noqa: SLF001
+    if missing and not _in_get_or_create():
+        raise OptionError(_NO_DIRECTORY)
+
+
+def _in_get_or_create() -> bool:
+    """Whether this is called from the function that makes a context: PySpark sets its directory then."""
+    maker = StreamingContext.getOrCreate.__func__.__code__  # type: ignore[attr-defined]
+    frame = sys._getframe()  # noqa: SLF001 - PySpark tells the function nothing
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code is maker:
+            return True
+    return False
+
+
 def receiver_rate(pace: Pace, most: float | None, estimate: RateEstimate, receivers: int) -> float | None:
     """Return how many messages a second each receiver may receive; None is no limit.
 
@@ -371,6 +394,7 @@ class RocketMQReceiverStream(DStream[Any]):
     def __init__(self, ssc: StreamingContext, receiver: RocketMQReceiver, receivers: int = 1) -> None:
         if receivers < 1:
             raise OptionError("a stream needs a receiver", receivers=receivers)
+        _check_log_directory(ssc, receiver)
         held_cores(ssc, receivers)
         maker = ReceiverMaker(receiver, receivers)
         java, maker.stream_id = planned_stream(ssc, maker)
