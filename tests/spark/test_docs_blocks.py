@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from pathlib import Path
@@ -40,11 +41,13 @@ def test_what_source_md_shows(spark, mq, send, topic, tmp_path, capsys):
         names["listener"].close()
 
 
-def test_what_rdd_and_dstream_md_shows(spark, mq, send, topic, capfd):
+def test_what_rdd_and_dstream_md_shows(spark, mq, send, topic, capfd, tmp_path, monkeypatch):
     name = topic(queues=2)
     send(name, 200)
-    rdd, stream = blocks("rdd-and-dstream.md")
-    names: dict[str, object] = {"sc": spark.sparkContext}
+    rdd, stream, upgrade = blocks("rdd-and-dstream.md")
+    names: dict[str, object] = {"sc": spark.sparkContext, "options": {"nameServer": mq.name_server}}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "offsets.json").write_text(json.dumps({name: {"broker-a": {"0": 7}}}))
     exec(here(rdd, mq, name), names)
     assert sorted(names["rdd"].map(lambda m: m.body.decode()).collect()) == sorted(
         f"{name} {n}" for n in range(200)
@@ -55,6 +58,7 @@ def test_what_rdd_and_dstream_md_shows(spark, mq, send, topic, capfd):
     try:
         exec("from pyspark_rocketmq import ConsumerStrategy", names)
         exec(here(stream, mq, name), names | {"ssc": ssc})
+        exec(here(upgrade, mq, name), names | {"ssc": ssc})
         ssc.start()
         eventually(lambda: " 200\n" in capfd.readouterr().out, what="the counted batch")
     finally:

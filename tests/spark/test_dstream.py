@@ -11,12 +11,15 @@ from pyspark import SparkContext
 from pyspark.streaming import StreamingContext
 from tests.spark.conftest import INTERVAL_S, same_messages
 from tests.support.wait import eventually
+from typer.testing import CliRunner
 
+from pyspark_rocketmq.cli import app
 from pyspark_rocketmq.client import Admin
 from pyspark_rocketmq.dstream import ConsumerStrategy, HasOffsetRanges, OffsetRanges, RocketMqUtils
 from pyspark_rocketmq.errors import NoOffsetRangesError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.rate import FinishedBatch, PidSettings, RateEstimate
+from pyspark_rocketmq.tools.checkpoint import offsets_from_json
 
 
 @dataclass
@@ -315,6 +318,69 @@ def test_a_recovered_stream_replays_its_unfinished_batches_exactly(
     most = max(len(r) for tries in RECOVERED.ranges.values() for ranges in tries for r in ranges)
     assert most <= 5 * INTERVAL_S, "the first batches after the recovery ignored the speed limit"
     eventually(lambda: committed(name) == send.ends(name), 30, what="commits after the recovery")
+
+
+def take_by_changed_code(time, rdd):
+    CHANGED.take(time, rdd)
+
+
+CHANGED = Seen()
+
+
+def test_changed_code_goes_on_from_the_exported_checkpoint_of_the_job_before(
+    contexts, mq, send, topic, group, tmp_path, client
+):
+    """The checkpoint holds the old code: the new job starts from its offsets, and misses nothing."""
+    name, checkpoint = topic(queues=2), tmp_path / "checkpoint"
+    send(name, 20)
+    RECOVERED.__init__()
+    CHANGED.__init__()
+
+    def job(output) -> StreamingContext:
+        options = {"nameServer": mq.name_server, "pull.max.speed.per.partition": 5}
+        ssc = StreamingContext(SparkContext._active_spark_context, INTERVAL_S)
+        RocketMqUtils.createMQPullStream(ssc, group, name, autoCommit=False, options=options).foreachRDD(
+            output
+        )
+        return ssc
+
+    def fail() -> None:
+        if len(RECOVERED.rows) >= 8:
+            raise RuntimeError("the sink is down")
+
+    RECOVERED.hook = fail
+    ssc = contexts(lambda: StreamingContext.getOrCreate(str(checkpoint), lambda: job(take)))
+    ssc.start()
+    eventually(lambda: len(RECOVERED.sizes()) >= 3, 60, what="a failed batch")
+
+    def exported() -> dict[MessageQueue, int]:
+        done = CliRunner().invoke(app, ["offsets", "export", "--checkpoint", str(checkpoint)])
+        assert done.exit_code == 0, done.output
+        return offsets_from_json(done.stdout)
+
+    queues = client.read_queues(name)
+    finished = {queue: sum(row[1] == queue.queue_id for row in RECOVERED.rows) for queue in queues}
+    eventually(lambda: exported() == finished, 30, what="the ends of what is finished")
+    ssc.stop(stopSparkContext=False)
+    send(name, 20)
+    start = exported()
+
+    def changed() -> StreamingContext:
+        ssc = StreamingContext(SparkContext._active_spark_context, INTERVAL_S)
+        RocketMqUtils.createMQPullStream(
+            ssc,
+            group,
+            name,
+            ConsumerStrategy.specificOffset(start),
+            forceSpecial=True,
+            options={"nameServer": mq.name_server},
+        ).foreachRDD(take_by_changed_code)
+        return ssc
+
+    after = str(tmp_path / "checkpoint of the changed code")
+    contexts(lambda: StreamingContext.getOrCreate(after, changed)).start()
+    eventually(lambda: len(CHANGED.rows) >= 40 - len(RECOVERED.rows), 60, what="the rest")
+    same_messages(RECOVERED.rows + CHANGED.rows, send.sent[name])
 
 
 # --- without a stream -----------------------------------------------------------------------

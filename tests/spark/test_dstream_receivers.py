@@ -294,4 +294,3 @@ def test_a_reliable_receiver_without_a_checkpoint_directory_is_refused_when_it_i
         return ssc
 
     assert StreamingContext.getOrCreate(str(tmp_path / "checkpoint"), set_up) is ssc
-    assert RocketMQUtils.createReliableInputDStream(ssc, properties(name)) is not None

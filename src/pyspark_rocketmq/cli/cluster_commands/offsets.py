@@ -25,6 +25,7 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.lag import group_lag
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.direct_log import is_direct_checkpoint, next_offsets
 from pyspark_rocketmq.offsets.offset_lookup import planning_client, queues_to_read, resolve_offsets
 from pyspark_rocketmq.options.queue_patterns import QUEUE_PATTERNS, covers
 from pyspark_rocketmq.planning.offset_resolution import check_listed
@@ -45,10 +46,17 @@ app = typer.Typer(
 
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics; repeatable.")]
 Checkpoint = Annotated[
-    Path | None, typer.Option(help="A Spark query's checkpointLocation on this machine.", file_okay=False)
+    Path | None,
+    typer.Option(
+        help="A Spark query's checkpointLocation, or a DStream's checkpoint directory, on this machine.",
+        file_okay=False,
+    ),
 ]
 Source = Annotated[
-    int | None, typer.Option(help="Which source of the query, from 0, where several read RocketMQ.")
+    int | None,
+    typer.Option(
+        help="Which source of the query, from 0, or which direct stream, by its id, where there are several."
+    ),
 ]
 File = Annotated[str | None, typer.Option(help="What `offsets export` wrote; - is the standard input.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this it is only shown.")]
@@ -139,12 +147,12 @@ def export(
 ) -> None:
     """Print offsets as JSON, which `offsets import` and the option startingOffsets take.
 
-    They are a group's, or those that a Spark query has finished by its checkpoint.
+    They are a group's, or what a Spark query or a direct stream (DStream) has finished by its checkpoint.
     """
     if (group is None) == (checkpoint is None):
         raise OptionError("give a group or --checkpoint")
     if checkpoint is not None:
-        typer.echo(offsets_to_json(finished_offsets(checkpoint, source=source).offsets))
+        typer.echo(offsets_to_json(_finished(checkpoint, source)))
         return
     assert group is not None
     with connect(namesrv, option) as client:
@@ -169,14 +177,14 @@ def import_(
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Commit offsets for a group, from a file or from a Spark query's checkpoint.
+    """Commit offsets for a group, from a file or from the checkpoint of a Spark query or a direct stream.
 
     Shows what would change unless --yes is given.
     """
     if (file is None) == (checkpoint is None):
         raise OptionError("give --file or --checkpoint")
     if checkpoint is not None:
-        wanted = finished_offsets(checkpoint, source=source).offsets
+        wanted = _finished(checkpoint, source)
     else:
         assert file is not None
         wanted = offsets_from_json(_text(file))
@@ -272,6 +280,13 @@ def forget_(
     made.columns[2].justify = "right"
     console().print(made)
     console().print("done" if yes else "nothing was changed: add --yes to do it")
+
+
+def _finished(checkpoint: Path, source: int | None) -> Mapping[MessageQueue, int]:
+    """Return where a query, or a direct stream, has come to."""
+    if is_direct_checkpoint(checkpoint):
+        return next_offsets(checkpoint, stream=source)
+    return finished_offsets(checkpoint, source=source).offsets
 
 
 def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, yes: bool, json: bool) -> None:

@@ -2,45 +2,32 @@
 
 Spark writes a checkpoint after it has started a batch's jobs. A driver that dies in between comes back with
 a checkpoint that does not know the batch, and would give its time other ranges. So each batch's ranges go
-into a small file beside the checkpoints first; a recovered stream reads them before it plans anew.
+into a small file beside the checkpoints first; a recovered stream reads them before it plans anew. How far
+batches are finished is written down, too: a checkpoint is of no use to changed code, these files are.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from pyspark import SparkContext
 
 from pyspark_rocketmq.dstream.jvm import jvm_of
 from pyspark_rocketmq.dstream.ranges import OffsetRanges
-from pyspark_rocketmq.model import OffsetRange
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.direct_log import (
+    ENDS_PREFIX,
+    FOLDER_PREFIX,
+    decode_ranges,
+    encode_ends,
+    encode_ranges,
+)
 
-__all__ = ["BatchLog", "decode_ranges", "encode_ranges"]
+__all__ = ["BatchLog"]
 
-_VERSION: Final = 1
 _KEPT: Final = 100
-
-
-def encode_ranges(ranges: OffsetRanges) -> str:
-    """Return the text of a batch's file."""
-    rows = [[r.topic, r.broker_name, r.queue_id, r.from_offset, r.until_offset] for r in ranges]
-    return json.dumps({"version": _VERSION, "ranges": rows})
-
-
-def decode_ranges(text: str) -> OffsetRanges | None:
-    """Return the ranges; None for a file that was not finished: its batch never ran."""
-    try:
-        document = json.loads(text)
-    except ValueError:
-        return None
-    if document.get("version") != _VERSION:
-        return None
-    return OffsetRanges(
-        OffsetRange.create(topic, queue_id, broker_name, begin, end)
-        for topic, broker_name, queue_id, begin, end in document["ranges"]
-    )
+_KEPT_ENDS: Final = 3
 
 
 class BatchLog:
@@ -56,11 +43,13 @@ class BatchLog:
 
     def __init__(self, sc: SparkContext, directory: str, stream_id: int) -> None:
         self._jvm = jvm_of(sc)
-        self._folder = self._jvm.org.apache.hadoop.fs.Path(directory, f"rocketmq-{stream_id}")
+        self._folder = self._jvm.org.apache.hadoop.fs.Path(directory, f"{FOLDER_PREFIX}{stream_id}")
         self._files = self._folder.getFileSystem(sc._jsc.hadoopConfiguration())  # noqa: SLF001
         self._files.mkdirs(self._folder)
         names = [str(status.getPath().getName()) for status in self._files.listStatus(self._folder)]
         self._times = {int(name) for name in names if name.isdigit()}
+        self._ends_files = sorted(name for name in names if name.startswith(ENDS_PREFIX))
+        self._ends: Mapping[MessageQueue, int] = {}
 
     def read(self, time_ms: int) -> OffsetRanges | None:
         """Return what a former life of the stream planned for a time, if it did."""
@@ -71,16 +60,25 @@ class BatchLog:
             text = str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
-        return decode_ranges(text)
+        ranges = decode_ranges(text)
+        return None if ranges is None else OffsetRanges(ranges)
 
     def write(self, time_ms: int, ranges: OffsetRanges) -> None:
         """Write a batch down: it may run when this returns."""
-        stream = self._files.create(self._path(time_ms), True)
-        try:
-            stream.write(bytearray(encode_ranges(ranges).encode()))
-        finally:
-            stream.close()
+        self._create(str(time_ms), encode_ranges(ranges))
         self._times.add(time_ms)
+
+    def write_ends(self, time_ms: int, ends: Mapping[MessageQueue, int]) -> None:
+        """Write down how far all batches are finished: where changed code has to start."""
+        if ends == self._ends:
+            return
+        name = f"{ENDS_PREFIX}{time_ms}"
+        self._create(name, encode_ends(ends))
+        self._ends = ends
+        self._ends_files = [*(kept for kept in self._ends_files if kept != name), name]
+        for old in self._ends_files[:-_KEPT_ENDS]:
+            self._files.delete(self._path(old), False)
+        self._ends_files = self._ends_files[-_KEPT_ENDS:]
 
     def forget(self, needed: Collection[int]) -> None:
         """Delete old files, but for those of the batches that are needed and the newest ones."""
@@ -89,5 +87,12 @@ class BatchLog:
                 self._files.delete(self._path(time_ms), False)
                 self._times.discard(time_ms)
 
-    def _path(self, time_ms: int) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._folder, str(time_ms))
+    def _create(self, name: str, text: str) -> None:
+        stream = self._files.create(self._path(name), True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+
+    def _path(self, name: object) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._folder, str(name))

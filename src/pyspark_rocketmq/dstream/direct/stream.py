@@ -163,6 +163,8 @@ class _Run(StreamingListener):
             return
         delays = (info.processingEndTime(), info.processingDelay(), info.schedulingDelay())
         ends = self._maker.plan.finished(time_ms, delays)
+        if ends and self._log is not None:
+            self._log.write_ends(time_ms, ends)
         if ends and self._maker.auto_commit:
             self._commits.finished(ends)
 

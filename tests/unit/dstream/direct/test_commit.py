@@ -6,9 +6,7 @@ import threading
 import pytest
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.dstream.direct.batch_log import decode_ranges, encode_ranges
 from pyspark_rocketmq.dstream.direct.commit import Committer
-from pyspark_rocketmq.dstream.ranges import OffsetRanges, to_ranges
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 
@@ -91,12 +89,3 @@ def test_a_committer_travels_with_a_closure(committer):
     again = pickle.loads(pickle.dumps(commits))
     again.commitAsync(RANGES)
     eventually(lambda: len(done) == 2 and no_thread_is_left(), what="both commits")
-
-
-def test_the_log_of_batches_reads_what_it_wrote_and_nothing_that_is_torn():
-    ranges = to_ranges(RANGES)
-    text = encode_ranges(ranges)
-    assert decode_ranges(text) == ranges
-    assert isinstance(decode_ranges(text), OffsetRanges)
-    assert all(decode_ranges(text[:length]) is None for length in range(len(text)))
-    assert decode_ranges(text.replace('"version": 1', '"version": 2')) is None
