@@ -27,6 +27,7 @@ from pyspark_rocketmq.options import (
     ClientOptions,
     CompatibilityWarning,
     EventTime,
+    ReceiverOptions,
     SourceOptions,
     TimestampStrategy,
     Where,
@@ -634,3 +635,26 @@ def test_parsing_does_not_warn_without_reason() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         source()
+
+
+@pytest.mark.parametrize(
+    ("value", "policy"),
+    [("smallest", Earliest()), ("Earliest", Earliest()), ("largest", Latest()), ("latest", Latest())],
+)
+def test_kafka_s_auto_offset_reset_says_what_it_became(value, policy):
+    given = {"nameServer": "h:1", "topic": "orders", "auto.offset.reset": value}
+    became = f"auto.offset.reset={value} became startingOffsets={str(type(policy).__name__).lower()}"
+    with pytest.warns(CompatibilityWarning, match=f"^{became}$"):
+        assert parse_options(SourceOptions, given).bounds.starting_offsets == policy
+    receiver = {**given, "consumerGroup": "g"}
+    with pytest.warns(CompatibilityWarning, match="became startFrom="):
+        assert parse_options(ReceiverOptions, receiver).start.value == type(policy).__name__.lower()
+
+
+def test_an_auto_offset_reset_that_is_none_or_contradicts_is_an_error():
+    given = {"nameServer": "h:1", "topic": "orders", "auto.offset.reset": "none"}
+    with pytest.raises(OptionError, match=r"option auto\.offset\.reset is malformed"):
+        parse_options(SourceOptions, given)
+    both = {**given, "auto.offset.reset": "smallest", "startingOffsets": "latest"}
+    with pytest.raises(OptionError, match="the same option with different values"):
+        parse_options(SourceOptions, both)

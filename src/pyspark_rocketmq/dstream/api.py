@@ -49,6 +49,7 @@ from pyspark_rocketmq.options import (
     parse_direct_options,
     parse_options,
 )
+from pyspark_rocketmq.options.choices import KAFKA_RESET
 from pyspark_rocketmq.options.kinds import GROUP, TOPICS
 
 __all__ = ["RocketMQUtils"]
@@ -59,6 +60,7 @@ _SPEED: Final = "pull.max.speed.per.partition"
 _SPEED_SPELLINGS: Final = frozenset({_SPEED, "maxrateperqueue"})
 _TOPIC_SPELLINGS: Final = frozenset({"topic", "consumer.topic", "topics"})
 _GROUP_SPELLINGS: Final = frozenset({"consumerGroup", "consumer.group", "groupId"})
+_KAFKA_RESET: Final = "auto.offset.reset"
 _CONF_SPEED: Final = "spark.streaming.rocketmq.maxRatePerPartition"
 
 
@@ -150,7 +152,8 @@ class RocketMQUtils:
             Fail the batch when messages are gone that it should have; false skips them with a warning.
         locationStrategy : LocationStrategy
         options : Mapping, optional
-            See `DirectOptions`; the name servers may also come from ``$NAMESRV_ADDR``.
+            See `DirectOptions`; the name servers may also come from ``$NAMESRV_ADDR``. Kafka's
+            ``auto.offset.reset`` becomes a ``consumerStrategy``.
         messageHandler : Callable, optional
             Applied to each `Message` in the reader; its answers are the stream's elements.
 
@@ -165,7 +168,8 @@ class RocketMQUtils:
         """
         names = _parsed(TOPICS, "topics", topics if isinstance(topics, str) else ",".join(topics))
         group = _parsed(GROUP, "groupId", groupId)
-        given = _with_conf(ssc.sparkContext, options or {})
+        strategy, asked = _with_kafka_reset(consumerStrategy, options or {})
+        given = _with_conf(ssc.sparkContext, asked)
         source = parse_direct_options(given).source(names, group)
         started_at_ms = SYSTEM_CLOCK.now_ms()
         client = planning_client(source.client)
@@ -174,7 +178,7 @@ class RocketMQUtils:
             wanted = queues_to_read(client, source)
             queues = available_ends(client, wanted)
             check_filter(client, queues, source)
-            policy = _policy(client, consumerStrategy, source, force_special=forceSpecial)
+            policy = _policy(client, strategy, source, force_special=forceSpecial)
             positions = resolve_offsets(
                 client, policy, queues, source, start_time_ms=started_at_ms, ends=queues
             )
@@ -317,6 +321,31 @@ def _policy(
         if not force_special:
             committed = client.committed_offsets(source.group, strategy.offsets)
     return start_policy(strategy, committed, force_special=force_special)
+
+
+def _with_kafka_reset(strategy: Strategy, options: Mapping[str, Any]) -> tuple[Strategy, Mapping[str, Any]]:
+    """Turn Kafka's ``auto.offset.reset`` into the strategy that it means, and say so."""
+    named = [key for key in options if key.lower() == _KAFKA_RESET]
+    if not named:
+        return strategy, options
+    value = str(options[named[0]])
+    meant: dict[str, Strategy] = {"earliest": ConsumerStrategy.earliest, "latest": ConsumerStrategy.latest}
+    wanted = meant.get(KAFKA_RESET.get(value.lower(), ""))
+    if wanted is None or strategy not in [ConsumerStrategy.earliest, wanted]:
+        raise OptionError(
+            f"{_KAFKA_RESET} is smallest or largest (earliest or latest), and no other consumerStrategy is "
+            "given beside it",
+            option=_KAFKA_RESET,
+            value=value,
+            consumerStrategy=strategy,
+        )
+    warnings.warn(
+        f"{_KAFKA_RESET}={value} became ConsumerStrategy.{KAFKA_RESET[value.lower()]}: the group's committed "
+        "offset, and only where it has none this end of the queue",
+        CompatibilityWarning,
+        stacklevel=3,
+    )
+    return wanted, {key: text for key, text in options.items() if key not in named}
 
 
 def _with_conf(sc: SparkContext, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class OffsetBounds(Options):
         OFFSETS,
         default=None,
         default_text="latest for a stream, earliest for a batch",
+        aliases=("auto.offset.reset",),
         doc="Where a query without a checkpoint starts.",
     )
     starting_timestamp: AtTimestamp | Ago | None = option(

@@ -13,12 +13,23 @@ __all__ = [
     "COLUMNS",
     "COUNT",
     "COUNT_OR_NONE",
+    "KAFKA_RESET",
     "TAGS",
     "BodyAs",
     "CorruptPolicy",
     "EventTime",
     "TimestampStrategy",
 ]
+
+KAFKA_RESET: Final = {
+    "smallest": "earliest",
+    "earliest": "earliest",
+    "beginning": "earliest",
+    "largest": "latest",
+    "latest": "latest",
+    "end": "latest",
+}
+"""The values of Kafka's ``auto.offset.reset``, old and new, in the words of the options here."""
 
 
 class BodyAs(enum.Enum):

@@ -43,7 +43,7 @@ _SHOWN_CHARACTERS: Final = 300
 
 
 class CompatibilityWarning(UserWarning):
-    """Options were given that are understood, but have no effect here."""
+    """Options were given that are understood, but have no effect here, or became another option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +166,15 @@ class Options:
 
     ``IGNORED`` are the keys that Spark adds by itself, in lower case. ``COMPATIBILITY`` are keys of other
     connectors that have no counterpart here, with the reason: they are accepted with one warning.
+    ``TRANSLATED`` are aliases, in lower case, with their values in the words of the option: a warning says
+    what was given and what it became.
     """
 
     __slots__ = ()
 
     IGNORED: ClassVar[frozenset[str]] = frozenset()
     COMPATIBILITY: ClassVar[Mapping[str, str]] = {}
+    TRANSLATED: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +233,11 @@ def parse_options(
         An option is unknown, malformed, missing, given twice with different values, or contradicts another.
     """
     options = _declared(cls)
-    texts, compatible = _sort_out(cls, options, given)
+    texts, compatible, became = _sort_out(cls, options, given)
     misplaced = [o.name for o in options if o.name in texts and where and o.only and where not in o.only]
     _refuse_or_warn(cls, where, misplaced, compatible)
+    if became:
+        warnings.warn("; ".join(became), CompatibilityWarning, stacklevel=2)
     environ = os.environ if environ is None else environ
     return _build(cls, texts | _from_files(options, texts, environ), environ)
 
@@ -275,12 +280,13 @@ def _walk(cls: type[Options]) -> Iterator[Option]:
 
 def _sort_out(
     cls: type[Options], options: tuple[Option, ...], given: Mapping[str, Any]
-) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """Return (option name -> (text, spelling)) and the compatibility keys that were given."""
+) -> tuple[dict[str, tuple[str, str]], list[str], list[str]]:
+    """Return (option name -> (text, spelling)), the given keys without effect, and what others became."""
     by_key = {spelling.lower(): (o, spelling) for o in options for spelling in o.spellings}
     compatibility = {key.lower(): key for key in cls.COMPATIBILITY}
     texts: dict[str, tuple[str, str]] = {}
     compatible: list[str] = []
+    became: list[str] = []
     for key, value in given.items():
         lowered = key.lower()
         if value is None or lowered in cls.IGNORED:
@@ -292,13 +298,16 @@ def _sort_out(
             raise _unknown(key, options)
         o, spelling = by_key[lowered]
         text = (str(value).lower() if isinstance(value, bool) else str(value)).strip()
+        if (here := cls.TRANSLATED.get(lowered, {}).get(text.lower())) is not None:
+            became.append(f"{key}={text} became {o.name}={here}")
+            text = here
         if o.name in texts and texts[o.name][0] != text:
             raise OptionError(
                 f"options {texts[o.name][1]} and {spelling} are the same option with different values: "
                 f"give only {o.name}"
             )
         texts[o.name] = (text, spelling)
-    return texts, compatible
+    return texts, compatible, became
 
 
 def _unknown(key: str, options: tuple[Option, ...]) -> OptionError:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageSelector
-from pyspark_rocketmq.options.choices import CorruptPolicy
+from pyspark_rocketmq.options.choices import KAFKA_RESET, CorruptPolicy
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Options, group, option
 from pyspark_rocketmq.options.kinds import BOOLEAN, DURATION_MS, GROUP, TOPICS, choice, whole_number
@@ -69,6 +69,8 @@ class ReceiverOptions(Options):
         "pull.consumer.cache.loadFactor": "of direct streams",
     }
 
+    TRANSLATED: ClassVar[Mapping[str, Mapping[str, str]]] = {"auto.offset.reset": KAFKA_RESET}
+
     client: ClientOptions = group(ClientOptions)
 
     consumer_group: str = option(
@@ -92,7 +94,7 @@ class ReceiverOptions(Options):
         choice(StartFrom),
         default=StartFrom.LATEST,
         default_text="latest",
-        aliases=("consumer.offset.reset.to",),
+        aliases=("consumer.offset.reset.to", "auto.offset.reset"),
         doc="Where a group begins in a topic that it has no offsets of; later queues: at their start.",
     )
     timestamp_ms: int | None = option(

@@ -18,6 +18,7 @@ from pyspark_rocketmq.options.choices import (
     COLUMNS,
     COUNT,
     COUNT_OR_NONE,
+    KAFKA_RESET,
     BodyAs,
     CorruptPolicy,
     EventTime,
@@ -83,6 +84,8 @@ class SourceOptions(Options):
         "fetchOffset.numRetries": "requests are retried until their deadline: see requestTimeoutMs",
         "fetchOffset.retryIntervalMs": "requests are retried until their deadline: see requestTimeoutMs",
     }
+
+    TRANSLATED: ClassVar[Mapping[str, Mapping[str, str]]] = {"auto.offset.reset": KAFKA_RESET}
 
     client: ClientOptions = group(ClientOptions)
 

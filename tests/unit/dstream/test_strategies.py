@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.dstream import ConsumerStrategy, LocationStrategies, TopicQueueId
+from pyspark_rocketmq.dstream.api import _with_kafka_reset
 from pyspark_rocketmq.dstream.strategies import start_policy
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import AtOffsets, Earliest, GroupOffsets, Latest, MessageQueue
+from pyspark_rocketmq.options import CompatibilityWarning
 
 Q0, Q1, Q2 = (MessageQueue("t", "a", number) for number in range(3))
 
@@ -64,3 +66,26 @@ def test_fixed_hosts_take_precedence_and_the_rest_is_dealt_out():
         on_b: "h8",
         Q2: "executor_h1_1",
     }
+
+
+def test_kafka_s_auto_offset_reset_becomes_a_strategy_and_says_so():
+    options = {"nameServer": "h:1", "Auto.Offset.Reset": "largest"}
+    with pytest.warns(
+        CompatibilityWarning, match=r"auto.offset.reset=largest became ConsumerStrategy\.latest"
+    ):
+        changed = _with_kafka_reset(ConsumerStrategy.earliest, options)
+    assert changed == (ConsumerStrategy.latest, {"nameServer": "h:1"})
+    assert _with_kafka_reset(ConsumerStrategy.latest, {}) == (ConsumerStrategy.latest, {})
+
+
+@pytest.mark.parametrize(
+    ("strategy", "value"),
+    [
+        (ConsumerStrategy.earliest, "none"),
+        (ConsumerStrategy.latest, "smallest"),
+        (ConsumerStrategy.specificOffset({Q0: 7}), "smallest"),
+    ],
+)
+def test_an_auto_offset_reset_beside_another_strategy_is_refused(strategy, value):
+    with pytest.raises(OptionError, match="no other consumerStrategy"):
+        _with_kafka_reset(strategy, {"auto.offset.reset": value})
