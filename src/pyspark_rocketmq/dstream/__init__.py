@@ -6,9 +6,10 @@ from pyspark_rocketmq.dstream.direct.stream import RocketMQDStream
 from pyspark_rocketmq.dstream.foreach_rdd import transactional_output
 from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, HasOffsetRanges, OffsetRanges, TopicQueueId
 from pyspark_rocketmq.dstream.rdd import RocketMQRDD
+from pyspark_rocketmq.dstream.receiver.received_rdd import ReceivedRDD
 from pyspark_rocketmq.dstream.receiver.receivers import ReliableRocketMQReceiver, RocketMQReceiver
 from pyspark_rocketmq.dstream.receiver.server import ReceiverInfo
-from pyspark_rocketmq.dstream.receiver.stream import ReceivedRDD, RocketMQReceiverStream
+from pyspark_rocketmq.dstream.receiver.stream import RocketMQReceiverStream
 from pyspark_rocketmq.dstream.strategies import ConsumerStrategy, LocationStrategies, LocationStrategy
 from pyspark_rocketmq.model import OffsetRange
 

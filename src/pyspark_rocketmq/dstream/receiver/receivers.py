@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from pyspark import StorageLevel
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.options import MessageModel, ReceiverOptions, parse_options
 
-if TYPE_CHECKING:
-    from pyspark_rocketmq.dstream.receiver.task import ReceiverTask
-
-__all__ = ["ReliableRocketMQReceiver", "RocketMQReceiver", "TopicsLike", "storage_level"]
+__all__ = ["ReceiverSupport", "ReliableRocketMQReceiver", "RocketMQReceiver", "TopicsLike", "storage_level"]
 
 TopicsLike: TypeAlias = str | Iterable[str] | Mapping[str, int]
 """A topic, several, or how many threads of a receiver deserialize for each."""
@@ -41,6 +38,30 @@ def storage_level(level: StorageLevel | str) -> StorageLevel:
             f"there is no such storage level: take one of {', '.join(sorted(_LEVELS))}", level=level
         )
     return found
+
+
+class ReceiverSupport(Protocol):
+    """What a receiver can ask of the task that runs it."""
+
+    @property
+    def number(self) -> int:
+        """Which of its stream's receivers it is, from 0 on."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it does not receive any more."""
+
+    def open_consumer(self) -> None:
+        """Join the group and begin to receive."""
+
+    def close_consumer(self) -> None:
+        """Leave the group."""
+
+    def store(self, element: Any) -> None:
+        """Add an element to the stream."""
+
+    def ask_to_restart(self, message: str, error: BaseException | None) -> None:
+        """Have the receiver stopped and started again."""
 
 
 class RocketMQReceiver:
@@ -97,7 +118,7 @@ class RocketMQReceiver:
                 raise OptionError("a topic needs a thread", topic=name, threads=count)
         self.storageLevel = storage_level(storageLevel)
         self._deserialize = deserialize
-        self._task: ReceiverTask | None = None
+        self._task: ReceiverSupport | None = None
         if self.parsed().message_model is MessageModel.BROADCASTING and self.reliable:
             raise OptionError(
                 "a reliable receiver cannot be a broadcasting one: nobody keeps the offsets of a member that "
@@ -170,11 +191,11 @@ class RocketMQReceiver:
         """Which of its stream's receivers this is, from 0 on."""
         return self._running().number
 
-    def attach(self, task: ReceiverTask) -> None:
+    def attach(self, task: ReceiverSupport) -> None:
         """Make it the receiver of a task: what the stream does."""
         self._task = task
 
-    def _running(self) -> ReceiverTask:
+    def _running(self) -> ReceiverSupport:
         if self._task is None:
             raise RocketMQError("a receiver runs in a task only: attach it with RocketMQUtils.receiverStream")
         return self._task

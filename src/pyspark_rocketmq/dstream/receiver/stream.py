@@ -6,18 +6,15 @@ import itertools
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
-from pyspark.core.rdd import PipelinedRDD
 from pyspark.streaming import DStream, StreamingContext, StreamingListener
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
-from pyspark_rocketmq.client.read.queue_reader import DecodeOptions
 from pyspark_rocketmq.dstream.jvm import (
     failures,
     jvm_of,
@@ -29,21 +26,17 @@ from pyspark_rocketmq.dstream.jvm import (
     streaming_context,
 )
 from pyspark_rocketmq.dstream.pace import Pace, pace_of
-from pyspark_rocketmq.dstream.rdd import batch_projection
 from pyspark_rocketmq.dstream.rdd_registry import keep_live, of_batches
-from pyspark_rocketmq.dstream.receiver.block import BlockReading, block_batches, block_elements, reading_of
+from pyspark_rocketmq.dstream.receiver.block import reading_of
 from pyspark_rocketmq.dstream.receiver.cores import check_cores, held_cores, local_cores
+from pyspark_rocketmq.dstream.receiver.received_rdd import ReceivedRDD
 from pyspark_rocketmq.dstream.receiver.receivers import RocketMQReceiver
 from pyspark_rocketmq.dstream.receiver.server import ReceiverInfo, ReceiverServer
-from pyspark_rocketmq.dstream.receiver.store import BlockStore, StoredBatch
+from pyspark_rocketmq.dstream.receiver.store import BlockStore
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.planning.rate import FinishedBatch, RateEstimate
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 __all__ = [
-    "ReceivedRDD",
     "ReceiverMaker",
     "RocketMQReceiverStream",
     "receiver_infos",
@@ -67,70 +60,6 @@ _LOG_KEPT_MS: Final = 60_000
 
 _RUNS: Final[dict[int, _Run]] = {}
 """The streams of this driver's running StreamingContext, by Spark's id."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Elements:
-    reading: BlockReading
-
-    def __call__(self, _: int, blocks: Iterable[bytes]) -> Iterator[Any]:
-        for block in blocks:
-            yield from block_elements(bytes(block), self.reading)
-
-
-@dataclass(frozen=True, slots=True)
-class _Batches:
-    tags: frozenset[str] | None
-    decode: DecodeOptions
-
-    def __call__(self, _: int, blocks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        for block in blocks:
-            yield from block_batches(bytes(block), self.decode, self.tags)
-
-
-class ReceivedRDD(PipelinedRDD[bytes, Any]):
-    """The messages of a batch, or the objects that ``deserialize`` made: one partition a block.
-
-    Parameters
-    ----------
-    batch : StoredBatch
-    reading : BlockReading
-    reader : Callable, optional
-        Replaces the reader of messages.
-    """
-
-    def __init__(self, batch: StoredBatch, reading: BlockReading, reader: _Batches | None = None) -> None:
-        super().__init__(batch.rdd, reader or _Elements(reading))
-        self._batch = batch
-        self._reading = reading
-
-    @property
-    def received(self) -> int:
-        """How many messages the batch has, from what the receivers counted."""
-        return self._batch.messages
-
-    def recordBatches(self, columns: Sequence[str] | None = None, bodyAs: str = "binary") -> ReceivedRDD:
-        """Return the same messages as an RDD of ``pyarrow.RecordBatch``: many times faster than objects.
-
-        Parameters
-        ----------
-        columns : sequence of str, optional
-            As the data source's option; its default columns when absent, ``["*"]`` for all.
-        bodyAs : {"binary", "string"}
-
-        Raises
-        ------
-        OptionError
-            On a name that is no column.
-        """
-        projection = batch_projection(columns, bodyAs)
-        decode = DecodeOptions(
-            columns=projection.columns,
-            body_as=projection.body_as,
-            on_corrupt=self._reading.on_corrupt.value,
-            check_crc=self._reading.check_crc,
-        )
-        return ReceivedRDD(self._batch, self._reading, _Batches(self._reading.tags, decode))
 
 
 class ReceiverMaker:

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.groups.push_consumer import PushConsumer
-from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, PushOptions
 from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
 from pyspark_rocketmq.dstream.receiver.block import (
     count_records,
@@ -24,28 +23,21 @@ from pyspark_rocketmq.dstream.receiver.block import (
     run_messages,
 )
 from pyspark_rocketmq.dstream.receiver.collect import Collected, Collector, Given, InTurn, RateLimiter
+from pyspark_rocketmq.dstream.receiver.group_options import push_options
 from pyspark_rocketmq.dstream.receiver.link import FrameKind, Link, ReceiverSpec, Reply, ReplyStatus
 from pyspark_rocketmq.dstream.receiver.receivers import RocketMQReceiver
 from pyspark_rocketmq.errors import ConnectionLostError, RocketMQError
 from pyspark_rocketmq.model import Message
-from pyspark_rocketmq.options import MessageModel, ReceiverOptions, StartFrom
-from pyspark_rocketmq.planning.assign import AllocateStrategy
+from pyspark_rocketmq.options import MessageModel, ReceiverOptions
 from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_START
 
 __all__ = ["ReceiverRunner", "ReceiverTask"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_QUEUE_BYTES: Final = 16 << 20
-_SPAN: Final = 1 << 20
 _ALIVE_S: Final = 0.5
 _PUT_OFF_AGAIN_S: Final = 1.0
 _STOPPED_LOOK_S: Final = 0.1
-_STARTS: Final = {
-    StartFrom.LATEST: ConsumeFromWhere.LAST_OFFSET,
-    StartFrom.EARLIEST: ConsumeFromWhere.FIRST_OFFSET,
-    StartFrom.TIMESTAMP: ConsumeFromWhere.TIMESTAMP,
-}
 
 
 class ReceiverTask:
@@ -333,24 +325,6 @@ class ReceiverTask:
             return False
         worker.put_off([message])
         return True
-
-
-def push_options(options: ReceiverOptions) -> PushOptions:
-    """Return how a receiver consumes."""
-    return PushOptions(
-        broadcasting=options.message_model is MessageModel.BROADCASTING,
-        ordered=options.ordered,
-        start=_STARTS[options.start],
-        timestamp_ms=options.timestamp_ms,
-        allocate=AllocateStrategy(options.allocation.value),
-        threads=1,
-        pull_batch_size=options.pull_batch_size,
-        max_queued=options.queue_size,
-        max_queued_bytes=_QUEUE_BYTES,
-        max_span=_SPAN,
-        heartbeat_ms=options.heartbeat_ms,
-        commit_ms=max(1, options.commit_ms),
-    )
 
 
 def _elements(element: Any) -> tuple[Any, ...]:

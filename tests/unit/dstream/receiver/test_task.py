@@ -18,6 +18,7 @@ from pyspark_rocketmq.client.groups.push_worker import PulledRun
 from pyspark_rocketmq.dstream.config import RocketMQConfig
 from pyspark_rocketmq.dstream.receiver.block import block_elements
 from pyspark_rocketmq.dstream.receiver.collect import Collected, Collector, InTurn, RateLimiter
+from pyspark_rocketmq.dstream.receiver.group_options import push_options
 from pyspark_rocketmq.dstream.receiver.link import (
     FRAME,
     HELLO_SIZE,
@@ -34,7 +35,7 @@ from pyspark_rocketmq.dstream.receiver.receivers import (
     storage_level,
 )
 from pyspark_rocketmq.dstream.receiver.server import FailureRow
-from pyspark_rocketmq.dstream.receiver.task import ReceiverTask, push_options
+from pyspark_rocketmq.dstream.receiver.task import ReceiverTask
 from pyspark_rocketmq.errors import ConnectionLostError, OptionError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.options import ReceiverOptions, option_reference, parse_options
