@@ -602,6 +602,23 @@ def test_an_operator_resets_the_group() -> None:
         assert it.read() == everything(it.ranges)
 
 
+class _Resets(dict[tuple[str, str, int], int]):
+    """Are told again and again."""
+
+    def pop(self, key, *_):
+        return self[key]
+
+
+def test_a_reset_that_is_told_for_ever_ends_the_read() -> None:
+    with reader() as it:
+        queue = it.ranges[0].queue
+        it.mq._stores["broker-a"].resets = _Resets({("g", queue.topic, queue.queue_id): 500})
+        pulls = it.mq.inject(Delay(0), on=PULL, times=None)
+        with pytest.raises(BrokerError, match="21"):
+            it.read(stall_timeout_ms=500)
+        assert pulls.hits < 500, "with pauses"
+
+
 @pytest.mark.parametrize("at", [0, 17, MESSAGES - 1])
 def test_a_damaged_record_is_named(at: int) -> None:
     with reader() as it:

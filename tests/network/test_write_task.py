@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 from pyspark.sql.pandas.types import from_arrow_schema
 from tests.support.fakes import Ahead
 
@@ -492,6 +493,25 @@ def test_writes_do_not_replace_one_anothers_dead_letters(write: Write, tmp_path:
             scope = WriteScope(job="the same jobId", partition=0, write=day)
             write(illegal(day), scope=scope, deadLetterPath=str(tmp_path))
     assert dead_bodies(tmp_path) == ["monday", "tuesday"]
+
+
+class LikeHdfs(fs.LocalFileSystem):
+    """It does not rename over a file."""
+
+    def move(self, src: str, dest: str) -> None:
+        if Path(dest).exists():
+            raise OSError(f"rename to {dest} failed")
+        super().move(src, dest)
+
+
+def test_a_batch_that_is_repeated_replaces_its_dead_letters_on_hdfs(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "file_system", lambda path: (LikeHdfs(), path))
+    for body in ("first", "again"):
+        write(illegal(body), deadLetterPath=str(tmp_path))
+    assert dead_bodies(tmp_path) == ["again"]
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_task_that_fails_leaves_no_file(

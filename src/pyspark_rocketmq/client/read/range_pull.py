@@ -183,8 +183,7 @@ class RangePull:
             connection = self._connection = self._connection or self._replica.connect()
             template = self._template = self._template or self._pulls_at(connection)
             sent = self._depth.sent(self._now())
-            values = [(ask.offset, ask.max_messages) for ask in asks]
-            opaques = connection.submit_many(template, values)
+            opaques = connection.submit_many(template, [(ask.offset, ask.max_messages) for ask in asks])
             self._in_flight.update(zip(opaques, ((ask, sent) for ask in asks), strict=True))
         except RocketMQError:
             for ask in asks:
@@ -217,14 +216,16 @@ class RangePull:
         if busy:
             if len(busy) == len(answers) and not self._in_flight:  # not the right broker (any more)?
                 busy[0].require(queue=str(self.offsets.queue), offset=self._window.expected)
-            self._leave_alone()
+            self._leave_alone(busy[0])
         return self._take()
 
-    def _leave_alone(self) -> None:
-        """Ask a busy broker for nothing more for a while; what is in flight goes on."""
+    def _leave_alone(self, refusal: Response) -> None:
+        """Ask a busy broker for nothing more for a while, but not for ever; what is in flight goes on."""
         if self._now() >= self._resume_at:  # else it refused what was asked for before the pause
             self._patience.failed(self._now(), missed=False)
             self._resume_at = self._now() + _BACK_OFF.pause_s(self._patience.failures, self._client.random)
+        if self._is_stalled():
+            refusal.require(queue=str(self.offsets.queue), offset=self._window.expected)
 
     def _take(self) -> list[Chunk]:
         chunks: list[Chunk] = []
@@ -256,7 +257,7 @@ class RangePull:
             self._slave_is_closed = pull_answer.slave_is_closed(error.remark)
         error.facts.setdefault("queue", str(self.offsets.queue))
         error.facts.setdefault("offset", self._window.expected)
-        stalled = self._patience.stalled_ms(self._now()) >= self._options.stall_timeout_ms
+        stalled = self._is_stalled()
         if error.retriable and stalled and self._slave_is_closed:
             raise BrokerNotFoundError(
                 "the queue's master is away, and its slave may not be read: slaveReadEnable=true in the "
@@ -277,6 +278,9 @@ class RangePull:
         back_off = replace(_BACK_OFF, base_ms=self._options.empty_pull_delay_ms) if missed else _BACK_OFF
         self._client.clock.sleep(back_off.pause_s(self._patience.failures, self._client.random))
 
+    def _is_stalled(self) -> bool:
+        return self._patience.stalled_ms(self._now()) >= self._options.stall_timeout_ms
+
     # --- answers ---
 
     def _digest(self, ask: Ask, response: Response) -> None:
@@ -286,7 +290,7 @@ class RangePull:
             case ResponseCode.PULL_NOT_FOUND | ResponseCode.PULL_RETRY_IMMEDIATELY:
                 self._nothing(ask, response)
             case ResponseCode.PULL_OFFSET_MOVED:
-                self._moved(ask, PullMessageResponse.parse(response.fields), response.remark)
+                self._moved(ask, response)
             case _ if not pull_answer.queue_is_gone(response):
                 response.require(queue=str(self.offsets.queue), offset=ask.offset)
             case _ if not self._replica.at_master:
@@ -336,13 +340,15 @@ class RangePull:
             payload = Removed()
         self._window.answered(ask.offset, header.next_begin_offset, messages=0, payload=payload)
 
-    def _moved(self, ask: Ask, header: PullMessageResponse, remark: str | None) -> None:
+    def _moved(self, ask: Ask, response: Response) -> None:
+        header = PullMessageResponse.parse(response.fields)
         self._window.postpone(ask.offset)
+        if not self._is_head(ask):
+            return  # asked again when its turn comes
         # Of a static topic's queue the remark is left out: an offset that is there tells of a reset, too.
-        reset = remark == "OFFSET_RESET" or header.min_offset <= ask.offset < header.max_offset
-        if not self._is_head(ask) or reset:
-            return  # asked again when its turn comes: a reset of the group is not of our offsets
-        if header.next_begin_offset <= ask.offset:
+        if response.remark == "OFFSET_RESET" or header.min_offset <= ask.offset < header.max_offset:
+            self._leave_alone(response)  # a reset of the group is not of our offsets
+        elif header.next_begin_offset <= ask.offset:
             self._missing(header)
         elif self._replica.at_master:
             self._give_up(PullVerdict.BELOW_MIN, header.next_begin_offset)
@@ -351,9 +357,8 @@ class RangePull:
 
     def _missing(self, header: PullMessageResponse) -> None:
         """Wait for what the queue does not reach, at its master; after a while it counts as lost."""
-        if not self._replica.at_master:
-            raise self._not_here()
-        if self._patience.missing_ms(self._now()) < self._options.missing_patience_ms:
+        patience_ms = self._options.missing_patience_ms
+        if not self._replica.at_master or self._patience.missing_ms(self._now()) < patience_ms:
             raise self._not_here()
         self._give_up(PullVerdict.BEYOND_MAX, header.max_offset)
 

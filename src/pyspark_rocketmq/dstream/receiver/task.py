@@ -242,13 +242,11 @@ class ReceiverTask:
         try:
             self._hand_on(worker, run)
         except RocketMQError as error:
-            _LOG.warning("receiver %d restarts: %s", self.number, error)
             self.ask_to_restart("messages could not be handed on", error)
 
     def _hand_on(self, worker: QueueWorker, run: PulledRun) -> None:
         messages = count_records(run)
-        wait_s = self._limiter.reserve(messages)
-        if wait_s > 0 and worker.pause(wait_s):
+        if (wait_s := self._limiter.reserve(messages)) > 0 and worker.pause(wait_s):
             return
         ordered = self._options.ordered
         if not self._receiver.makes_objects:

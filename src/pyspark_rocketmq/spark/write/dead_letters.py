@@ -208,7 +208,13 @@ class _HiddenFile:
     def show(self) -> None:
         """Give the file its name, in place of the one of another attempt."""
         self.writer.close()
-        self._filesystem.move(self._hidden, self._path)
+        try:
+            self._filesystem.move(self._hidden, self._path)
+        except OSError:  # HDFS does not rename over a file: that of an attempt whose end nobody noted
+            if self._filesystem.get_file_info(self._path).type is not fs.FileType.File:
+                raise
+            self._filesystem.delete_file(self._path)
+            self._filesystem.move(self._hidden, self._path)
 
     def remove(self) -> None:
         """Take the file back; what cannot be removed stays hidden."""
