@@ -163,10 +163,10 @@ class _Run(StreamingListener):
             return
         delays = (info.processingEndTime(), info.processingDelay(), info.schedulingDelay())
         ends = self._maker.plan.finished(time_ms, delays)
-        if ends and self._log is not None:
-            self._log.write_ends(time_ms, ends)
         if ends and self._maker.auto_commit:
             self._commits.finished(ends)
+        if ends and self._log is not None:
+            self._log.write_ends(time_ms, ends)
 
     def _report(self, time_ms: int, ranges: OffsetRanges) -> None:
         full = [str(found) for found in ranges if len(found) > 0]
