@@ -13,9 +13,9 @@ import typer
 from tests.support.cli import CommandLine, every_command
 
 from pyspark_rocketmq.cli import app, connect, main
-from pyspark_rocketmq.client import OutgoingMessage
+from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.remoting.acl import Credentials
-from pyspark_rocketmq.testing import MockBroker
+from pyspark_rocketmq.testing import MockBroker, MockCluster
 
 COMMANDS = dict(every_command(typer.main.get_command(app)))
 
@@ -264,3 +264,15 @@ def test_json_is_what_json_says(cli, mq):
     assert deleted.json() == {"topic": "new", "deletedMessages": 0}
     assert json.loads(cli("options", "--json").out)
     assert "NAMESRV_ADDR" not in os.environ
+
+
+def test_lag_is_shown_while_a_broker_is_away(cli: CommandLine) -> None:
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:
+        for queue in mq.queues("orders"):
+            mq.send(OutgoingMessage("orders", b"x"), queue)
+        with Client(mq.name_server) as client:
+            client.commit_offsets("billing", dict.fromkeys(client.read_queues("orders"), 0))
+        mq.stop_broker("broker-b", unregister=False)
+        seen = cli("lag", "billing", "--namesrv", mq.name_server, "--json").json()
+        assert (seen["lag"], seen["away"]) == (1, ["broker-b"])
+        assert "without broker-b" in cli("lag", "billing", "--namesrv", mq.name_server).out.replace("\n", " ")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import matplotlib as mpl
@@ -9,7 +10,7 @@ from tests.support.query_logs import QUERY, LogFile, progress
 from pyspark_rocketmq import notebook
 from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.errors import OptionError, RocketMQError
-from pyspark_rocketmq.testing import MockBroker
+from pyspark_rocketmq.testing import MockBroker, MockCluster
 
 
 @pytest.fixture
@@ -43,6 +44,22 @@ def test_lag_and_offsets(mq):
     assert offsets.rows == [("orders", "broker-a:0", 0, 2, 3), ("orders", "broker-a:1", 0, None, 3)]
     with pytest.raises(RocketMQError, match="committed no offset"):
         notebook.lag(mq.name_server, "nobody")
+
+
+def test_the_lag_at_the_other_brokers_is_shown_while_one_is_away():
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:
+        for queue in mq.queues("orders"):
+            mq.send(OutgoingMessage("orders", b"x"), queue)
+        with Client(mq.name_server) as client:
+            client.commit_offsets("billing", dict.fromkeys(client.read_queues("orders"), 0))
+        mq.stop_broker("broker-b", unregister=False)
+        started = time.monotonic()
+        lag = notebook.lag(mq.name_server, "billing")
+        assert time.monotonic() - started < 15
+        assert lag.title == "billing is 1 messages behind, without broker-b, which did not answer"
+        assert lag.rows == [("orders", "broker-a:0", 0, 1, 1)]
+        mq.start_broker("broker-b")
+        assert notebook.lag(mq.name_server, "billing").title == "billing is 2 messages behind"
 
 
 def test_what_came_from_elsewhere_is_text_not_html():

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.net.connection import Connection, Response
 from pyspark_rocketmq.client.net.pipelining import Call, pipeline
 from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import (
@@ -64,6 +65,9 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 READ_WRITE: Final = Permission.READ | Permission.WRITE
+
+GLANCE_MS: Final = 2_000
+"""How long those who can do without an answer wait for each broker."""
 
 _REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 _ROUTE_POLL_S: Final = 0.01
@@ -284,17 +288,37 @@ class Admin:
         }
         return {name: found[name] for name in sorted(found) if include_system or not is_system_group(name)}
 
-    def consume_stats(self, group: str, topic: str | None = None) -> dict[MessageQueue, ConsumerOffset]:
+    def consume_stats(
+        self,
+        group: str,
+        topic: str | None = None,
+        *,
+        on_away: Callable[[str, RocketMQError], None] | None = None,
+    ) -> dict[MessageQueue, ConsumerOffset]:
         """Return a group's progress in every queue that it has offsets of, or of one topic.
 
         A queue without a stored offset shows as 0, also for a group that does not exist.
+
+        Parameters
+        ----------
+        on_away : Callable, optional
+            Gets the name of each broker that does not answer at once, and why; without it that is an error.
         """
         request = GetConsumeStatsRequest(consumer_group=group, topic=topic)
         call = Call(
             request, lambda response: decode_consume_stats(response.require(group=group, topic=topic).body)
         )
         names = self._homes(topic) if topic is not None else tuple(self.cluster_info().brokers)
-        return self._plain(_merged(self._at(names, call)))
+        if on_away is None:
+            return self._plain(_merged(self._at(names, call)))
+        deadline = self._client.deadline(min(GLANCE_MS, self._client.request_timeout_ms))
+        found: dict[str, dict[MessageQueue, ConsumerOffset]] = {}
+        for name, outcome in self._at_once(names, call, deadline).items():
+            if isinstance(outcome, RocketMQError):
+                on_away(name, outcome)
+            else:
+                found[name] = outcome
+        return self._plain(_merged(found))
 
     def consumer_connections(self, group: str) -> dict[str, ConsumerConnection]:
         """Return the group's connected consumers by broker; brokers without any are left out."""
@@ -343,20 +367,12 @@ class Admin:
         answers: dict[str, T] = {}
 
         def attempt() -> None:
-            info = self.cluster_info()
-            placed = []
-            for name in wanted:
-                if name in answers:
-                    continue
-                master = info.brokers[name].master if name in info.brokers else None
-                if master is None:
-                    raise BrokerNotFoundError("no name server knows a master of the broker", broker_name=name)
-                placed.append((name, client.connection(master), call))
-            outcomes = pipeline(placed, deadline=deadline.sooner(client.request_timeout_ms))
+            left = [name for name in wanted if name not in answers]
             errors: list[RocketMQError] = []
-            for name, outcome in outcomes.items():
+            for name, outcome in self._at_once(
+                left, call, deadline.sooner(client.request_timeout_ms)
+            ).items():
                 if isinstance(outcome, RocketMQError):
-                    outcome.facts.setdefault("broker_name", name)
                     errors.append(outcome)
                 else:
                     answers[name] = outcome
@@ -365,6 +381,28 @@ class Admin:
 
         retry(attempt, deadline=deadline, clock=client.clock, random=client.random)
         return answers
+
+    def _at_once(
+        self, broker_names: Iterable[str], call: Call[T], deadline: Deadline
+    ) -> dict[str, T | RocketMQError]:
+        """Make the same call at the masters of brokers, side by side and once; return what each came to."""
+        info = self.cluster_info()
+        placed: list[tuple[str, Connection, Call[T]]] = []
+        found: dict[str, T | RocketMQError] = {}
+        for name in broker_names:
+            master = info.brokers[name].master if name in info.brokers else None
+            try:
+                if master is None:
+                    raise BrokerNotFoundError("no name server knows a master of the broker")
+                placed.append((name, self._client.connection(master), call))
+            except RocketMQError as error:
+                found[name] = error
+        outcomes = pipeline(placed, deadline=deadline)
+        found.update(outcomes)
+        for name, outcome in found.items():
+            if isinstance(outcome, RocketMQError):
+                outcome.facts.setdefault("broker_name", name)
+        return found
 
     def _await_route(self, topic: str, settled: Callable[[TopicRoute | None], bool]) -> None:
         """Wait until the route is as it must be after a change."""

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from pyspark_rocketmq.client.admin import Admin
+from pyspark_rocketmq.client import requests as broker
+from pyspark_rocketmq.client.admin import GLANCE_MS, Admin
+from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.client.whole_routes import look_up
+from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.model.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
 
-__all__ = ["QueueLag", "group_lag", "group_topics", "held_messages"]
+__all__ = ["OnAway", "QueueLag", "group_lag", "group_topics", "held_messages", "without"]
+
+T = TypeVar("T")
+
+OnAway: TypeAlias = Callable[[str, RocketMQError], None]
+
+_RETRY_PREFIX: Final = "%RETRY%"
+_ONCE_MORE: Final = RetryPolicy(base_ms=20, attempts=2)
+"""A broker that restarted costs one failure: its old connection, or its old address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,36 +53,74 @@ class QueueLag:
         return max(0, self.max_offset - begin)
 
 
-def group_topics(client: Client, group: str) -> tuple[str, ...]:
-    """Return the topics that the group has committed offsets of, without its retry topic."""
-    topics = {queue.topic for queue in Admin(client).consume_stats(group)}
-    return tuple(sorted(topic for topic in topics if not topic.startswith(RETRY_PREFIX)))
+def group_topics(client: Client, group: str, *, on_away: OnAway | None = None) -> tuple[str, ...]:
+    """Return the topics that the group has committed offsets of, without its retry topic.
+
+    Parameters and errors as of `group_lag`.
+    """
+    topics = {queue.topic for queue in Admin(client).consume_stats(group, on_away=on_away)}
+    return tuple(sorted(topic for topic in topics if not topic.startswith(_RETRY_PREFIX)))
 
 
-def group_lag(client: Client, group: str, topics: Iterable[str]) -> tuple[QueueLag, ...]:
+def group_lag(
+    client: Client, group: str, topics: Iterable[str], *, on_away: OnAway | None = None
+) -> tuple[QueueLag, ...]:
     """Return the group's place in every readable queue of the topics.
+
+    Parameters
+    ----------
+    client : Client
+    group : str
+    topics : iterable of str
+    on_away : Callable, optional
+        Gets the name of each broker that does not answer within about two seconds, and why; its queues are
+        left out. Without it every broker is waited for, and the client's operation time-out is an error.
 
     Raises
     ------
     TopicNotFoundError, NameServerError, TransportError, BrokerError
     """
     topics = tuple(topics)
-    admin = Admin(client)
     look_up(client, topics)
     queues = [queue for topic in topics for queue in client.read_queues(topic)]
-    committed = client.committed_offsets(group, queues)
-    mins, maxs = client.min_offsets(queues), client.max_offsets(queues)
-    stats = {queue: seen for topic in topics for queue, seen in admin.consume_stats(group, topic).items()}
+    committed = _ask(client, {q: broker.committed_offset(group, q) for q in queues}, on_away)
+    mins = _ask(client, {q: broker.min_offset(q) for q in committed}, on_away)
+    maxs = _ask(client, {q: broker.max_offset(q) for q in mins}, on_away)
+    admin = Admin(client)
+    stats = {
+        q: seen for topic in topics for q, seen in admin.consume_stats(group, topic, on_away=on_away).items()
+    }
     return tuple(
         QueueLag(
             queue=queue,
             committed=committed[queue],
             min_offset=mins[queue],
-            max_offset=maxs[queue],
+            max_offset=end,
             consumed_timestamp=stats[queue].last_timestamp if queue in stats else 0,
         )
-        for queue in queues
+        for queue, end in maxs.items()
     )
+
+
+def _ask(
+    client: Client, calls: Mapping[MessageQueue, Call[T]], on_away: OnAway | None
+) -> dict[MessageQueue, T]:
+    """Make one call a queue; with ``on_away`` only where somebody answers soon."""
+    if on_away is None:
+        return client.ask(calls)
+    deadline = client.deadline(min(GLANCE_MS, client.request_timeout_ms))
+    answers: dict[MessageQueue, T] = {}
+    for queue, outcome in client.requests.try_each(calls, deadline=deadline, policy=_ONCE_MORE).items():
+        if isinstance(outcome, RocketMQError):
+            on_away(str(outcome.facts.get("broker_name", queue.broker_name)), outcome)
+        else:
+            answers[queue] = outcome
+    return answers
+
+
+def without(away: Collection[str]) -> str:
+    """Return what to add to a sum of lags that lacks the queues of these brokers."""
+    return f", without {', '.join(sorted(away))}, which did not answer" if away else ""
 
 
 def held_messages(client: Client, topics: Iterable[str]) -> dict[str, dict[MessageQueue, int]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.lag import group_lag, group_topics, held_messages
+from pyspark_rocketmq.client.lag import OnAway, group_lag, group_topics, held_messages, without
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.options import ClientOptions, parse_options
 
@@ -69,7 +69,7 @@ def topics(name_server: str, **options: Any) -> Shown:
 
 
 def lag(name_server: str, group: str, *names: str, **options: Any) -> Shown:
-    """Return how far a group is behind, by queue.
+    """Return how far a group is behind, by queue; the title names brokers that do not answer.
 
     Parameters
     ----------
@@ -82,8 +82,10 @@ def lag(name_server: str, group: str, *names: str, **options: Any) -> Shown:
     RocketMQError
         The group has committed nothing and no topic is named; or as `topics`.
     """
+    away: dict[str, RocketMQError] = {}
     with _client(name_server, options) as client:
-        found = group_lag(client, group, _topics(client, group, names))
+        topics = _topics(client, group, names, on_away=away.__setitem__)
+        found = group_lag(client, group, topics, on_away=away.__setitem__)
     behind = sum(row.lag for row in found)
     rows = [
         (
@@ -96,7 +98,7 @@ def lag(name_server: str, group: str, *names: str, **options: Any) -> Shown:
         for row in found
     ]
     columns = ("topic", "queue", "committed", "max", "lag")
-    return Shown(f"{group} is {behind:,} messages behind", columns, rows)
+    return Shown(f"{group} is {behind:,} messages behind{without(away)}", columns, rows)
 
 
 def offsets(name_server: str, group: str, *names: str, **options: Any) -> Shown:
@@ -120,8 +122,10 @@ def _client(name_server: str, options: dict[str, Any]) -> Client:
     return Client(parse_options(ClientOptions, {**options, "nameServer": name_server}))
 
 
-def _topics(client: Client, group: str, names: Sequence[str]) -> Sequence[str]:
-    found = names or group_topics(client, group)
+def _topics(
+    client: Client, group: str, names: Sequence[str], *, on_away: OnAway | None = None
+) -> Sequence[str]:
+    found = names or group_topics(client, group, on_away=on_away)
     if not found:
         raise RocketMQError("the group has committed no offset of any topic: name one", group=group)
     return found

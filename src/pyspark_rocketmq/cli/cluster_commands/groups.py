@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -14,7 +14,7 @@ from pyspark_rocketmq.cli.connect import Group, Namesrv, Settings, connect
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, table
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.lag import QueueLag, group_lag, group_topics
+from pyspark_rocketmq.client.lag import OnAway, QueueLag, group_lag, group_topics, without
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 
@@ -63,21 +63,29 @@ def lag(
     json: AsJson = False,
 ) -> None:
     """Show how far a group is behind, queue by queue."""
+    away: dict[str, RocketMQError] = {}
     with connect(namesrv, option) as client:
-        names = topics_of(client, group, topic)
+        names = topics_of(client, group, topic, on_away=away.__setitem__)
         if watch and not json:
             _watch(client, group, names, interval)
             return
-        rows = group_lag(client, group, names)
+        rows = group_lag(client, group, names, on_away=away.__setitem__)
     if json:
         print_json(
-            {"group": group, "lag": sum(row.lag for row in rows), "queues": [_plain(row) for row in rows]}
+            {
+                "group": group,
+                "lag": sum(row.lag for row in rows),
+                "queues": [_plain(row) for row in rows],
+                "away": sorted(away),
+            }
         )
     else:
-        console().print(_table(group, rows, {}))
+        console().print(_table(group, rows, {}, away))
 
 
-def topics_of(client: Client, group: str, topics: Sequence[str] | None) -> tuple[str, ...]:
+def topics_of(
+    client: Client, group: str, topics: Sequence[str] | None, *, on_away: OnAway | None = None
+) -> tuple[str, ...]:
     """Return the topics asked for, or those that the group has committed offsets of.
 
     Raises
@@ -85,7 +93,7 @@ def topics_of(client: Client, group: str, topics: Sequence[str] | None) -> tuple
     RocketMQError
         It has none.
     """
-    names = tuple(topics or ()) or group_topics(client, group)
+    names = tuple(topics or ()) or group_topics(client, group, on_away=on_away)
     if not names:
         raise RocketMQError(
             "the group has committed no offset of any topic: name one with --topic, or look for the group's "
@@ -100,7 +108,8 @@ def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float)
         before: dict[MessageQueue, int] = {}
         looked_s = time.monotonic()
         while True:
-            rows = group_lag(client, group, topics)
+            away: dict[str, RocketMQError] = {}
+            rows = group_lag(client, group, topics, on_away=away.__setitem__)
             seconds = time.monotonic() - looked_s
             looked_s += seconds
             rates = {
@@ -109,11 +118,13 @@ def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float)
                 if row.queue in before
             }
             before = {row.queue: row.committed or 0 for row in rows}
-            live.update(_table(group, rows, rates), refresh=True)
+            live.update(_table(group, rows, rates, away), refresh=True)
             time.sleep(interval_s)
 
 
-def _table(group: str, rows: Sequence[QueueLag], rates: dict[MessageQueue, float]) -> Table:
+def _table(
+    group: str, rows: Sequence[QueueLag], rates: dict[MessageQueue, float], away: Collection[str]
+) -> Table:
     now_ms = time.time() * 1000
     made = table(
         ("Topic", "Queue", "Committed", "Max", "Lag", "Behind", *(("Consumed/s",) if rates else ())),
@@ -129,7 +140,7 @@ def _table(group: str, rows: Sequence[QueueLag], rates: dict[MessageQueue, float
             )
             for row in rows
         ],
-        title=f"{group} is {sum(row.lag for row in rows):,} messages behind",
+        title=f"{group} is {sum(row.lag for row in rows):,} messages behind{without(away)}",
     )
     made.columns[2].justify = made.columns[5].justify = "right"
     return made

@@ -85,7 +85,7 @@ class QueryStatus:
 
     @property
     def skipped(self) -> int | None:
-        """Offsets that gave no row: left out by a filter, never a message, or expired (the task logs say)."""
+        """Offsets without a row: filtered, no message, expired, or not decoded (the task logs tell which)."""
         return None if self.planned is None else self.planned - self.rows
 
     def __str__(self) -> str:
