@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-import warnings
 from collections.abc import Callable
 from datetime import datetime
 
@@ -25,14 +24,14 @@ MASTER = "local[2,8]"
 
 def main(name_server: str, topic: str, database: str, checkpoint: str) -> None:
     """Stream until the process ends."""
-    warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # Spark takes the master of a recovered job from how it is submitted now, not from the checkpoint.
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master {MASTER} pyspark-shell"
 
     def set_up() -> StreamingContext:
         """Build the stream: called only when there is no checkpoint."""
-        ssc = StreamingContext(SparkContext(conf=conf()), 0.5)
+        ssc = StreamingContext(
+            SparkContext(conf=SparkConf().setMaster(MASTER).setAppName("checkpoints")), 0.5
+        )
         stream = RocketMQUtils.createMQPullStream(
             ssc,
             "checkpoints-example",
@@ -47,12 +46,6 @@ def main(name_server: str, topic: str, database: str, checkpoint: str) -> None:
     ssc = StreamingContext.getOrCreate(checkpoint, set_up)
     ssc.start()
     ssc.awaitTermination()
-
-
-def conf() -> SparkConf:
-    """Return the settings of a small Spark on this machine."""
-    settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
-    return SparkConf().setMaster(MASTER).setAppName("checkpoints").setAll(list(settings.items()))
 
 
 def save_to(database: str) -> Callable[..., None]:

@@ -7,10 +7,8 @@ Kill it and start it again, with changed code if you like: it goes on at the gro
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import sys
-import warnings
 from datetime import datetime
 
 from pyspark import SparkConf, SparkContext
@@ -21,10 +19,7 @@ from pyspark_rocketmq import ConsumerStrategy, RocketMQUtils
 
 def main(name_server: str, topic: str, database: str) -> None:
     """Stream until the process ends."""
-    warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
-    conf = SparkConf().setMaster("local[2,8]").setAppName("commits").setAll(list(settings.items()))
+    conf = SparkConf().setMaster("local[2,8]").setAppName("commits")
     ssc = StreamingContext(SparkContext(conf=conf), 0.5)
     stream = RocketMQUtils.createMQPullStream(
         ssc,

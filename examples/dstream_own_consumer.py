@@ -1,4 +1,4 @@
-"""One's own consumer behind a DStream, as with ``queueStream``: for when nothing ready-made fits.
+"""A DStream of one's own consumer, by ``RocketMQUtils.queueStream``: for when nothing ready-made fits.
 
     python examples/dstream_own_consumer.py 127.0.0.1:9876 orders
 
@@ -9,16 +9,14 @@ so messages come again after a crash (at least once). ``createMQPullStream`` doe
 
 from __future__ import annotations
 
-import os
 import queue
 import sys
 import threading
-import warnings
 
 from pyspark import SparkConf, SparkContext
 from pyspark.streaming import StreamingContext
 
-from pyspark_rocketmq import Message, MessageQueue
+from pyspark_rocketmq import Message, MessageQueue, RocketMQUtils
 from pyspark_rocketmq.client import PullConsumer, PullStatus
 
 GROUP = "own-consumer-example"
@@ -26,20 +24,11 @@ GROUP = "own-consumer-example"
 
 def main(name_server: str, topic: str) -> None:
     """Stream until the process ends."""
-    warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
-    sc = SparkContext(conf=SparkConf().setMaster("local[2]").setAppName(GROUP).setAll(list(settings.items())))
-    ssc = StreamingContext(sc, 1)
+    ssc = StreamingContext(SparkContext(conf=SparkConf().setMaster("local[2]").setAppName(GROUP)), 1)
 
     waiting: queue.Queue[Message] = queue.Queue(maxsize=10_000)  # full: the consumer waits
     threading.Thread(target=consume, args=(name_server, topic, waiting), daemon=True).start()
     committer = PullConsumer(GROUP, name_server=name_server)
-
-    def take(_):
-        """Turn what is there into the batch's RDD."""
-        found = [waiting.get_nowait() for _ in range(waiting.qsize())]
-        return sc.parallelize(found, 2)
 
     def output(rdd) -> None:
         messages = rdd.collect()
@@ -51,8 +40,7 @@ def main(name_server: str, topic: str) -> None:
         for source, offset in ends.items():
             committer.update_consume_offset(source, offset)
 
-    # PySpark reads the list of queueStream once: its RDD only beats the time here.
-    ssc.queueStream([sc.emptyRDD()]).transform(take).foreachRDD(output)
+    RocketMQUtils.queueStream(ssc, waiting).foreachRDD(output)
     ssc.start()
     ssc.awaitTermination()
 

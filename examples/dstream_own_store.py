@@ -9,9 +9,7 @@ checkpoint, and nothing is committed to RocketMQ.
 
 from __future__ import annotations
 
-import os
 import sys
-import warnings
 
 import sqlalchemy as sa
 from pyspark import SparkConf, SparkContext
@@ -29,15 +27,12 @@ TABLES = (
 
 def main(name_server: str, topic: str, url: str) -> None:
     """Stream until the process ends."""
-    warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     store = SqlOffsetStore(url, job="own-store-example")
     with store.transaction() as transaction:
         for statement in TABLES:
             transaction.handle.execute(sa.text(statement))
 
-    settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
-    conf = SparkConf().setMaster("local[2,8]").setAppName("own-store").setAll(list(settings.items()))
+    conf = SparkConf().setMaster("local[2,8]").setAppName("own-store")
     ssc = StreamingContext(SparkContext(conf=conf), 0.5)
     stream = RocketMQUtils.createMQPullStream(
         ssc,

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-import warnings
 from collections.abc import Callable
 from datetime import datetime
 
@@ -48,13 +47,12 @@ def direct(ssc: StreamingContext, name_server: str, topic: str) -> DStream:
 
 def main(kind: str, name_server: str, topic: str, database: str, checkpoint: str) -> None:
     """Stream until the process ends."""
-    warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master {MASTER} pyspark-shell"
 
     def set_up() -> StreamingContext:
         """Build the stream: called only when there is no checkpoint."""
-        ssc = StreamingContext(SparkContext(conf=conf()), 0.5)
+        conf = SparkConf().setMaster(MASTER).setAppName("receivers")
+        ssc = StreamingContext(SparkContext(conf=conf), 0.5)
         ssc.checkpoint(checkpoint)
         stream = {"receiver": receiver, "direct": direct}[kind](ssc, name_server, topic)
         stream.foreachRDD(save_to(database))
@@ -63,12 +61,6 @@ def main(kind: str, name_server: str, topic: str, database: str, checkpoint: str
     ssc = StreamingContext.getOrCreate(checkpoint, set_up)
     ssc.start()
     ssc.awaitTermination()
-
-
-def conf() -> SparkConf:
-    """Return the settings of a small Spark on this machine."""
-    settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
-    return SparkConf().setMaster(MASTER).setAppName("receivers").setAll(list(settings.items()))
 
 
 def save_to(database: str) -> Callable[..., None]:

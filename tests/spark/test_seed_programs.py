@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -21,6 +22,7 @@ from tests.support.scratch import scratch_env
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import OutgoingMessage, Producer
+from pyspark_rocketmq.client.read.message_search import last_messages
 
 SEEDS = Path(__file__).parents[2] / "examples" / "seeds"
 PATIENCE_S = 180
@@ -140,3 +142,71 @@ def test_the_articles_windows_are_out_in_time(mq, client, topic, tmp_path):
     assert sum(int(str(row["total"])) for row in rows) == 20, "each message once; two windows at a boundary"
     assert taken < CPU_S
     assert "UserWarning" not in running.log.read_text(errors="replace")
+
+
+def sent_until(send: Callable[[], None], seen: Callable[[], bool], running: Running) -> None:
+    """Send a message a second until one is seen: a new group starts at the latest offsets."""
+    due = 0.0
+
+    def over() -> bool:
+        nonlocal due
+        if time.monotonic() >= due:
+            send()
+            due = time.monotonic() + 1.0
+        return seen() or running.process.poll() is not None
+
+    eventually(over, PATIENCE_S, what="the first result")
+    running.check()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("004_receiver.py", "Got order: Order{orderNo='A1', cost=20}"),
+        ("004_receiver_wal.py", "Got order (with WAL): Order{orderNo='A1', cost=20}"),
+        ("004_direct.py", "Got Order: Order{orderNo='A1', cost=20}"),
+        ("004_queue.py", '{"orderNo": "A1", "cost": 20}'),
+    ],
+)
+def test_the_articles_dstreams_print_their_orders(mq, client, topic, tmp_path, monkeypatch, name, printed):
+    own = str(Path(sys.executable).parent)  # python3 on the path is another Python then
+    folders = os.environ["PATH"].split(os.pathsep)
+    monkeypatch.setenv("PATH", os.pathsep.join(each for each in folders if each != own))
+    orders, producer = topic(queues=2), Producer(client)
+    args = [mq.name_server, orders, *([str(tmp_path / "checkpoint")] if "wal" in name else [])]
+
+    def send() -> None:
+        producer.send(OutgoingMessage(orders, b'{"orderNo": "A1", "cost": 20}'))
+        producer.send(OutgoingMessage(orders, b"no order"))
+
+    with program(name, *args, folder=tmp_path) as running:
+
+        def seen() -> bool:
+            return printed in "".join(running.lines) + running.log.read_text(errors="replace")
+
+        sent_until(send, seen, running)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("name", "keys", "body", "result"),
+    [
+        ("003_rocketmq_flink.py", "7", "Road 1 Zhejiang", '{"id":"7","province":"Zhejiang"}'),
+        ("004_structured.py", "k", "an order", "an order"),
+    ],
+)
+def test_what_goes_from_topic_to_topic_arrives(
+    mq, client, topic, tmp_path, monkeypatch, name, keys, body, result
+):
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    source, target, producer = topic(queues=2), topic(queues=1), Producer(client)
+    queues = client.read_queues(target)
+
+    def send() -> None:
+        producer.send(OutgoingMessage(source, body.encode(), keys=keys))
+
+    with program(name, mq.name_server, source, target, str(tmp_path / "checkpoint"), folder=tmp_path) as job:
+        sent_until(send, lambda: sum(client.max_offsets(queues).values()) > 0, job)
+    (message,) = last_messages(client, queues, 1)
+    assert message.body.decode() == result

@@ -35,6 +35,7 @@ class ExampleProcess:
                 env={
                     **os.environ,
                     **scratch_env(self._log_file.parent),
+                    "SPARK_LOCAL_IP": "127.0.0.1",
                     "PYTHONPATH": os.pathsep.join(paths),
                 },
                 start_new_session=True,

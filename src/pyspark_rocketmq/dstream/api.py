@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import queue
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from typing import Any, Final, TypeVar
 
 from pyspark import SparkContext, StorageLevel
-from pyspark.streaming import StreamingContext
+from pyspark.streaming import DStream, StreamingContext
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
 from pyspark_rocketmq.dstream.direct.stream import BatchMaker, RocketMQDStream
 from pyspark_rocketmq.dstream.pace import pace_of
+from pyspark_rocketmq.dstream.queue_stream import queue_stream
 from pyspark_rocketmq.dstream.ranges import RangesLike, to_ranges
 from pyspark_rocketmq.dstream.rdd import MessageHandler, RocketMQRDD, key_value
 from pyspark_rocketmq.dstream.receiver.receivers import ReliableRocketMQReceiver, RocketMQReceiver
@@ -271,6 +273,34 @@ class RocketMQUtils:
             No core would be left for batches.
         """
         return RocketMQReceiverStream(ssc, receiver, receivers)
+
+    @staticmethod
+    def queueStream(
+        ssc: StreamingContext,
+        queue: queue.Queue[Any] | queue.SimpleQueue[Any],
+        *,
+        maxPerBatch: int | None = None,
+    ) -> DStream[Any]:
+        """Return a stream of what a consumer of one's own puts into a queue of the driver.
+
+        Each batch takes what the queue has when it begins. Delivery promise: an element that was taken is in
+        one batch, and is lost if this fails or the driver dies: commit offsets in the stream's output.
+
+        Parameters
+        ----------
+        ssc : StreamingContext
+            Without a checkpoint directory.
+        queue : queue.Queue or queue.SimpleQueue
+            One with a ``maxsize`` has the consumer wait for slow batches.
+        maxPerBatch : int, optional
+            How many elements a batch takes at most.
+
+        Raises
+        ------
+        OptionError
+            An argument is wrong.
+        """
+        return queue_stream(ssc, queue, maxPerBatch)
 
     @staticmethod
     def receiverInfos() -> list[ReceiverInfo]:

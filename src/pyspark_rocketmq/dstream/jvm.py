@@ -14,7 +14,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -42,6 +44,7 @@ __all__ = [
     "revive",
     "scala_map",
     "streaming_context",
+    "use_this_python",
 ]
 
 _DRIVER: Final = "driver"
@@ -81,6 +84,15 @@ def jvm_of(sc: SparkContext) -> Any:
     return _names(jvm)
 
 
+def use_this_python(sc: SparkContext) -> None:
+    """Have the workers of this machine be this very interpreter, unless ``PYSPARK_PYTHON`` names one.
+
+    PySpark would start ``python3``, which may be another one that lacks the job's packages.
+    """
+    if "PYSPARK_PYTHON" not in os.environ and (sc.master or "").startswith("local"):
+        sc.pythonExec = sys.executable
+
+
 def elements_of_seq(sc: SparkContext, seq: Any) -> list[Any]:
     """Return what a Scala sequence holds."""
     return _elements_of(jvm_of(sc).scala.jdk.javaapi.CollectionConverters.asJava(seq))
@@ -94,6 +106,7 @@ def _elements_of(collection: Any) -> list[Any]:
 
 def elements_rdd(sc: SparkContext, elements: Sequence[Any], locations: Sequence[Sequence[str]]) -> RDD[Any]:
     """Return an RDD with one partition for each element, and where Spark should put them."""
+    use_this_python(sc)
     if not elements:
         return sc.emptyRDD()
     jvm = jvm_of(sc)
@@ -150,6 +163,7 @@ def planned_stream(ssc: StreamingContext, maker: Any) -> tuple[Any, int]:
     Spark pickles the function into every checkpoint.
     """
     sc = ssc.sparkContext
+    use_this_python(sc)
     base = empty_input(sc, ssc._jssc)  # noqa: SLF001 - PySpark's own way to the JVM's context
     function = TransformFunction(sc, maker, NoOpSerializer())  # type: ignore[no-untyped-call]
     transformed = jvm_of(sc).org.apache.spark.streaming.api.python.PythonTransformedDStream(

@@ -1,0 +1,79 @@
+"""A stream of what the program puts into a queue: for a consumer of one's own at the driver."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, NoReturn
+
+from pyspark import RDD
+from pyspark.streaming import DStream, StreamingContext
+
+from pyspark_rocketmq.dstream.jvm import planned_stream, report_input, streaming_context
+from pyspark_rocketmq.errors import OptionError
+
+__all__ = ["queue_stream"]
+
+
+class QueueMaker:
+    """Makes the RDD of each batch of what the queue has at its time; what Spark calls.
+
+    Parameters
+    ----------
+    waiting : queue.Queue or queue.SimpleQueue
+    most : int, optional
+        How many elements a batch has at most.
+    """
+
+    def __init__(self, waiting: queue.Queue[Any] | queue.SimpleQueue[Any], most: int | None) -> None:
+        self._waiting = waiting
+        self._most = most
+        self.stream_id = -1
+
+    def __getstate__(self) -> NoReturn:
+        raise OptionError(
+            "a queue of the program cannot be in a checkpoint: leave out ssc.checkpoint, or take "
+            "createMQPullStream, whose batches come back after a restart"
+        )
+
+    def __call__(self, time: datetime, rdd: RDD[Any]) -> RDD[Any]:
+        """Take what is there when the batch begins: a fast producer fills the next batch."""
+        sc = rdd.context
+        count = self._waiting.qsize()
+        found = list(
+            itertools.islice(self._elements(), count if self._most is None else min(count, self._most))
+        )
+        report_input(
+            *(sc, streaming_context(sc), self.stream_id, round(time.timestamp() * 1000)),
+            messages=len(found),
+            about="a queue of the program",
+        )
+        return sc.parallelize(found)
+
+    def _elements(self) -> Iterator[Any]:
+        while True:
+            try:
+                yield self._waiting.get_nowait()
+            except queue.Empty:  # somebody else takes from it, too
+                return
+
+
+def queue_stream(
+    ssc: StreamingContext, waiting: queue.Queue[Any] | queue.SimpleQueue[Any], most: int | None
+) -> DStream[Any]:
+    """Return the stream of a queue; see ``RocketMQUtils.queueStream``.
+
+    Raises
+    ------
+    OptionError
+        It is no queue, or a batch would have nothing.
+    """
+    if not (hasattr(waiting, "get_nowait") and hasattr(waiting, "qsize")):
+        raise OptionError("a stream needs a queue.Queue or queue.SimpleQueue", given=type(waiting).__name__)
+    if most is not None and most < 1:
+        raise OptionError("a batch must have room for an element", maxPerBatch=most)
+    maker = QueueMaker(waiting, most)
+    java, maker.stream_id = planned_stream(ssc, maker)
+    return DStream(java, ssc, ssc.sparkContext.serializer)
