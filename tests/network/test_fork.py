@@ -14,7 +14,9 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer, shared_client
 from pyspark_rocketmq.client.client import _shared
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.net.buffer_pool import BUFFERS
+from pyspark_rocketmq.client.reachable import BrokerHealth
 from pyspark_rocketmq.errors import ConnectionLostError
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.remoting.frame import Frame
@@ -126,3 +128,10 @@ def test_a_child_that_is_forked_during_a_look_up() -> None:
             release.set()
             looking.join(5)
         assert len(client.read_queues("orders")) == 2
+
+
+def test_brokers_that_a_thread_of_the_parent_asks_are_asked_by_the_child() -> None:
+    health = BrokerHealth(SYSTEM_CLOCK)
+    assert health.due(frozenset({"broker-a"})) == {"broker-a"}
+    with held(health._lock):
+        assert in_child(lambda: health.due(frozenset({"broker-a"})) == {"broker-a"}) == 0

@@ -8,9 +8,11 @@ import pytest
 
 from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
+from pyspark_rocketmq.errors import BrokerError
 from pyspark_rocketmq.offsets.offset_lookup import patient_ends, planning_client, running_ends
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.testing import MockBroker
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.testing import MockBroker, MockCluster, Refuse
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -56,5 +58,26 @@ def test_the_topics_of_a_pattern_are_read_on_while_the_name_servers_are_away() -
             mq.stop_name_server()
             mq.send(OutgoingMessage("orders", b"2"))
             assert running_ends(client, options).masters == {mq.queue("orders"): 2}
+        finally:
+            client.close()
+
+
+def test_a_broker_that_refuses_one_question_is_not_away_for_the_next() -> None:
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:
+        for queue in mq.queues("orders"):
+            mq.send(OutgoingMessage("orders", b"1"), queue)
+        given = {"nameServer": mq.name_server, "topic": "orders"}
+        options = parse_options(SourceOptions, given, environ={})
+        client = planning_client(options.client)
+        try:
+            everywhere = dict.fromkeys(mq.queues("orders"), 1)
+            assert running_ends(client, options).masters == everywhere
+            mq.inject(
+                Refuse(ResponseCode.NO_PERMISSION), on=RequestCode.PULL_MESSAGE, broker="broker-b", times=None
+            )
+            for _ in range(3):
+                with pytest.raises(BrokerError):
+                    client.stored_at(dict.fromkeys(everywhere, 0), "g")
+                assert running_ends(client, options).masters == everywhere
         finally:
             client.close()

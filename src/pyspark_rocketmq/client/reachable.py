@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RetryPolicy
 from pyspark_rocketmq.errors import BrokerNotFoundError, RequestTimeoutError, RocketMQError
@@ -58,8 +59,13 @@ class BrokerHealth:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._records: dict[str, _Record] = {}
+        tell_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Forget what threads of the parent process ask: in this child nobody ever answers them."""
+        self._records = {}
 
     def due(self, broker_names: frozenset[str]) -> frozenset[str]:
         """Return the brokers to ask now, and take note that they are being asked.
@@ -258,6 +264,6 @@ class _Question(Generic[T]):
 
 
 def _common_failure(outcomes: Mapping[MessageQueue, object]) -> RocketMQError | None:
-    """Return an error if there are only errors: a broker that answers for one queue is not away."""
-    errors = [outcome for outcome in outcomes.values() if isinstance(outcome, RocketMQError)]
+    """Return an error if there are only such that may pass: a broker that answers or refuses is not away."""
+    errors = [it for it in outcomes.values() if isinstance(it, RocketMQError) and it.retriable]
     return errors[0] if len(errors) == len(outcomes) else None
