@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 from pyspark.sql import DataFrame
+from sqlalchemy.dialects import mysql
 
 from pyspark_rocketmq.errors import DataLossError, OptionError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
@@ -18,20 +19,27 @@ __all__ = ["SqlOffsetStore", "append_to", "upsert_into"]
 
 _METADATA: Final = sa.MetaData()
 
+
+def _name(length: int) -> sa.types.TypeEngine[str]:
+    """Return the type of a name: MySQL and MariaDB would take orders and Orders for the same key."""
+    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return sa.String(length).with_variant(exact, "mysql", "mariadb")
+
+
 _OFFSETS: Final = sa.Table(
     "rocketmq_offsets",
     _METADATA,
-    sa.Column("job", sa.String(200), primary_key=True),
-    sa.Column("topic", sa.String(255), primary_key=True),
-    sa.Column("broker_name", sa.String(255), primary_key=True),
+    sa.Column("job", _name(200), primary_key=True),
+    sa.Column("topic", _name(255), primary_key=True),
+    sa.Column("broker_name", _name(255), primary_key=True),
     sa.Column("queue_id", sa.Integer, primary_key=True),
     sa.Column("next_offset", sa.BigInteger, nullable=False),
 )
 _BATCHES: Final = sa.Table(
     "rocketmq_batches",
     _METADATA,
-    sa.Column("job", sa.String(200), primary_key=True),
-    sa.Column("query_id", sa.String(200), nullable=False),
+    sa.Column("job", _name(200), primary_key=True),
+    sa.Column("query_id", _name(200), nullable=False),
     sa.Column("batch", sa.BigInteger, nullable=False),
 )
 
