@@ -158,7 +158,13 @@ class RemoteProtocolError(ProtocolError):
 
 
 class CorruptMessageError(RemoteProtocolError):
-    """A stored message does not decode; names topic, queue and offset as far as they are known."""
+    """A stored message does not decode; names topic, queue and offset as far as they are known.
+
+    ``breaks_layout`` tells that the record breaks the layout, so that those after it in the answer cannot be
+    found.
+    """
+
+    breaks_layout: bool = False
 
 
 # --- the wire -------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.read.reread import read_again
 from pyspark_rocketmq.client.requests import PullAnswer
+from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, PullStatus
-from pyspark_rocketmq.record.decode.corrupt import FrameError
 from pyspark_rocketmq.record.decode.objects import MessageDecoder
 from pyspark_rocketmq.record.decode.rows import Chunk
 
@@ -60,8 +60,8 @@ class PushDecoder:
         chunks = [Chunk(answer.records, 0, end, begin, header.next_begin_offset, header.offset_delta)]
         try:
             found = self._decoded(chunks)
-        except FrameError:
-            if not self._skips:
+        except CorruptMessageError as error:
+            if not self._skips or not error.breaks_layout:
                 raise
             found = self._decoded(
                 read_again(self._client, self._queue, chunks, selector=self._selector, group=self._group)

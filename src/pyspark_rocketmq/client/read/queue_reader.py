@@ -21,9 +21,10 @@ from pyspark_rocketmq.client.read.range_pull import RangePull
 from pyspark_rocketmq.client.read.range_reader import Pulled, RangeEnd, read_chunks
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.read.reread import read_again
+from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, RangeReport
 from pyspark_rocketmq.record.decode.arrow import BatchDecoder, Chunk, Column
-from pyspark_rocketmq.record.decode.corrupt import Corrupt, FrameError, OnCorrupt
+from pyspark_rocketmq.record.decode.corrupt import Corrupt, OnCorrupt
 from pyspark_rocketmq.record.decode.objects import MessageDecoder
 
 if TYPE_CHECKING:
@@ -187,8 +188,8 @@ def _decoded(
     results = decode(chunks)
     try:
         first = next(results, None)
-    except FrameError:
-        if on_corrupt == "fail":
+    except CorruptMessageError as error:
+        if on_corrupt == "fail" or not error.breaks_layout:
             raise
         results = decode(again())
         first = next(results, None)

@@ -14,7 +14,7 @@ from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import CorruptMessage, MessageQueue
 from pyspark_rocketmq.record.decode.spans import Int64s, Mask
 
-__all__ = ["BODY_DAMAGED", "INSIDE_DAMAGED", "UNREADABLE", "Corrupt", "FrameError", "OnCorrupt", "replaced"]
+__all__ = ["BODY_DAMAGED", "INSIDE_DAMAGED", "UNREADABLE", "Corrupt", "OnCorrupt", "replaced"]
 
 OnCorrupt: TypeAlias = Literal["fail", "null", "skip"]
 
@@ -28,15 +28,11 @@ UNREADABLE: Final = 3
 _NAMED: Final = 100
 
 
-class FrameError(CorruptMessageError):
-    """A record breaks the layout, so that those after it in the answer cannot be found."""
-
-
 @dataclass(slots=True)
 class Corrupt:
     """Judges what does not decode, by one policy; remembers which messages that were.
 
-    The layout of records is not judged here: a record that breaks it hides those after it (`FrameError`).
+    The layout of records is judged elsewhere: a record that breaks it hides those after it.
 
     Parameters
     ----------

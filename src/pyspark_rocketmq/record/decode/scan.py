@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pyspark_rocketmq.errors import CorruptMessageError, LocalProtocolError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.record.decode.corrupt import BODY_DAMAGED, UNREADABLE, Corrupt, FrameError
+from pyspark_rocketmq.record.decode.corrupt import BODY_DAMAGED, UNREADABLE, Corrupt
 from pyspark_rocketmq.record.decode.rows import HEAD, Chunk, Rows
 from pyspark_rocketmq.record.decode.spans import Bytes, Int64s, Mask, Spans, sliding
 from pyspark_rocketmq.record.decode.unpack import unpack
@@ -62,16 +62,16 @@ def scan(
 
     Raises
     ------
-    FrameError
-        A record breaks the layout; raised before the first part.
     CorruptMessageError
-        A message does not unpack and the policy is to fail, or offsets do not ascend.
+        A record breaks the layout (``breaks_layout``; raised before the first part), a message does not
+        unpack and the policy is to fail, or offsets do not ascend.
     """
     groups = [list(group) for _, group in itertools.groupby(chunks, key=lambda chunk: id(chunk.buffer))]
     try:
         parts = [_scan_buffer(group, number, corrupt) for number, group in enumerate(groups)]
     except CorruptMessageError as error:
-        raise FrameError(error.message, **error.facts) from error
+        error.breaks_layout = True
+        raise
     if not parts:
         return
     rows = parts[0][0] if len(parts) == 1 else Rows.concat([rows for rows, _ in parts])

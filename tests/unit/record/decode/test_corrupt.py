@@ -9,7 +9,6 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.record.batch_items import BatchItem, encode_batch
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.record.decode.arrow import COLUMNS, BatchDecoder, Chunk
-from pyspark_rocketmq.record.decode.corrupt import FrameError
 from pyspark_rocketmq.record.decode.holes import find_holes
 from pyspark_rocketmq.record.decode.objects import MessageDecoder
 from pyspark_rocketmq.record.message import decode_messages, encode_message
@@ -150,8 +149,10 @@ def test_what_is_not_asked_for_is_not_judged() -> None:
 def test_a_record_that_breaks_the_layout_raises_before_the_first_batch(policy: str) -> None:
     broken = record(0) + record(1)[:4] + b"\0\0\0\0" + record(1)[8:] + record(2)
     decoder = BatchDecoder(["body"], queue=QUEUE, on_corrupt=policy, max_batch_rows=1)  # type: ignore[arg-type]
-    with pytest.raises(FrameError, match="magic"):
+    with pytest.raises(CorruptMessageError, match="magic") as error:
         next(decoder.batches(whole(broken)))
+    assert type(error.value) is CorruptMessageError, "users look for this name"
+    assert error.value.breaks_layout
 
 
 def test_what_stands_for_an_unreadable_record_has_its_place_only() -> None:
