@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.ready-for-development
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=1
+# Two processes, each with a broker and a session: tests of a file stay together.
+BY_FILE := --numprocesses 2 --dist loadfile
 
 # What `make test-matrix` tries: every pair of them.
 PYTHONS := 3.11 3.12 3.13
@@ -70,15 +72,15 @@ unit: setup browser  ## Tests without a broker: unit, property, golden, network,
 
 .PHONY: contract
 contract: setup  ## Tests against a real RocketMQ 5.4 and 4.9
-	$(PYTEST) tests/contract
+	$(PYTEST) $(BY_FILE) tests/contract
 
 .PHONY: spark
 spark: setup  ## Tests in a real Spark session against a real RocketMQ
-	$(PYTEST) tests/spark --ignore-glob='*/test_streams_*.py'
+	$(PYTEST) $(BY_FILE) tests/spark --ignore-glob='*/test_streams_*.py'
 
 .PHONY: streams
 streams: setup  ## Tests of stream pipelines, on a real RocketMQ where that matters
-	$(PYTEST) tests/spark/test_streams_*.py
+	$(PYTEST) $(BY_FILE) tests/spark/test_streams_*.py
 
 .PHONY: chaos-bounded
 chaos-bounded: setup  ## Tests that kill processes and cut connections, a few minutes of them

@@ -9,20 +9,23 @@ from pyspark.sql import SparkSession
 from tests.support.session import local_session
 from tests.support.topics import TopicFactory, create_topic, fresh_name
 
-from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
+
+# What is compiled thoroughly pays only in a broker that runs longer than a suite.
+LIGHT_JVM = JvmOptions(heap="1g", jvm_args=("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"))
 
 
 @pytest.fixture(scope="session")
 def mq() -> Iterator[DevCluster]:
     """A RocketMQ 5.4.0 with one broker, shared by the suite: leave it running and unchanged."""
-    with DevCluster() as cluster:
+    with DevCluster(broker_options=LIGHT_JVM) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def mq49() -> Iterator[DevCluster]:
     """A RocketMQ 4.9 with one broker, shared by the suite: leave it running and unchanged."""
-    with DevCluster(version="4.9.7") as cluster:
+    with DevCluster(version="4.9.7", broker_options=LIGHT_JVM) as cluster:
         yield cluster
 
 
