@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from benchmarks.footprint import ALLOWED_MB, run
 
-from pyspark_rocketmq.streams import StreamBuilder, WindowStrategy
+from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow, WindowStrategy
+from pyspark_rocketmq.streams.run.session import session_for
 
 KEYS, SECONDS = 20_000, 12
 
@@ -53,3 +54,20 @@ def test_a_session_that_is_there_already_keeps_its_size(spark, hard, heap):
     assert ("spark.python.use.daemon is unset, not false" in text) == hard
     assert seen == [(1, str(spark.sparkContext.defaultParallelism))]
     assert spark.sparkContext.getConf().get("spark.python.worker.reuse", "true") == "true"
+
+
+def test_far_too_many_partitions_of_a_session_that_is_there_are_said(spark):
+    source = StreamBuilder.dataStream("tests", "wide", spark).fromArray(['{"k": 1}'])
+    windows = source.window(TumblingWindow.of(Time.seconds(10))).groupBy("k").count("n").toDataStream()
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    try:
+        spark.conf.set("spark.sql.shuffle.partitions", "200")
+        with pytest.warns(UserWarning, match=r"tests\.wide keeps state in 200 partitions on 2 cores"):
+            assert session_for(spark, windows.toPrint().plan()) is spark
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "200", "a user's session is left as it is"
+        stateless = StreamBuilder.dataStream("tests", "flat", spark).fromArray(["x"]).toPrint()
+        assert session_for(spark, stateless.plan()) is spark
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        assert session_for(spark, windows.plan()) is spark
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
