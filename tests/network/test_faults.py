@@ -602,6 +602,15 @@ def test_an_operator_resets_the_group() -> None:
         assert it.read() == everything(it.ranges)
 
 
+def test_holes_are_losses_for_who_may_not_know_the_topics_settings() -> None:
+    with reader() as it:
+        it.mq.remove(it.ranges[0].queue, 0, 10)
+        it.mq.inject(Refuse(ResponseCode.NO_PERMISSION), on=RequestCode.GET_TOPIC_CONFIG, times=None)
+        assert it.read(fail_on_data_loss=False) == everything(it.ranges)[10:]
+        with pytest.raises(PermissionDeniedError):
+            it.read()
+
+
 class _Resets(dict[tuple[str, str, int], int]):
     """Are told again and again."""
 

@@ -122,8 +122,12 @@ def scans_for_filter(response: Response) -> bool:
     return response.code == ResponseCode.PULL_RETRY_IMMEDIATELY and response.remark != "MESSAGE_WAS_REMOVING"
 
 
-def has_natural_holes(client: Client, queue: MessageQueue, deadline: Deadline) -> bool:
+def has_natural_holes(
+    client: Client, queue: MessageQueue, deadline: Deadline, must_know: bool = True
+) -> bool:
     """Ask whether offsets of a queue may lack a message without a loss: a compacted or a static topic.
+
+    Who may not know the topic's settings, and need not, takes holes for losses.
 
     Raises
     ------
@@ -137,6 +141,8 @@ def has_natural_holes(client: Client, queue: MessageQueue, deadline: Deadline) -
 
     def is_compacted(response: Response) -> bool:
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # 4.9, which does not compact; a proxy
+            return False
+        if response.code == ResponseCode.NO_PERMISSION and not must_know:
             return False
         config = decode_topic_config(response.require(queue=queue).body)
         return config.attributes.get("cleanup.policy") == "COMPACTION"

@@ -380,9 +380,9 @@ class RangePull:
     def _has_natural_holes(self, timeout_ms: int | None = None) -> bool:
         """Whether offsets without a message are no loss in this topic; one request, not to be repeated."""
         if self._holes_are_natural is None:
-            client = self._client
-            deadline = client.deadline(timeout_ms or client.request_timeout_ms)
-            self._holes_are_natural = pull_answer.has_natural_holes(client, self.offsets.queue, deadline)
+            client, fail = self._client, self._options.fail_on_data_loss
+            until = client.deadline(timeout_ms or client.request_timeout_ms)
+            self._holes_are_natural = pull_answer.has_natural_holes(client, self.offsets.queue, until, fail)
         return self._holes_are_natural
 
     def _give_up(self, verdict: PullVerdict, bound: int) -> None:
