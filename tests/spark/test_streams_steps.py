@@ -391,8 +391,11 @@ def test_streams_are_joined_within_an_interval(spark):
     )
     rows = pairs.test({"left": LEFT, "right": RIGHT}, batches=True)
     assert table(rows, "id", "n", "m") == [("a", "1", "10"), ("a", "3", "10"), ("b", "2", "20")]
+    both = (
+        left.join(right).on("(id,==,id)").window(Time.seconds(1)).interval(Time.seconds(1), Time.seconds(1))
+    )
     with pytest.raises(PlanError, match=r"window\(...\) or interval"):
-        left.join(right).on("(id,==,id)").toDataStream()
+        both.toDataStream()
 
 
 # --- the newer API ----------------------------------------------------------------------------

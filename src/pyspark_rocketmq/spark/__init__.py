@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TransactionResolver,
         start_transactional,
     )
+    from pyspark_rocketmq.spark.write.update_mode import message_writer
 
 __all__ = [
     "HadoopFileOffsetStore",
@@ -53,6 +54,7 @@ __all__ = [
     "json_messages",
     "key_value_messages",
     "lag",
+    "message_writer",
     "ordered_by",
     "start_transactional",
     "to_rocketmq",
@@ -78,6 +80,7 @@ _MODULES: Final = {
     "write.transaction_checker": ("TransactionResolver", "TransactionalQuery", "start_transactional"),
     "stores.sql_store": ("SqlOffsetStore", "append_to", "upsert_into"),
     "stores.foreach_batch": ("transactional_writer",),
+    "write.update_mode": ("message_writer",),
 }
 _HOMES: Final = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -84,7 +84,7 @@ class RocketMQDataSource(DataSource):
         return RocketMQBatchWriter(options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketMQStreamWriter:  # noqa: ARG002
-        """Return the streaming writer; in update mode a changed row is a new message."""
+        """Return the streaming writer; Spark asks for none in update mode, see `message_writer`."""
         from pyspark_rocketmq.spark.write.writer import RocketMQStreamWriter  # noqa: PLC0415
 
         return RocketMQStreamWriter(parse_options(SinkOptions, self.options, where="writeStream"), schema)

@@ -15,7 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError, SqlError
-from pyspark_rocketmq.options import BadRecords, JobOptions, RuntimeMode, parse_options
+from pyspark_rocketmq.options import BadRecords, JobOptions, OutputMode, RuntimeMode, parse_options
+from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.sql.error_positions import place_of, reason_of
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.statements import (
@@ -248,15 +249,21 @@ class SqlJob:
         if not rows.isStreaming:
             rows.write.mode("append").insertInto(key)
             return
-        self.queries.append(self._writer(rows, key).toTable(key))
+        writer, _ = self._writer(rows, key)
+        self.queries.append(writer.toTable(key))
 
     def _write(self, messages: DataFrame, options: Mapping[str, str], name: str) -> None:
         if not messages.isStreaming:
             messages.write.format(SOURCE).mode("append").options(**options).save()
             return
-        self.queries.append(self._writer(messages, name).format(SOURCE).options(**options).start())
+        changes = self.options.output_mode is OutputMode.UPDATE
+        writer, checkpoint = self._writer(messages, name)
+        if changes:
+            self.queries.append(writer.foreachBatch(message_writer(checkpoint, options)).start())
+        else:
+            self.queries.append(writer.format(SOURCE).options(**options).start())
 
-    def _writer(self, rows: DataFrame, name: str) -> DataStreamWriter:
+    def _writer(self, rows: DataFrame, name: str) -> tuple[DataStreamWriter, str]:
         """Return the writer of a query with a name, and so a checkpoint, of its own."""
         name = self._unique(self.options.query_name or name)
         self._settings = {
@@ -273,10 +280,11 @@ class SqlJob:
                 "restart: SET 'checkpointLocation' = '/a/folder' (or --checkpoint)"
             )
         writer = rows.writeStream.outputMode(output).queryName(name)
-        writer = writer.option("checkpointLocation", f"{location.rstrip('/')}/{name}")
+        checkpoint = f"{location.rstrip('/')}/{name}"
+        writer = writer.option("checkpointLocation", checkpoint)
         if trigger is None:
-            return writer.trigger(availableNow=True)
-        return writer.trigger(processingTime=f"{trigger} milliseconds")
+            return writer.trigger(availableNow=True), checkpoint
+        return writer.trigger(processingTime=f"{trigger} milliseconds"), checkpoint
 
     def _unique(self, name: str) -> str:
         number = 1

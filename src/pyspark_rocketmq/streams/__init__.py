@@ -17,15 +17,22 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.builder import DataStreamSource, StreamBuilder
-from pyspark_rocketmq.streams.api.data_stream import DataStream, JoinStream, SplitStream
+from pyspark_rocketmq.streams.api.data_stream import DataStream, SplitStream
 from pyspark_rocketmq.streams.api.job import CheckpointStrategy, ShuffleStrategy, WindowStrategy
-from pyspark_rocketmq.streams.api.rocketmq_stream import RocketMQStream, StreamConfig
+from pyspark_rocketmq.streams.api.join_stream import JoinStream
+from pyspark_rocketmq.streams.api.rocketmq_stream import (
+    ConsumeFromWhere,
+    RocketMQStream,
+    StreamConfig,
+    TimeType,
+)
 from pyspark_rocketmq.streams.api.rstream import (
     GroupedStream,
     JoinedStream,
     RStream,
     WindowedStream,
 )
+from pyspark_rocketmq.streams.api.schema_config import SchemaConfig, SchemaType
 from pyspark_rocketmq.streams.api.window_stream import OverWindowStream, WindowStream
 from pyspark_rocketmq.streams.compile.aggregates import Accumulator, ClassicAccumulator
 from pyspark_rocketmq.streams.frame.row_counts import late_rows, skipped_rows
@@ -43,6 +50,7 @@ __all__ = [
     "Accumulator",
     "CheckpointStrategy",
     "ClassicAccumulator",
+    "ConsumeFromWhere",
     "DataStream",
     "DataStreamSource",
     "GroupedStream",
@@ -54,6 +62,8 @@ __all__ = [
     "PlanError",
     "RStream",
     "RocketMQStream",
+    "SchemaConfig",
+    "SchemaType",
     "SessionWindow",
     "ShuffleStrategy",
     "SplitStream",
@@ -62,6 +72,7 @@ __all__ = [
     "StreamBuilder",
     "StreamConfig",
     "Time",
+    "TimeType",
     "TumblingWindow",
     "WindowBuilder",
     "WindowStrategy",

@@ -34,8 +34,8 @@ JAVA = {
     "WindowStream": [
         *("count", "emitBeforeFire", "emitAfterFire", "distinct", "count_distinct", "count_distinct_2"),
         *("count_distinct_large", "min", "max", "avg", "sum", "setTimeField", "setFireMode"),
-        *("setLocalStorageOnly", "setMaxMsgGap", "groupBy", "fireMode", "waterMark", "timeField", "reduce"),
-        "toDataSteam",
+        *("setLocalStorageOnly", "setMaxMsgGap", "group", "groupBy", "fireMode", "waterMark", "timeField"),
+        *("reduce", "toDataSteam"),
     ],
     "RStream": [
         *("selectTimestamp", "map", "flatMap", "filter", "keyBy", "print", "foreach", "join", "leftJoin"),
@@ -43,7 +43,7 @@ JAVA = {
     ],
     "GroupedStream": ["count", "min", "max", "sum", "filter", "map", "aggregate", "window", "toRStream"],
     "JoinedStream": ["where", "equalTo", "window", "apply"],
-    "WindowedStream": ["count", "avg", "filter", "map", "aggregate"],
+    "WindowedStream": ["count", "avg", "min", "max", "sum", "filter", "map", "aggregate"],
     "RocketMQStream": ["start", "stop", "isRunning"],
 }
 """The public methods of rocketmq-streams-clients 1.0.1 and of the newer core."""

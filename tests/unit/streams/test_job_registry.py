@@ -56,6 +56,23 @@ def test_one_process_runs_a_job():
         find_job("x")
 
 
+def test_the_checkpoint_of_another_pipeline_is_refused(tmp_path):
+    def record(sources, stateful):
+        return JobRecord("a.b", str(tmp_path / "c"), 1, 2, "", sources, stateful)
+
+    record(["orders,more"], ["Windowed"]).write()
+    record(["other"], []).check_pipeline()  # nothing has begun
+    (tmp_path / "c" / "offsets").mkdir(parents=True)
+    (tmp_path / "c" / "offsets" / "0").touch()
+    record(["orders"], ["Windowed"]).check_pipeline()
+    JobRecord("a.b", str(tmp_path / "d"), 1, 2, "", ["other"]).check_pipeline()  # it has its own
+    for sources, stateful in ((["other"], ["Windowed"]), (["orders"], []), (["orders", "o"], ["Windowed"])):
+        with pytest.raises(RocketMQError, match=r"another pipeline ran as the job 'a\.b'"):
+            record(sources, stateful).check_pipeline()
+    JobRecord("a.b", str(tmp_path / "c"), 1, 2, "").write()  # of an earlier release
+    record(["other"], []).check_pipeline()
+
+
 def test_a_standby_waits_for_the_lock():
     checkpoint = checkpoint_of("a")
     first = job_lock("a", checkpoint, standby=False, clock=SYSTEM_CLOCK)

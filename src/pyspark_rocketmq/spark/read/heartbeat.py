@@ -3,9 +3,10 @@
 A heartbeat row has the time of the heartbeat as ``storeTimestamp`` and ``bornTimestamp``, and null in every
 other column. Keep it until the watermark has seen it, and drop it afterwards. Spark pushes a plain filter on
 ``topic`` below the watermark, where it would undo the heartbeat; one that also names the event time stays
-above::
+above, and one that is not deterministic keeps those of later steps (of an outer join, say) above too::
 
-    df.withWatermark("storeTimestamp", "10 seconds").where("topic is not null or storeTimestamp is null")
+    df.withWatermark("storeTimestamp", "10 seconds").where(
+        "(topic is not null or storeTimestamp is null) and spark_partition_id() >= 0")
 
 With a time out of the payload the event time is ``coalesce(payload_time, storeTimestamp)``. The watermark's
 delay must cover what the clocks of driver and brokers are apart.

@@ -15,6 +15,7 @@ from pyspark_rocketmq.streams.api.data_stream import DataStream
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.api.rocketmq_stream import Topology
 from pyspark_rocketmq.streams.api.rstream import RStream
+from pyspark_rocketmq.streams.api.schema_config import SchemaConfig, SchemaType
 from pyspark_rocketmq.streams.connectors.base import RecordSource, option_texts
 from pyspark_rocketmq.streams.connectors.database import AddedRowsSource, database_url
 from pyspark_rocketmq.streams.connectors.dataframes import FrameSource
@@ -42,7 +43,7 @@ class DataStreamSource:
         self,
         topic: str,
         groupName: str,
-        *more: str | bool,
+        *more: str | bool | SchemaConfig | None,
         namesrvAddr: str | None = None,
         tags: str | None = None,
         isJson: bool = False,
@@ -62,7 +63,8 @@ class DataStreamSource:
         groupName : str
             Where the finished offsets are committed for RocketMQ's own tools.
         *more
-            As in Java: ``namesrvAddr``; ``isJson, namesrvAddr``; ``tags, isJson, namesrvAddr``.
+            As in Java: ``namesrvAddr``; ``isJson, namesrvAddr``; ``tags, isJson, namesrvAddr``; a
+            `SchemaConfig` comes last.
         isJson : bool
             The bodies are JSON objects, whose fields can be named at once.
         schema : str or StructType, optional
@@ -70,13 +72,15 @@ class DataStreamSource:
         **options
             Any option of the source, such as ``maxOffsetsPerTrigger=10_000``.
         """
-        for value in more[:-1] if more and isinstance(more[-1], str) else more:
-            if isinstance(value, bool):
+        config = next((value for value in more if isinstance(value, SchemaConfig)), None)
+        plain = [value for value in more if isinstance(value, str | bool)]
+        for at, value in enumerate(plain, start=1):
+            if isinstance(value, str) and at == len(plain):
+                namesrvAddr = value
+            elif isinstance(value, bool):
                 isJson = value
             else:
                 tags = value
-        if more and isinstance(more[-1], str):
-            namesrvAddr = more[-1]
         given = {
             "topic": topic,
             "consumerGroup": groupName,
@@ -84,7 +88,10 @@ class DataStreamSource:
             "tags": tags if tags != "*" else None,
             **options,
         }
-        return self._records(RocketMQSource, "fromRocketmq", topic, given, schema, json=isJson)
+        if config is not None:
+            schema, isJson = config.schema(), config.kind is SchemaType.JSON
+        stream = self._records(RocketMQSource, "fromRocketmq", topic, given, schema, json=isJson)
+        return stream if config is None or config.decode is None else stream.map(config.decode)
 
     def fromKafka(
         self,
@@ -265,10 +272,11 @@ class DataStreamSource:
         )
         return DataStream(self._job, node)
 
-    def fromArray(self, values: Sequence[Any], *, schema: Schema = None) -> DataStream:
-        """Read values of this process: texts, or records."""
+    def fromArray(self, values: Sequence[Any], isJson: bool = False, *, schema: Schema = None) -> DataStream:
+        """Read values of this process: records, texts, or texts that are JSON (``isJson=True``)."""
         name = self._job.step("fromArray")
-        return DataStream(self._job, RowsSource(name=name, rows=tuple(values), schema=schema))
+        rows = RowsSource(name=name, rows=tuple(values), json=isJson, schema=schema)
+        return DataStream(self._job, rows)
 
     def fromCollection(self, *values: Any, schema: Schema = None) -> DataStream:
         """Read records of this process."""

@@ -11,15 +11,21 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.job import Job, Strategy
+from pyspark_rocketmq.streams.api.join_stream import JoinStream
 from pyspark_rocketmq.streams.api.output import StreamOutput
 from pyspark_rocketmq.streams.api.window_stream import OverWindowStream, WindowStream
 from pyspark_rocketmq.streams.connectors.database import database_url
 from pyspark_rocketmq.streams.connectors.dimension import DimensionTable
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.expressions import comparisons, condition_sql, names_in, script_lines
-from pyspark_rocketmq.streams.plan.times import SessionWindow, Time, TumblingWindow, Window
+from pyspark_rocketmq.streams.plan.expressions import (
+    condition_sql,
+    names_in,
+    quoted_names,
+    script_lines,
+)
+from pyspark_rocketmq.streams.plan.times import Time, Window
 
-__all__ = ["DataStream", "JoinStream", "SplitStream"]
+__all__ = ["DataStream", "SplitStream"]
 
 Schema = str | StructType | None
 _DISTINCT_S: Final = 3_600
@@ -81,9 +87,13 @@ class DataStream(StreamOutput):
         return self._next(p.Where(name=name, input=self._node, condition=condition, fields=fields))
 
     def filterByExpression(self, expression: str) -> DataStream:
-        """Keep records by comparisons: ``(city,==,'Paris')&(age,>,17)``; ``|`` and brackets as well."""
+        """Keep records by comparisons: ``(city,==,Paris)&(age,>,17)``; ``|`` and brackets as well.
+
+        The right side is a number or a text, with or without single quotes; a field stands in backquotes. A
+        type may say how both sides compare: ``(age,>,int,17)``.
+        """
         sql = condition_sql(expression, step=f"filterByExpression({expression})")
-        return self._where(sql, names_in(sql))
+        return self._where(sql, quoted_names(sql))
 
     def forEach(self, function: Callable[[Any], Any]) -> DataStream:
         """Call a function with each record and hand the record on; it may be called again after a failure."""
@@ -132,15 +142,15 @@ class DataStream(StreamOutput):
         """Give each record a label, by which ``select`` chooses."""
         return SplitStream(self._job, self._apply("label", label)._node)  # noqa: SLF001
 
-    def join(self, other: DataStream) -> JoinStream:
+    def join(self, other: DataStream) -> JoinStream[DataStream]:
         """Pair the records of two streams: all pairs, not only the last."""
-        return JoinStream(self._job, self._node, other._node, outer=False)
+        return JoinStream(self._job, self._node, other._node, DataStream, outer=False)
 
-    def leftJoin(self, other: DataStream) -> JoinStream:
+    def leftJoin(self, other: DataStream) -> JoinStream[DataStream]:
         """Pair the records of two streams, and keep those of this one that have no partner."""
-        return JoinStream(self._job, self._node, other._node, outer=True)
+        return JoinStream(self._job, self._node, other._node, DataStream, outer=True)
 
-    def dimJoin(self, *table: Any) -> JoinStream:
+    def dimJoin(self, *table: Any) -> JoinStream[DataStream]:
         """Put a table's columns beside each record that has a match.
 
         Parameters
@@ -151,11 +161,11 @@ class DataStream(StreamOutput):
         """
         return self._dimension(table, outer=False)
 
-    def dimLeftJoin(self, *table: Any) -> JoinStream:
+    def dimLeftJoin(self, *table: Any) -> JoinStream[DataStream]:
         """Put a table's columns beside each record, nulls where there is no match."""
         return self._dimension(table, outer=True)
 
-    def _dimension(self, table: Sequence[Any], *, outer: bool) -> JoinStream:
+    def _dimension(self, table: Sequence[Any], *, outer: bool) -> JoinStream[DataStream]:
         match tuple(table):
             case (str() as path, int() | float() as minutes):
                 found = DimensionTable.load(path, None, minutes * 60, "dimJoin")
@@ -166,7 +176,7 @@ class DataStream(StreamOutput):
                     "dimJoin takes (file, minutes) or (url, user, password, table or query, minutes)",
                     step="dimJoin",
                 )
-        return JoinStream(self._job, self._node, found, outer=outer)
+        return JoinStream(self._job, self._node, found, DataStream, outer=outer)
 
     # --- many records together ----------------------------------------------------------------
 
@@ -302,97 +312,3 @@ class SplitStream:
         """Return the records with one of the labels."""
         name = self._job.step("select")
         return DataStream(self._job, p.Select(name=name, input=self._node, labels=labels))
-
-
-class JoinStream:
-    """Two streams, or a stream and a table, that are about to be joined."""
-
-    def __init__(self, job: Job, left: p.Node, right: p.Node | DimensionTable, *, outer: bool) -> None:
-        self._job = job
-        self._left = left
-        self._right = right
-        self._outer = outer
-        self._condition: str | None = None
-        self._window: Window | None = None
-        self._interval: tuple[int, int] | None = None
-        self._watermark_s = 0.0
-
-    def on(self, condition: str) -> JoinStream:
-        """Say what pairs have in common: ``(left field,==,right field)``, more with ``&``."""
-        comparisons(condition, step="on")
-        self._condition = condition
-        return self
-
-    setCondition = on
-
-    def setJoinType(self, joinType: str) -> JoinStream:
-        """Choose ``"inner"`` or ``"left"``."""
-        if joinType.lower() not in {"inner", "left"}:
-            raise PlanError(f"a join is inner or left, not {joinType!r}", step="join")
-        self._outer = joinType.lower() == "left"
-        return self
-
-    def window(self, window: Time | Window) -> JoinStream:
-        """Pair records of one window."""
-        self._window = TumblingWindow.of(window) if isinstance(window, Time) else window
-        return self
-
-    def interval(self, before: Time, after: Time) -> JoinStream:
-        """Pair records whose right side is at most so much older or younger than the left."""
-        self._interval = (before.length_ms, after.length_ms)
-        return self
-
-    def waterMark(self, seconds: float) -> JoinStream:
-        """Say how many seconds records may be late."""
-        self._watermark_s = seconds
-        return self
-
-    def toDataStream(self) -> DataStream:
-        """Return the pairs as a stream.
-
-        Raises
-        ------
-        PlanError
-            The condition is missing, or the time within which records are paired.
-        """
-        name = self._job.step("join")
-        if self._condition is None:
-            raise PlanError("a join needs on('(left,==,right)')", step=name)
-        if isinstance(self._right, DimensionTable):
-            if self._window or self._interval:
-                raise PlanError("a table has no window", step=name)
-            return DataStream(
-                self._job,
-                p.DimensionJoin(
-                    name=name,
-                    input=self._left,
-                    table=self._right,
-                    outer=self._outer,
-                    condition=self._condition,
-                ),
-            )
-        if (self._window is None) == (self._interval is None):
-            raise PlanError("a join of streams needs window(...) or interval(...)", step=name)
-        if isinstance(self._window, SessionWindow):
-            raise PlanError("streams are joined in tumbling or hopping windows", step=name)
-        return DataStream(
-            self._job,
-            p.StreamJoin(
-                name=name,
-                left=self._left,
-                right=self._right,
-                outer=self._outer,
-                condition=self._condition,
-                window=self._window,
-                interval=self._interval,
-                watermark_s=self._watermark_s,
-            ),
-        )
-
-    toDataSteam = toDataStream
-
-    set_condition = setCondition
-    set_join_type = setJoinType
-    water_mark = waterMark
-    to_data_steam = toDataStream
-    to_data_stream = toDataStream

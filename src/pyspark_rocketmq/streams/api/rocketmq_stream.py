@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.job import CheckpointStrategy, Job
-from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSink, RocketMQSource
+from pyspark_rocketmq.streams.connectors.rocketmq import RecordTime, RocketMQSink, RocketMQSource
 from pyspark_rocketmq.streams.plan import nodes as p
 
-__all__ = ["RocketMQStream", "StreamConfig", "Topology"]
+__all__ = ["ConsumeFromWhere", "RocketMQStream", "StreamConfig", "TimeType", "Topology"]
+
+E = TypeVar("E", bound=enum.Enum)
 
 
 class Topology:
@@ -33,7 +36,26 @@ class StreamConfig:
     NAMESRV_ADDR = "rocketmq.namesrv.addr"
     ALLOW_LATENESS_MILLISECOND = "allowLatenessMillisecond"
     IDLE_TIME_TO_FIRE_WINDOW = "idleTimeToFireWindow"
+    TIME_TYPE = "timeType"
+    ROCKETMQ_STREAMS_CONSUMER_FORM_WHERE = "consume_from_where"
     CHECKPOINT = "checkpointLocation"
+
+
+class TimeType(enum.Enum):
+    """What a value's time is, unless ``selectTimestamp`` says it."""
+
+    EVENT_TIME = "event"
+    """When its message was born, by its producer's clock."""
+
+    PROCESS_TIME = "process"
+    """When the broker stored its message: as a clock, and the same when a batch is run again."""
+
+
+class ConsumeFromWhere(enum.Enum):
+    """Where a job begins that has no checkpoint yet."""
+
+    CONSUME_FROM_FIRST_OFFSET = "earliest"
+    CONSUME_FROM_LAST_OFFSET = "latest"
 
 
 class RocketMQStream:
@@ -45,12 +67,13 @@ class RocketMQStream:
         Of ``builder.build()``.
     properties : Mapping, optional
         By the keys of `StreamConfig`: the name servers, the lateness of all windows, how long a silence
-        closes windows (2000 ms, as in RocketMQ Streams), and the checkpoint.
+        closes windows (2000 ms, as in RocketMQ Streams), the checkpoint, a `TimeType` (``PROCESS_TIME`` when
+        absent) and a `ConsumeFromWhere` (the first offset when absent), or their names.
 
     Raises
     ------
     PlanError
-        A property is unknown.
+        A property is unknown, or its value.
     """
 
     def __init__(self, topology: Topology, properties: Mapping[str, Any] | None = None) -> None:
@@ -60,6 +83,9 @@ class RocketMQStream:
         strangers = sorted(set(self._properties) - known)
         if strangers:
             raise PlanError(f"there is no property {strangers[0]!r}; there are {', '.join(sorted(known))}")
+        self._time = _member(TimeType, self._properties.get(StreamConfig.TIME_TYPE))
+        where = self._properties.get(StreamConfig.ROCKETMQ_STREAMS_CONSUMER_FORM_WHERE)
+        self._start = _member(ConsumeFromWhere, where)
         self._query: StreamingQuery | None = None
 
     def plan(self) -> p.Plan:
@@ -75,9 +101,17 @@ class RocketMQStream:
         address = given.get(StreamConfig.NAMESRV_ADDR)
         made: dict[p.Node, p.Node] = {}
         for node in plan.nodes():
-            made[node] = _with_properties(node, made, address, late_ms)
+            made[node] = self._started(_with_properties(node, made, address, late_ms))
         sinks = (made[sink] for sink in plan.sinks)
         return replace(plan, sinks=tuple(sink for sink in sinks if isinstance(sink, p.Sink)))
+
+    def _started(self, node: p.Node) -> p.Node:
+        """Return a step which, if it reads a topic, begins where the properties say, with their times."""
+        if not isinstance(node, RocketMQSource):
+            return node
+        time = RecordTime.BORN if self._time is TimeType.EVENT_TIME else RecordTime.STORE
+        begin = {} if self._start is None else {"startingOffsets": self._start.value}
+        return replace(node, time=time, options={**begin, **node.options})
 
     def start(self, **trigger: Any) -> StreamingQuery | None:
         """Start it and return; as in Java, it runs until `stop`."""
@@ -99,6 +133,16 @@ class RocketMQStream:
         return self._query is not None and self._query.isActive
 
     is_running = isRunning
+
+
+def _member(kind: type[E], given: E | str | None) -> E | None:
+    """Return a property's value, which may be its name."""
+    if given is None or isinstance(given, kind):
+        return given
+    names = [str(member.name) for member in kind]
+    if given not in names:
+        raise PlanError(f"{kind.__name__} is one of {', '.join(names)}, not {given!r}")
+    return kind[str(given)]
 
 
 def _with_properties(

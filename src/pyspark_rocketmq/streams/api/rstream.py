@@ -115,7 +115,7 @@ class _Keyed:
     def _result(self, kind: str, selector: Selector | str | None) -> RStream:
         raise NotImplementedError
 
-    def _selected(self, selector: Selector | str | None) -> tuple[p.Node, str | None]:
+    def _selected(self, kind: str, selector: Selector | str | None) -> tuple[p.Node, str | None]:
         """Return the values that are aggregated, and the field that they are in."""
         if selector is None or isinstance(selector, str):
             return self._node, selector
@@ -123,13 +123,13 @@ class _Keyed:
             name=self._job.step("map"),
             input=self._node,
             how="map",
-            function=_Number(selector),
-            schema=f"{_VALUE} double",
+            function=_Selected(selector),
+            schema=f"{_VALUE} {'string' if kind == 'count' else 'double'}",  # anything can be counted
         )
         return node, _VALUE
 
 
-class _Number:
+class _Selected:
     """Puts what a selector gives into a record."""
 
     def __init__(self, selector: Selector) -> None:
@@ -149,7 +149,7 @@ class GroupedStream(_Keyed):
     def _result(
         self, kind: str, selector: Selector | str | None, value: Any = None, *, incremental: bool = False
     ) -> RStream:
-        node, field = self._selected(selector)
+        node, field = self._selected(kind, selector)
         aggregate = p.Aggregate(kind, field, _VALUE, value)
         return RStream(
             self._job,
@@ -225,7 +225,7 @@ class WindowedStream(_Keyed):
     def _result(
         self, kind: str, selector: Selector | str | None, value: Any = None, *, incremental: bool = False
     ) -> RStream:
-        node, field = self._selected(selector)
+        node, field = self._selected(kind, selector)
         aggregate = p.Aggregate(kind, field, _VALUE, value)
         made = p.Windowed(
             name=self._job.step(kind),
@@ -239,9 +239,17 @@ class WindowedStream(_Keyed):
         made.firing.check(self._window, made.name)
         return RStream(self._job, made)
 
-    def count(self) -> ResultStream:
-        """Count the values."""
-        return ResultStream(self._result("count", None))
+    def count(self, selectAction: Selector | str | None = None) -> ResultStream:
+        """Count the values, or those that the selector gives something for."""
+        return ResultStream(self._result("count", selectAction))
+
+    def min(self, selectAction: Selector | str | None = None) -> ResultStream:
+        """Return the least value, or the least that the selector gives."""
+        return ResultStream(self._result("min", selectAction or _itself))
+
+    def max(self, selectAction: Selector | str | None = None) -> ResultStream:
+        """Return the greatest value, or the greatest that the selector gives."""
+        return ResultStream(self._result("max", selectAction or _itself))
 
     def avg(self, selectAction: Selector | str | None = None) -> ResultStream:
         """Average the values, or what the selector gives."""

@@ -63,6 +63,10 @@ class WindowStream(Generic[S]):
         """Group by fields; without it a window is one group."""
         return self._with(keys=fieldNames)
 
+    def group(self) -> WindowStream[S]:
+        """Put all records of a window into one group, as without `groupBy`."""
+        return self._with(keys=())
+
     # --- results ------------------------------------------------------------------------------
 
     def count(self, asName: str = "count") -> WindowStream[S]:
@@ -322,7 +326,11 @@ class OverWindowStream(Generic[S]):
         return self
 
     def addOrderByFieldName(self, fieldName: str, isAsc: bool = True) -> OverWindowStream[S]:
-        """Say by which number rows are ranked, the first such call before the second."""
+        """Say by which field rows are ranked, the first such call before the second.
+
+        Texts that are numbers compare as numbers, and come before other texts. Rows without the field come
+        last, upwards and downwards.
+        """
         self._order = (*self._order, (fieldName, isAsc))
         return self
 

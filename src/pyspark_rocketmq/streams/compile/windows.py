@@ -7,7 +7,7 @@ from typing import Final, assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import NumericType, StringType
+from pyspark.sql.types import DateType, IntegralType, NumericType, StringType, TimestampType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile.aggregates import aggregate_columns, finished
@@ -179,7 +179,28 @@ def _having(flow: Flow, condition: Column | str | None) -> Flow:
 
 
 def _order(flow: Flow, name: str, ascending: bool) -> Column:
+    """Return what sorts rows when it is sorted upwards: numbers, then texts, then rows without the field."""
     kind = next(f.dataType for f in flow.df.schema.fields if f.name.lower() == name.lower())
     value = column(name)
-    number = value.try_cast("double") if isinstance(kind, StringType) else value.cast("double")
-    return number if ascending else -number
+    if isinstance(kind, NumericType):
+        parts = [_number_order(value, kind, ascending)]
+    elif isinstance(kind, TimestampType | DateType):
+        micros = F.unix_micros(value.cast("timestamp"))
+        parts = [micros if ascending else -micros]
+    else:
+        text = value.cast("string")
+        number = text.try_cast("double")
+        parts = [number.isNull(), number if ascending else -number]
+        parts.append(F.when(number.isNull(), text if ascending else _reversed(text)))
+    return F.struct(*(part.alias(f"p{at}") for at, part in enumerate([value.isNull(), *parts])))
+
+
+def _number_order(value: Column, kind: NumericType, ascending: bool) -> Column:
+    if ascending:
+        return value
+    return -value.cast("decimal(20,0)") if isinstance(kind, IntegralType) else -value
+
+
+def _reversed(text: Column) -> Column:
+    """Return a text that sorts the other way round: its bytes' complements, and an end that is greater."""
+    return F.concat(F.translate(F.hex(text), "0123456789ABCDEF", "FEDCBA9876543210"), F.lit("~"))

@@ -95,7 +95,11 @@ class TableSink(SinkConnector):
         """Return a function that appends a batch; it cannot tell one that comes again."""
         del plan, checkpoint
         if numbered:
-            raise PlanError("a table goes alone: give it a job of its own", step=self.name)
+            raise PlanError(
+                "a table is the only sink of its job, and takes finished rows: results that change (groups "
+                "without a window, emitBeforeFire) go to toDB(key=...) or toRocketmq",
+                step=self.name,
+            )
         return lambda df, _: df.write.mode("append").saveAsTable(self.table)
 
     def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:

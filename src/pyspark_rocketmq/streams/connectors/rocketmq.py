@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.streams.connectors.base import (
     BatchWriter,
     RecordSource,
@@ -23,18 +25,33 @@ from pyspark_rocketmq.streams.frame.python_steps import BEAT, TIME, VALUE
 from pyspark_rocketmq.streams.plan.analysis import Analysis
 from pyspark_rocketmq.streams.plan.nodes import Apply, Node, Plan, TimeSelect, Windowed
 
-__all__ = ["IDLE_BY_FIELD_MS", "IDLE_BY_STORE_TIME_MS", "RocketMQSink", "RocketMQSource"]
+__all__ = ["IDLE_BY_FIELD_MS", "IDLE_BY_STORE_TIME_MS", "RecordTime", "RocketMQSink", "RocketMQSource"]
 
 IDLE_BY_STORE_TIME_MS: Final = 1_000
 IDLE_BY_FIELD_MS: Final = 180_000
 """The older API's ``msgMaxGapSecond``."""
 
-_DEFAULTS: Final[Mapping[str, str]] = {"startingOffsets": "earliest", "eventTimeAlignment": "store"}
+_DEFAULTS: Final[Mapping[str, str]] = {"startingOffsets": "earliest"}
+
+
+class RecordTime(enum.Enum):
+    """What a record's time is, unless a step says it."""
+
+    STORE = "store"
+    BORN = "born"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RocketMQSource(RecordSource):
-    """Topics; a record's time is its store time."""
+    """Topics.
+
+    Parameters
+    ----------
+    time : RecordTime
+        A record's time: when the broker stored it, or when it was born at its producer.
+    """
+
+    time: RecordTime = RecordTime.STORE
 
     @property
     def details(self) -> str:
@@ -43,7 +60,7 @@ class RocketMQSource(RecordSource):
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
         """Return what it gives."""
-        options = {**_DEFAULTS, **self.options}
+        options = {**_DEFAULTS, "eventTimeAlignment": self.time.value, **self.options}
         given = _value(options, "heartbeatInterval")
         # Without a watermark they would only make empty batches, each with an empty file at its end.
         beats = given != "off" if given is not None else has_watermark(analysis)
@@ -54,10 +71,11 @@ class RocketMQSource(RecordSource):
             if plan.idle_s is not None:
                 idle_ms = int(plan.idle_s * 1000)
             options["heartbeatInterval"] = f"{idle_ms}ms"
-        options["columns"] = "topic,body,storeTimestamp"
+        time = f"{self.time.value}Timestamp"
+        options["columns"] = f"topic,body,{time}"
         options["bodyAs"] = "string"
         df = spark.readStream.format("rocketmq").options(**options).load()
-        columns = [F.col("storeTimestamp").alias(TIME), F.col("body").alias(VALUE)]
+        columns = [F.col(time).alias(TIME), F.col("body").alias(VALUE)]
         if beats:
             columns.append(F.col("topic").isNull().alias(BEAT))
         return Flow(df.select(*columns), self.shape, beats=beats)
@@ -99,12 +117,7 @@ class RocketMQSink(SinkConnector):
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
         """Return a function that sends a batch; one that comes again is sent again."""
         del checkpoint, numbered
-
-        def send(df: DataFrame, number: int) -> None:
-            once = {"jobId": f"{plan.job}-{number}"} if "deliveryGuarantee" in self.options else {}
-            df.write.format("rocketmq").mode("append").options(**self.options, **once).save()
-
-        return send
+        return message_writer(plan.job, self.options)
 
     def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
         """Start a query whose only sink this is."""

@@ -22,15 +22,18 @@ __all__ = ["PrintSink", "RowsSource", "text_of"]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RowsSource(SourceConnector):
-    """Values: texts, or records."""
+    """Values: texts (of JSON or not), or records."""
 
     rows: Sequence[Any]
+    json: bool = False
 
     @property
     def shape(self) -> Shape:
         """How its records look."""
         if self.schema is not None:
             return Shape.COLUMNS
+        if self.json:
+            return Shape.JSON
         return Shape.TEXT if all(isinstance(row, str | bytes) for row in self.rows) else Shape.JSON
 
     @property

@@ -8,7 +8,17 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import StringType, StructField, StructType, VariantType
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.frame.python_steps import ADVICE, BEAT, ERROR, TAG, TIME, VALUE, WINDOW
@@ -20,6 +30,9 @@ __all__ = ["TIME_FORMAT", "Flow", "Guard", "column", "structure"]
 
 TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss"
 """How results show times, as RocketMQ Streams does."""
+
+_EXACT: Final = 2.0**53
+"""From here on not every whole number is a double."""
 
 _CORRUPT: Final = "__corrupt"
 _PARSED: Final = "__parsed"
@@ -165,17 +178,27 @@ class Flow:
     def with_schema(self, schema: Schema, guard: Guard, step: Node) -> Flow:
         """Return the records' JSON as typed columns."""
         wanted = structure(schema, step)
-        flow = replace(self, columns=())._parsed(wanted, guard, step)  # noqa: SLF001 - its own
-        return flow.without_text()
+        return replace(self, columns=())._parsed(wanted, guard, step).without_text()  # noqa: SLF001 - its own
 
     def _parsed(self, schema: StructType, guard: Guard, step: Node) -> Flow:
-        with_corrupt = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
+        read = [
+            StructField(one.name, StringType()) if _is_spelled(one.dataType) else one for one in schema.fields
+        ]
+        with_corrupt = StructType([*read, StructField(_CORRUPT, StringType())])
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         parsed = self.df.withColumn(_PARSED, F.from_json(VALUE, with_corrupt, options))
         empty = F.col(VALUE).isNull() | (F.trim(VALUE) == "")
-        malformed = F.when(empty | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull(), F.lit("malformed JSON"))
-        df = guard.without_errors(parsed, self.error_unless_beat(malformed), step)
-        added = [F.col(f"{_PARSED}.{quote(field.name)}").alias(field.name) for field in schema.fields]
+        error = F.when(empty | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull(), F.lit("malformed JSON"))
+        added = []
+        for one in schema.fields:
+            value = F.col(f"{_PARSED}.{quote(one.name)}")
+            if _is_spelled(one.dataType):
+                text = F.when(F.trim(value) != "", value)
+                value = text.try_cast(one.dataType)
+                wrong = F.lit(f"{one.name} is not {one.dataType.simpleString()}")
+                error = error.when(text.isNotNull() & value.isNull(), wrong)
+            added.append(value.alias(one.name))
+        df = guard.without_errors(parsed, self.error_unless_beat(error), step)
         flow = replace(self, df=df, checked=True)
         kept = [column(name) for name in self.columns]
         return flow.select([*kept, *added], [*self.columns, *schema.names])
@@ -242,16 +265,32 @@ class Flow:
         return replace(self, df=self.df.withColumn(VALUE, text))
 
     def text(self) -> Column:
-        """Return the record as a sink writes it: a JSON object, or the text."""
-        if self.shape is Shape.COLUMNS:
-            return F.to_json(F.struct(*map(column, self.columns)), {"ignoreNullFields": "false"})
-        return F.col(VALUE)
+        """Return the record as a sink writes it: a JSON object, or the text.
+
+        Whole doubles among results of groups are whole numbers, as RocketMQ Streams writes them.
+        """
+        if self.shape is not Shape.COLUMNS:
+            return F.col(VALUE)
+        kinds = {field.name: field.dataType for field in self.df.schema.fields}
+        shown = [
+            _whole(column(name)).alias(name)
+            if self.identity and isinstance(kinds.get(name), DoubleType)
+            else column(name)
+            for name in self.columns
+        ]
+        return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"})
 
     def without_beats(self) -> Flow:
-        """Drop heartbeats; the condition names the time so that Spark keeps it above the watermark."""
+        """Drop heartbeats, above the watermark.
+
+        The condition names the time so that Spark keeps it there. What is not deterministic keeps there what
+        comes later too, such as the ``isnotnull`` that Spark infers from a join's condition: heartbeats have
+        no fields, and would not live to move the watermark.
+        """
         if not self.beats:
             return self
-        df = self.df.where(~F.col(BEAT) | F.col(TIME).isNull()).drop(BEAT)
+        above = F.spark_partition_id() >= 0
+        df = self.df.where((~F.col(BEAT) | F.col(TIME).isNull()) & above).drop(BEAT)
         return replace(self, df=df, beats=False)
 
     def with_watermark(self, delay_s: float) -> Flow:
@@ -279,6 +318,17 @@ def structure(schema: Schema, step: Node) -> StructType:
     if not isinstance(found, StructType):
         raise PlanError("the schema must have columns, such as 'name string, age int'", step=step.name)
     return found
+
+
+def _is_spelled(kind: DataType) -> bool:
+    """Whether a text may spell such a value, as RocketMQ Streams allows; Spark's parser does not."""
+    return isinstance(kind, IntegralType | FloatType | DoubleType | BooleanType)
+
+
+def _whole(value: Column) -> Column:
+    """Return a double as a variant that is shown without ``.0`` where that says the same."""
+    whole = (value == F.floor(value)) & (F.abs(value) < _EXACT)
+    return F.when(whole, value.cast("long").cast("variant")).otherwise(value.cast("variant"))
 
 
 def _variant_path(field: Field) -> str:

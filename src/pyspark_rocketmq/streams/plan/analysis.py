@@ -11,7 +11,7 @@ from pyspark_rocketmq.streams.plan.expressions import comparisons, names_in
 from pyspark_rocketmq.streams.plan.lambda_projection import Identity, Lifted, ParseJson, Projection, lift
 from pyspark_rocketmq.streams.plan.nodes import Shape
 
-__all__ = ["Analysis", "analyse", "check_ends", "own_state"]
+__all__ = ["STATEFUL", "Analysis", "analyse", "check_ends", "own_state"]
 
 WATERMARKED: Final = (p.Windowed, p.TopN, p.Distinct, p.StreamJoin, p.KeyJoin, p.TimedProcess)
 STATEFUL: Final = (*WATERMARKED, p.Group, p.Process, p.LatestJoin)

@@ -9,7 +9,7 @@ from pyspark.sql import Column
 
 from pyspark_rocketmq.errors import PlanError
 
-__all__ = ["Comparison", "comparisons", "condition_sql", "names_in", "quote", "script_lines"]
+__all__ = ["Comparison", "comparisons", "condition_sql", "names_in", "quote", "quoted_names", "script_lines"]
 
 _OPERATORS: Final = {
     "==": "=",
@@ -26,7 +26,19 @@ _OPERATORS: Final = {
 }
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
-_TOKEN: Final = re.compile(r"\(([^(),]+),([^(),]+),((?:'[^']*')|[^()]*)\)|([()&|])|\s+")
+_TYPES: Final = {
+    "int": "BIGINT",
+    "integer": "BIGINT",
+    "long": "BIGINT",
+    "short": "BIGINT",
+    "float": "DOUBLE",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "boolean": "BOOLEAN",
+}
+_TOKEN: Final = re.compile(
+    rf"\(([^(),]+),([^(),]+),(?:\s*({'|'.join(_TYPES)})\s*,)?((?:'[^']*')|[^()]*)\)|([()]|&&?|\|\|?)|\s+"
+)
 _LITERALS: Final = re.compile(r"'(?:[^'\\]|\\.|'')*'")
 _WORDS: Final = re.compile(r"`([^`]+)`|([A-Za-z_]\w*)(\s*\()?")
 
@@ -58,6 +70,9 @@ _KEYWORDS: Final = frozenset(
 Comparison = tuple[str, str, str]
 """A left side, an operator of SQL, a right side."""
 
+_Token = tuple[str, str, str, str | None]
+"""A comparison, and the type by which it compares."""
+
 
 def quote(name: str) -> str:
     """Return a column's name as SQL takes it, whatever characters it has."""
@@ -74,7 +89,7 @@ def comparisons(text: str, *, step: str) -> list[Comparison]:
     """
     if "|" in text:
         raise PlanError("a join's condition knows & only", step=step, condition=text)
-    found = [item for item in _tokens(text, step) if isinstance(item, tuple)]
+    found = [item[:3] for item in _tokens(text, step) if isinstance(item, tuple)]
     if not found:
         raise PlanError("the condition compares nothing: write (left,==,right)", step=step, condition=text)
     return found
@@ -83,7 +98,8 @@ def comparisons(text: str, *, step: str) -> list[Comparison]:
 def condition_sql(text: str, *, step: str) -> str:
     """Return a condition of comparisons, ``&``, ``|`` and brackets as SQL.
 
-    A right side is a number, a text in single quotes, or a field.
+    A right side is a number or a text, as in RocketMQ Streams; quotes around a text may be left out. A field
+    stands in backquotes. A type before the right side (``(age,>,int,18)``) says how both compare.
 
     Raises
     ------
@@ -93,8 +109,8 @@ def condition_sql(text: str, *, step: str) -> str:
     parts: list[str] = []
     for item in _tokens(text, step):
         match item:
-            case (left, operator, right):
-                parts.append(f"({_left(left, right)} {operator} {_operand(right, operator)})")
+            case (left, operator, right, kind):
+                parts.append(f"({_left(left, right, kind)} {operator} {_right(right, kind)})")
             case "&":
                 parts.append("AND")
             case "|":
@@ -137,8 +153,13 @@ def names_in(expression: Column | str) -> frozenset[str]:
     return frozenset(name for name in found if name and name.upper() not in _KEYWORDS)
 
 
-def _tokens(text: str, step: str) -> list[Comparison | str]:
-    found: list[Comparison | str] = []
+def quoted_names(sql: str) -> frozenset[str]:
+    """Return the names in backquotes: all fields of what `condition_sql` makes."""
+    return frozenset(exact for exact, _, _ in _WORDS.findall(_LITERALS.sub("''", sql)) if exact)
+
+
+def _tokens(text: str, step: str) -> list[_Token | str]:
+    found: list[_Token | str] = []
     at = 0
     while at < len(text):
         token = _TOKEN.match(text, at)
@@ -147,29 +168,34 @@ def _tokens(text: str, step: str) -> list[Comparison | str]:
                 "the expression is malformed: write (field,==,'text')&(field,>,1)", step=step, at=text[at:]
             )
         at = token.end()
-        left, operator, right, sign = token.groups()
+        left, operator, kind, right, sign = token.groups()
         if left is not None:
             known = _OPERATORS.get(operator.strip().lower())
             if known is None:
                 raise PlanError(
                     f"no operator {operator.strip()!r}; there are {', '.join(_OPERATORS)}", step=step
                 )
-            found.append((left.strip(), known, right.strip()))
+            found.append((left.strip(), known, right.strip(), kind))
         elif sign is not None:
-            found.append(sign)
+            found.append(sign[0])
     return found
 
 
-def _left(name: str, right: str) -> str:
+def _left(name: str, right: str, kind: str | None) -> str:
     """Compare as numbers with a number: a text that is none is no match, and no failure."""
+    if kind is not None:
+        return f"try_cast({quote(name)} AS {_TYPES[kind]})"
     return f"try_cast({quote(name)} AS DOUBLE)" if _NUMBER.fullmatch(right) else quote(name)
 
 
-def _operand(text: str, operator: str) -> str:
-    if _NUMBER.fullmatch(text):
+def _right(text: str, kind: str | None) -> str:
+    operand = _operand(text, is_text=kind == "string")
+    return operand if kind is None else f"try_cast({operand} AS {_TYPES[kind]})"
+
+
+def _operand(text: str, *, is_text: bool) -> str:
+    if not is_text and _NUMBER.fullmatch(text):
         return text
-    if text.startswith("'") and text.endswith("'") and len(text) > 1:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'`":
         return text
-    if operator in {"like", "rlike"}:
-        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return quote(text)
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

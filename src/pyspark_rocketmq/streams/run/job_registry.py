@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Final, Self
 
@@ -82,6 +82,32 @@ class JobRecord:
     pid: int
     started_ms: int
     explanation: str
+    sources: list[str] = field(default_factory=list)
+    stateful: list[str] = field(default_factory=list)
+
+    def check_pipeline(self) -> None:
+        """Refuse to go on from the checkpoint of another pipeline that had the job's name.
+
+        Raises
+        ------
+        RocketMQError
+            The checkpoint has begun, with no source in common or with other steps that keep state.
+        """
+        file, folder = _file(self.job, "json"), local_path(self.checkpoint)
+        if folder is None or not file.exists() or not any((folder / _OFFSETS).glob("[0-9]*")):
+            return
+        before = JobRecord.read(file)
+        if before.checkpoint != self.checkpoint or not before.sources:
+            return
+        shared = _names(before.sources) & _names(self.sources)
+        if len(before.sources) != len(self.sources) or not shared or before.stateful != self.stateful:
+            raise RocketMQError(
+                f"another pipeline ran as the job {self.job!r}, and its checkpoint is not of this one: "
+                "each pipeline needs a name of its own (or, if the job is to begin again, remove the folder)",
+                checkpoint=self.checkpoint,
+                read_before=", ".join(before.sources),
+                reads=", ".join(self.sources),
+            )
 
     def is_running(self) -> bool:
         """Whether a process holds the job's lock."""
@@ -101,6 +127,10 @@ class JobRecord:
     def read(cls, file: Path) -> Self:
         """Return what a file says."""
         return cls(**json.loads(file.read_text(encoding="utf-8")))
+
+
+def _names(sources: list[str]) -> set[str]:
+    return {name for source in sources for name in source.split(",")}
 
 
 def jobs() -> list[JobRecord]:
@@ -166,8 +196,9 @@ def job_lock(job: str, checkpoint: str, *, standby: bool, clock: Clock) -> Itera
         while not _taken(handle):
             if not standby and deadline.expired:
                 raise RocketMQError(
-                    f"the job {job!r} is running already: more executors make it faster, standby=True "
-                    "waits and takes over, another job has another name",
+                    f"the job {job!r} is running already, and a second process would not share its queues: "
+                    "more executors make it faster, standby=True waits and takes over, another job has "
+                    "another name",
                     checkpoint=checkpoint,
                 )
             clock.sleep(_POLL_S)

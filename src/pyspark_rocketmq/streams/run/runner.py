@@ -22,7 +22,7 @@ from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSource
 from pyspark_rocketmq.streams.frame.flow import Guard
 from pyspark_rocketmq.streams.frame.row_counts import RunCounts
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.analysis import check_ends
+from pyspark_rocketmq.streams.plan.analysis import STATEFUL, check_ends
 from pyspark_rocketmq.streams.plan.explain import explain_plan
 from pyspark_rocketmq.streams.plan.session_settings import temporary_settings
 from pyspark_rocketmq.streams.run.job_registry import (
@@ -90,6 +90,8 @@ def start(
             compiler.flow(compiler.common())  # what cannot be compiled says so now, not after the take-over
             held.enter_context(lock)
         held.enter_context(_follow(session, plan))
+        record = _record(plan, checkpoint)
+        record.check_pipeline()
         stop_requested(plan.job)  # one that was meant for an earlier run
         letters_checkpoint = f"{checkpoint}-dead-letters"
         for place in (checkpoint, letters_checkpoint):
@@ -98,7 +100,7 @@ def start(
             query = start_sinks(compiler, guard, checkpoint, dict(trigger or _trigger(plan)))
             letters = _start_dead_letters(plan, guard, letters_checkpoint)
         held.enter_context(_count(session, query, checkpoint))
-        JobRecord(plan.job, checkpoint, os.getpid(), SYSTEM_CLOCK.now_ms(), explain_plan(plan)).write()
+        record.write()
         undo.pop_all()
     watcher = threading.Thread(
         target=_watch, args=(plan.job, query, letters, held), name=f"streams-{plan.job}", daemon=True
@@ -108,6 +110,19 @@ def start(
     _watchers[str(query.runId)] = query, watcher
     watcher.start()
     return query
+
+
+def _record(plan: p.Plan, checkpoint: str) -> JobRecord:
+    nodes = plan.nodes()
+    return JobRecord(
+        job=plan.job,
+        checkpoint=checkpoint,
+        pid=os.getpid(),
+        started_ms=SYSTEM_CLOCK.now_ms(),
+        explanation=explain_plan(plan),
+        sources=sorted(node.test_name for node in nodes if isinstance(node, p.Source)),
+        stateful=[type(node).__name__ for node in nodes if isinstance(node, STATEFUL)],
+    )
 
 
 def finish(query: StreamingQuery) -> None:

@@ -55,7 +55,7 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
         sink = plan.sinks[0]
         flow = final_flow(common, sink, guard)
         rows = sink_of(sink).rows(flow, plan)
-        return sink_of(sink).start(_configure(rows, flow, plan, checkpoint, trigger), plan, checkpoint)
+        return _start_one(_configure(rows, flow, plan, checkpoint, trigger), sink, flow, plan, checkpoint)
     if common.shape is Shape.JSON and not common.checked:  # once for all, and where it is counted
         common = common.with_fields([], guard, compiler.common())
     for sink in plan.sinks:  # what does not compile shall fail now, not in the first batch
@@ -74,6 +74,15 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
             batch.unpersist()
 
     return writer.foreachBatch(write).start()
+
+
+def _start_one(
+    writer: DataStreamWriter, sink: p.Sink, flow: Flow, plan: p.Plan, checkpoint: str
+) -> StreamingQuery:
+    """Start the query of a job with one sink: Spark's own sinks take finished rows, not changed ones."""
+    if flow.updates:
+        return writer.foreachBatch(sink_of(sink).batch_writer(plan, checkpoint, numbered=True)).start()
+    return sink_of(sink).start(writer, plan, checkpoint)
 
 
 def _configure(

@@ -1,0 +1,127 @@
+"""Joins of the fluent API: what pairs have in common, and how far apart they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.api.job import Job
+from pyspark_rocketmq.streams.connectors.dimension import DimensionTable
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.expressions import comparisons
+from pyspark_rocketmq.streams.plan.times import SessionWindow, Time, TumblingWindow, Window
+
+__all__ = ["JoinStream"]
+
+S = TypeVar("S")
+"""The stream that it leads to."""
+
+_AN_HOUR: Final = (3_600_000, 3_600_000)
+"""RocketMQ Streams' window of a join that was given none."""
+
+
+class JoinStream(Generic[S]):
+    """Two streams, or a stream and a table, that are about to be joined."""
+
+    def __init__(
+        self,
+        job: Job,
+        left: p.Node,
+        right: p.Node | DimensionTable,
+        stream: Callable[[Job, p.Node], S],
+        *,
+        outer: bool,
+    ) -> None:
+        self._job = job
+        self._stream = stream
+        self._left = left
+        self._right = right
+        self._outer = outer
+        self._condition: str | None = None
+        self._window: Window | None = None
+        self._interval: tuple[int, int] | None = None
+        self._watermark_s = 0.0
+
+    def on(self, condition: str) -> JoinStream[S]:
+        """Say what pairs have in common: ``(left field,==,right field)``, more with ``&``."""
+        comparisons(condition, step="on")
+        self._condition = condition
+        return self
+
+    setCondition = on
+
+    def setJoinType(self, joinType: str) -> JoinStream[S]:
+        """Choose ``"inner"`` or ``"left"``."""
+        if joinType.lower() not in {"inner", "left"}:
+            raise PlanError(f"a join is inner or left, not {joinType!r}", step="join")
+        self._outer = joinType.lower() == "left"
+        return self
+
+    def window(self, window: Time | Window) -> JoinStream[S]:
+        """Pair records of one window."""
+        self._window = TumblingWindow.of(window) if isinstance(window, Time) else window
+        return self
+
+    def interval(self, before: Time, after: Time) -> JoinStream[S]:
+        """Pair records whose right side is at most so much older or younger than the left."""
+        self._interval = (before.length_ms, after.length_ms)
+        return self
+
+    def waterMark(self, seconds: float) -> JoinStream[S]:
+        """Say how many seconds records may be late."""
+        self._watermark_s = seconds
+        return self
+
+    def toDataStream(self) -> S:
+        """Return the pairs as a stream.
+
+        Without a window and an interval, records pair that are at most an hour apart. A record of a left join
+        that has no partner goes out when that hour is over.
+
+        Raises
+        ------
+        PlanError
+            The condition is missing, or there is more than one time within which records are paired.
+        """
+        name = self._job.step("join")
+        if self._condition is None:
+            raise PlanError("a join needs on('(left,==,right)')", step=name)
+        if isinstance(self._right, DimensionTable):
+            if self._window or self._interval:
+                raise PlanError("a table has no window", step=name)
+            return self._stream(
+                self._job,
+                p.DimensionJoin(
+                    name=name,
+                    input=self._left,
+                    table=self._right,
+                    outer=self._outer,
+                    condition=self._condition,
+                ),
+            )
+        if self._window is not None and self._interval is not None:
+            raise PlanError("a join of streams takes window(...) or interval(...), not both", step=name)
+        if isinstance(self._window, SessionWindow):
+            raise PlanError("streams are joined in tumbling or hopping windows", step=name)
+        return self._stream(
+            self._job,
+            p.StreamJoin(
+                name=name,
+                left=self._left,
+                right=self._right,
+                outer=self._outer,
+                condition=self._condition,
+                window=self._window,
+                interval=self._interval if self._window or self._interval else _AN_HOUR,
+                watermark_s=self._watermark_s,
+            ),
+        )
+
+    toDataSteam = toDataStream
+
+    set_condition = setCondition
+    set_join_type = setJoinType
+    water_mark = waterMark
+    to_data_steam = toDataStream
+    to_data_stream = toDataStream
