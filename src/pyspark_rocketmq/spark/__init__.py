@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from pyspark_rocketmq.spark.first_rows import take_rows
     from pyspark_rocketmq.spark.functions import (
         drop_repeats,
         from_rocketmq,
@@ -57,6 +58,7 @@ __all__ = [
     "message_writer",
     "ordered_by",
     "start_transactional",
+    "take_rows",
     "to_rocketmq",
     "transactional_writer",
     "upsert_into",
@@ -81,6 +83,7 @@ _MODULES: Final = {
     "stores.sql_store": ("SqlOffsetStore", "append_to", "upsert_into"),
     "stores.foreach_batch": ("transactional_writer",),
     "write.update_mode": ("message_writer",),
+    "first_rows": ("take_rows",),
 }
 _HOMES: Final = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

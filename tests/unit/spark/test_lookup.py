@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.datasource import DataSource
 
 import pyspark_rocketmq
+import pyspark_rocketmq.spark
 import pyspark_rocketmq_compat
 from pyspark_rocketmq import _lookup
 from pyspark_rocketmq.errors import RocketMQError
@@ -35,6 +37,11 @@ def test_every_public_name_resolves():
     for name in pyspark_rocketmq.__all__:
         assert getattr(pyspark_rocketmq, name) is not None
     assert dir(pyspark_rocketmq) == sorted(pyspark_rocketmq.__all__)
+
+
+def test_every_helper_resolves_twice_and_is_no_module():
+    for name in pyspark_rocketmq.spark.__all__ * 2:
+        assert not inspect.ismodule(getattr(pyspark_rocketmq.spark, name)), name
 
 
 def test_importing_the_package_imports_nothing_heavy():

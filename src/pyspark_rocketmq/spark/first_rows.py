@@ -1,0 +1,80 @@
+"""A stream's first rows as a list: for a look at it, a notebook or a test."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options.kinds import parse_duration_ms
+
+__all__ = ["take_rows"]
+
+_LOOK_S: Final = 0.1
+
+
+def take_rows(
+    df: DataFrame, rows: int = 10, *, timeout: str = "30 s", outputMode: str = "append"
+) -> list[Row]:
+    """Run a streaming DataFrame until it has given some rows, stop it, and return them.
+
+    What ``df.take(rows)`` is for batch DataFrames, which are taken as well. The query has a temporary
+    checkpoint: the next call begins where the source's options say. With a ``consumerGroup`` its finished
+    batches are committed, as those of any query. The rows of its batches are held in the driver's memory.
+
+    Parameters
+    ----------
+    df : DataFrame
+    rows : int
+        How many at most.
+    timeout : str
+        How long at most; what there is then is returned, which may be nothing.
+    outputMode : {"append", "update", "complete"}
+        Complete for aggregations without a watermark: the last result's rows.
+
+    Raises
+    ------
+    OptionError
+        An argument is wrong.
+    StreamingQueryException
+        The query fails.
+
+    Examples
+    --------
+    >>> take_rows(spark.readStream.format("rocketmq").option("topic", "orders").load())  # doctest: +SKIP
+    """
+    if rows < 1:
+        raise OptionError("at least one row must be asked for", rows=rows)
+    try:
+        timeout_s = parse_duration_ms(timeout) / 1000
+    except ValueError as error:
+        raise OptionError(f"timeout is malformed: {error}", value=timeout) from None
+    if not df.isStreaming:
+        return df.take(rows)
+    table = f"take_rows_{uuid.uuid4().hex}"
+    query = df.writeStream.format("memory").queryName(table).outputMode(outputMode).start()
+    try:
+        return _when_there(query, df.sparkSession.table(table), rows, timeout_s)
+    finally:
+        query.stop()
+        df.sparkSession.catalog.dropTempView(table)
+
+
+def _when_there(query: StreamingQuery, found: DataFrame, rows: int, timeout_s: float) -> list[Row]:
+    """Look after each finished batch."""
+    deadline = SYSTEM_CLOCK.monotonic() + timeout_s
+    seen: str | None = None
+    while (left := deadline - SYSTEM_CLOCK.monotonic()) > 0:
+        ended = query.awaitTermination(min(_LOOK_S, left))  # type: ignore[arg-type]
+        progress = query.lastProgress
+        at = None if progress is None else str(progress["timestamp"])
+        if at != seen and len(taken := found.limit(rows).collect()) >= rows:
+            return taken
+        seen = at
+        if ended:
+            break
+    return found.limit(rows).collect()
