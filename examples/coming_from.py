@@ -13,6 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.streaming import StreamingContext
 
 from pyspark_rocketmq import ConsumerStrategy, OffsetRange, RocketMQUtils, TopicQueueId
+from pyspark_rocketmq.spark import from_rocketmq, to_rocketmq
 
 
 # --8<-- [start:pull-stream]
@@ -84,13 +85,16 @@ def sums_by_window(spark: SparkSession, name_server: str, topic: str) -> DataFra
 def provinces(
     spark: SparkSession, name_server: str, source: str, target: str, checkpoint: str
 ) -> StreamingQuery:
-    return (
+    messages = (
         spark.readStream.format("rocketmq")
         .options(nameServer=name_server, topic=source, consumerGroup="c002")
         .options(startingOffsets="group", groupOffsetReset="earliest")
         .load()
-        .selectExpr("keys AS id", "element_at(split(string(body), ' +'), -1) AS province")
-        .selectExpr("id AS keys", "to_json(struct(id, province)) AS body")
+    )
+    rows = from_rocketmq(messages, "key-value", schema="id STRING, address STRING")
+    found = rows.selectExpr("id", "element_at(split(address, ' +'), -1) AS province")
+    return (
+        to_rocketmq(found, "json", keys="id")
         .writeStream.format("rocketmq")
         .options(nameServer=name_server, topic=target, checkpointLocation=checkpoint)
         .start()
@@ -128,13 +132,9 @@ def source_to_sink(
 
 # --8<-- [start:tables]
 def tables(spark: SparkSession, name_server: str, source: str) -> DataFrame:
-    spark.sql(
-        f"CREATE OR REPLACE TEMPORARY VIEW rocketmq_source USING rocketmq "
-        f"OPTIONS (nameServer '{name_server}', topic '{source}')"
-    )
-    return spark.sql(
-        "SELECT m.*, topic FROM (SELECT topic, from_json(string(body), "
-        "'user_id BIGINT, item_id BIGINT, behavior STRING') AS m FROM rocketmq_source)"
+    messages = spark.read.format("rocketmq").options(nameServer=name_server, topic=source).load()
+    return from_rocketmq(
+        messages, "json", schema="user_id BIGINT, item_id BIGINT, behavior STRING", keep=["topic"]
     )
 
 

@@ -119,7 +119,7 @@ def test_a_job_from_kafka(spark, mq, say, topic, client, tmp_path):
 def test_rocketmq_flink_s_tables(spark, mq, say):
     name = say([(None, '{"user_id": 1, "item_id": 2, "behavior": "buy"}')])
     (row,) = coming_from.tables(spark, mq.name_server, name).collect()
-    assert tuple(row) == (1, 2, "buy", name)
+    assert row.asDict() == {"topic": name, "user_id": 1, "item_id": 2, "behavior": "buy"}
 
 
 def test_structured_streaming_with_the_options_of_rocketmq_spark(spark, mq, say, topic, client, tmp_path):
