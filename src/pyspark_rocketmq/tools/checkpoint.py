@@ -17,6 +17,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset, offset_of_rocketmq
 from pyspark_rocketmq.options.queue_patterns import QueuePattern, covers
 from pyspark_rocketmq.planning.queue_names import renamed
+from pyspark_rocketmq.tools.checkpoint_files import CheckpointFiles, checkpoint_files
 
 __all__ = ["CheckpointOffsets", "finished_offsets", "forget", "offsets_from_json", "offsets_to_json", "seek"]
 
@@ -40,13 +41,13 @@ class _LastBatch:
     offset: SourceOffset
 
 
-def finished_offsets(checkpoint: Path, *, source: int | None = None) -> CheckpointOffsets:
-    """Read the offsets that a query has finished, from its checkpoint on this machine.
+def finished_offsets(checkpoint: str | Path, *, source: int | None = None) -> CheckpointOffsets:
+    """Read the offsets that a query has finished, from its checkpoint.
 
     Parameters
     ----------
-    checkpoint : Path
-        The query's ``checkpointLocation``.
+    checkpoint : str or Path
+        The query's ``checkpointLocation``: a path, or a URI that Spark can read.
     source : int, optional
         Which of the query's sources (from 0), where several read RocketMQ.
 
@@ -56,11 +57,11 @@ def finished_offsets(checkpoint: Path, *, source: int | None = None) -> Checkpoi
         It is no checkpoint of a query that reads RocketMQ, no batch is finished, or there are several
         sources to choose from.
     """
-    last = _last_batch(checkpoint, source)
+    last = _last_batch(checkpoint_files(checkpoint), source)
     return CheckpointOffsets(last.number, last.offset.source, last.offset.offsets)
 
 
-def seek(checkpoint: Path, offsets: Mapping[MessageQueue, int], *, source: int | None = None) -> None:
+def seek(checkpoint: str | Path, offsets: Mapping[MessageQueue, int], *, source: int | None = None) -> None:
     """Have a query that is stopped go on from other offsets, with all state that it has.
 
     The last finished batch then ends at these offsets; queues that are not named stay where they are.
@@ -68,8 +69,8 @@ def seek(checkpoint: Path, offsets: Mapping[MessageQueue, int], *, source: int |
 
     Parameters
     ----------
-    checkpoint : Path
-        The query's ``checkpointLocation`` on this machine; the query must not run.
+    checkpoint : str or Path
+        The query's ``checkpointLocation``, as of `finished_offsets`; the query must not run.
     offsets : Mapping
         The next offset of each queue.
     source : int, optional
@@ -81,22 +82,23 @@ def seek(checkpoint: Path, offsets: Mapping[MessageQueue, int], *, source: int |
         As `finished_offsets`; or a batch is begun and not finished, which a restart would repeat as it was
         planned; or the checkpoint cannot be written.
     """
-    last = _last_batch(checkpoint, source)
+    files = checkpoint_files(checkpoint)
+    last = _last_batch(files, source)
     names = [*last.offset.offsets, *offsets]
     position = last.offset.named_as(names)
     moved = {**position.offsets, **renamed(offsets, names, choose=max)}
-    _rewrite(checkpoint, last, replace(position, offsets=moved))
+    _rewrite(files, last, replace(position, offsets=moved))
 
 
-def forget(checkpoint: Path, patterns: Collection[QueuePattern], *, source: int | None = None) -> None:
+def forget(checkpoint: str | Path, patterns: Collection[QueuePattern], *, source: int | None = None) -> None:
     """Have a query that is stopped no longer know some queues: of a deleted topic, or a retired broker.
 
     A queue that exists is a new one to the query then, which starts where the query's start puts it.
 
     Parameters
     ----------
-    checkpoint : Path
-        The query's ``checkpointLocation`` on this machine; the query must not run.
+    checkpoint : str or Path
+        The query's ``checkpointLocation``, as of `finished_offsets`; the query must not run.
     patterns : collection of QueuePattern
     source : int, optional
         Which of the query's sources (from 0), where several read RocketMQ.
@@ -106,45 +108,44 @@ def forget(checkpoint: Path, patterns: Collection[QueuePattern], *, source: int 
     OptionError
         As `seek`.
     """
-    last = _last_batch(checkpoint, source)
-    _rewrite(checkpoint, last, last.offset.without(lambda queue: covers(patterns, queue)))
+    files = checkpoint_files(checkpoint)
+    last = _last_batch(files, source)
+    _rewrite(files, last, last.offset.without(lambda queue: covers(patterns, queue)))
 
 
-def _rewrite(checkpoint: Path, last: _LastBatch, position: SourceOffset) -> None:
+def _rewrite(files: CheckpointFiles, last: _LastBatch, position: SourceOffset) -> None:
     """Have the last finished batch end elsewhere."""
-    if (begun := max(_batches(checkpoint / "offsets"))) > last.number:
+    if (begun := max(files.batches("offsets"))) > last.number:
         raise OptionError(
             "a batch is begun and not finished: let the query finish it, then stop it again. If it cannot, "
             "because a topic or broker is gone, start it with the option forgetQueues",
-            checkpoint=checkpoint,
+            checkpoint=str(files),
             batch=begun,
         )
     lines = [*last.lines]
     lines[last.line] = json.dumps(position.to_dict())
-    file = checkpoint / "offsets" / str(last.number)
-    new = file.with_name(f".{last.number}.new")
+    name = f"offsets/{last.number}"
     try:
-        new.write_text("\n".join(lines), encoding="utf-8")
-        file.with_name(f".{last.number}.crc").unlink(missing_ok=True)
-        new.replace(file)
-    except OSError as error:
-        raise OptionError(f"the checkpoint cannot be written: {error.strerror}", file=file) from error
-
-
-def _batches(folder: Path) -> list[int]:
-    return [int(file.name) for file in folder.glob("[0-9]*") if file.name.isdigit()]
-
-
-def _last_batch(checkpoint: Path, source: int | None) -> _LastBatch:
-    batches = _batches(checkpoint / "commits")
-    if not batches:
-        raise OptionError("no finished batch of a query is there", checkpoint=checkpoint)
-    batch = max(batches)
-    try:
-        lines = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+        files.replace(name, "\n".join(lines))
     except OSError as error:
         raise OptionError(
-            "the checkpoint has no offsets of its last batch", checkpoint=checkpoint, batch=batch
+            f"the checkpoint cannot be written: {error.strerror}", file=f"{files}/{name}"
+        ) from error
+
+
+def _last_batch(files: CheckpointFiles, source: int | None) -> _LastBatch:
+    try:
+        batches = files.batches("commits")
+    except OSError as error:
+        raise OptionError(f"the checkpoint cannot be read: {error.strerror}", checkpoint=files) from error
+    if not batches:
+        raise OptionError("no finished batch of a query is there", checkpoint=files)
+    batch = max(batches)
+    try:
+        lines = files.read(f"offsets/{batch}").splitlines()
+    except OSError as error:
+        raise OptionError(
+            "the checkpoint has no offsets of its last batch", checkpoint=str(files), batch=batch
         ) from error
     found = {at: offset_of_rocketmq(line) for at, line in enumerate(lines[2:])}  # behind version and metadata
     ours = {at: offset for at, offset in found.items() if offset is not None and offset.resolved}
@@ -152,7 +153,7 @@ def _last_batch(checkpoint: Path, source: int | None) -> _LastBatch:
         ours = {at: offset for at, offset in ours.items() if at == source}
     if len(ours) != 1:
         what = f"reads RocketMQ by {len(ours)} sources, name one" if ours else "has no such RocketMQ source"
-        raise OptionError(f"the query {what}", checkpoint=checkpoint, sources=sorted(ours) or None)
+        raise OptionError(f"the query {what}", checkpoint=str(files), sources=sorted(ours) or None)
     ((at, offset),) = ours.items()
     return _LastBatch(batch, lines, at + 2, offset)
 

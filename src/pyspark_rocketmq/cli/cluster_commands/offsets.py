@@ -37,6 +37,7 @@ from pyspark_rocketmq.tools.checkpoint import (
     offsets_to_json,
     seek,
 )
+from pyspark_rocketmq.tools.checkpoint_files import local_folder
 
 __all__ = ["app"]
 
@@ -46,10 +47,10 @@ app = typer.Typer(
 
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics; repeatable.")]
 Checkpoint = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        help="A Spark query's checkpointLocation, or a DStream's checkpoint directory, on this machine.",
-        file_okay=False,
+        help="A Spark query's checkpointLocation, a path or a URI that Spark can read; or a DStream's "
+        "checkpoint directory on this machine."
     ),
 ]
 Source = Annotated[
@@ -133,6 +134,7 @@ def reset(
     epilog=examples(
         "offsets export billing --topic orders > offsets.json",
         "offsets export --checkpoint /checkpoints/billing",
+        "offsets export --checkpoint hdfs://namenode:8020/checkpoints/billing",
     )
 )
 def export(
@@ -201,7 +203,7 @@ def import_(
 )
 def seek_(
     checkpoint: Annotated[
-        Path, typer.Argument(help="A Spark query's checkpointLocation on this machine.", file_okay=False)
+        str, typer.Argument(help="A Spark query's checkpointLocation: a path, or a URI that Spark can read.")
     ],
     group: Annotated[
         str | None, typer.Option(help="Take a group's offsets.", autocompletion=complete_groups)
@@ -248,7 +250,7 @@ def seek_(
 )
 def forget_(
     checkpoint: Annotated[
-        Path, typer.Argument(help="A Spark query's checkpointLocation on this machine.", file_okay=False)
+        str, typer.Argument(help="A Spark query's checkpointLocation: a path, or a URI that Spark can read.")
     ],
     queues: Annotated[list[str], typer.Argument(help="topic, topic@broker, topic@broker:queue or @broker.")],
     source: Source = None,
@@ -282,10 +284,11 @@ def forget_(
     console().print("done" if yes else "nothing was changed: add --yes to do it")
 
 
-def _finished(checkpoint: Path, source: int | None) -> Mapping[MessageQueue, int]:
+def _finished(checkpoint: str, source: int | None) -> Mapping[MessageQueue, int]:
     """Return where a query, or a direct stream, has come to."""
-    if is_direct_checkpoint(checkpoint):
-        return next_offsets(checkpoint, stream=source)
+    folder = local_folder(checkpoint)
+    if folder is not None and is_direct_checkpoint(folder):
+        return next_offsets(folder, stream=source)
     return finished_offsets(checkpoint, source=source).offsets
 
 

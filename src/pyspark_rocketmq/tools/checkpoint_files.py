@@ -1,0 +1,79 @@
+"""The files of a query's checkpoint: on this machine, or on any file system that Spark can reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+__all__ = ["CheckpointFiles", "LocalCheckpointFiles", "checkpoint_files", "local_folder"]
+
+
+class CheckpointFiles(Protocol):
+    """What a checkpoint's folder is asked for. Its ``str`` says where it is; failures are ``OSError``."""
+
+    def batches(self, log: str) -> list[int]:
+        """Return the numbers of the batches in a log; none where there is no such log."""
+
+    def read(self, name: str) -> str:
+        """Return a file's text."""
+
+    def replace(self, name: str, text: str) -> None:
+        """Put a file in another one's place: a reader sees either, never a part."""
+
+
+def checkpoint_files(where: str | Path) -> CheckpointFiles:
+    """Return the files of a path, or of a URI: Spark's JVM is started for one that is not of this machine.
+
+    Spark's own configuration (``SPARK_CONF_DIR``) says how the file system is reached.
+    """
+    folder = local_folder(where)
+    if folder is not None:
+        return LocalCheckpointFiles(folder)
+    from pyspark_rocketmq.tools.hadoop_checkpoint import hadoop_checkpoint_files  # noqa: PLC0415 - Spark
+
+    return hadoop_checkpoint_files(str(where))
+
+
+def local_folder(where: str | Path) -> Path | None:
+    """Return the folder of this machine that a path or URI means; None for another file system.
+
+    Examples
+    --------
+    >>> local_folder("file:///checkpoints/a"), local_folder("hdfs://namenode/checkpoints/a")
+    (PosixPath('/checkpoints/a'), None)
+    """
+    text = str(where)
+    if text.startswith("file:"):
+        return Path(text.removeprefix("file:").removeprefix("//"))
+    return None if "://" in text else Path(text)
+
+
+class LocalCheckpointFiles:
+    """A folder of this machine.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __str__(self) -> str:
+        return str(self._folder)
+
+    def batches(self, log: str) -> list[int]:
+        """See `CheckpointFiles`."""
+        return [int(file.name) for file in (self._folder / log).glob("[0-9]*") if file.name.isdigit()]
+
+    def read(self, name: str) -> str:
+        """See `CheckpointFiles`."""
+        return (self._folder / name).read_text(encoding="utf-8")
+
+    def replace(self, name: str, text: str) -> None:
+        """See `CheckpointFiles`; Hadoop's checksum of the former file goes first."""
+        file = self._folder / name
+        new = file.with_name(f".{file.name}.new")
+        new.write_text(text, encoding="utf-8")
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        new.replace(file)
