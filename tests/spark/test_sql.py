@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.sql import SqlJob, execute
@@ -142,6 +143,26 @@ def with_options(columns: str, options: str) -> str:
         f"CREATE TABLE t ({columns}) WITH ('connector' = 'rocketmq', 'topic' = 'user_behavior', "
         f"'nameServerAddress' = '127.0.0.1:9876'{options});"
     )
+
+
+def test_changed_rows_of_an_aggregation_are_messages_with_their_key(run, topic, settled, client):
+    first, second = topic(), topic()
+    run(SINK + VALUES.replace("'buy'), (2, 20, NULL)", "'buy'), (2, 20, 'buy')"), first)
+    settled(first, 3)
+    sink = SINK.replace("rocketmq_sink", "counts").replace("'user_behavior'", f"'{second}'")
+    sink = sink.replace("'connector'", "'keyColumns' = 'item_id', 'connector'")
+    text = SOURCE.replace("'connector'", "'startingOffsets' = 'earliest', 'connector'") + sink
+    text += "INSERT INTO counts SELECT count(*), length(behavior), 'n' FROM rocketmq_source GROUP BY behavior"
+    job = run(text, first, trigger="availableNow", outputMode="update")
+    assert job.await_termination(60)
+    settled(second, 2)
+    run(SINK + "INSERT INTO rocketmq_sink VALUES (4, 40, 'buy')", first)
+    settled(first, 4)
+    job = run(text, first, trigger="availableNow", outputMode="update")
+    assert job.await_termination(60)
+    settled(second, 3)
+    keys = [message.keys for message in last_messages(client, client.read_queues(second), 3)]
+    assert sorted(keys) == ["20", "3", "3"], "the changed group, and no other, again"
 
 
 @pytest.mark.parametrize(

@@ -221,3 +221,24 @@ def test_dead_letters_go_to_their_topic(spark, mq, topic, client, here, running,
     assert letter.body == b"not json"
     assert letter.properties["deadLetterCause"] == "selectFields#2: malformed JSON"
     eventually(lambda: [row["n"] for row in rows] == ["1"], 120, what="the good record")
+
+
+def test_changed_counts_go_to_a_topic_with_their_keys(spark, mq, topic, client, here, running):
+    name, out = topic(queues=2), topic(queues=2)
+    put(client, name, [json.dumps({"user": user}) for user in "aab"])
+    builder = StreamBuilder(fresh_name("counts"), spark)
+    users = builder.source(name, namesrv=mq.name_server).keyBy(lambda record: record["user"])
+    query = running(users.count().toRStream().sink(out, namesrvAddr=mq.name_server))
+
+    def counted(wanted):
+        assert query.isActive, query.exception()
+        found = {}
+        for message in last_messages(client, client.read_queues(out), 100):
+            value = json.loads(message.body)
+            assert message.keys == value["key"]
+            found[value["key"]] = max(value["value"], found.get(value["key"], 0))
+        return found == wanted
+
+    eventually(lambda: counted({"a": 2, "b": 1}), 120, what="the first counts")
+    put(client, name, [json.dumps({"user": "a"})])
+    eventually(lambda: counted({"a": 3, "b": 1}), 120, what="the changed count")
