@@ -12,17 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from pyspark_rocketmq.client.broker_calls import call_at_once
 from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.clock import Deadline
-from pyspark_rocketmq.client.net.connection import Connection, Response
-from pyspark_rocketmq.client.net.pipelining import Call, pipeline
+from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.retry import retry
-from pyspark_rocketmq.errors import (
-    BrokerNotFoundError,
-    OptionError,
-    RequestTimeoutError,
-    RocketMQError,
-)
+from pyspark_rocketmq.errors import OptionError, RequestTimeoutError, RocketMQError
 from pyspark_rocketmq.inventory import ClusterInfo, ConsumerConnection, GroupConfig, TopicConfig
 from pyspark_rocketmq.model import ConsumerOffset, MessageQueue, Permission, QueueStats, TopicRoute
 from pyspark_rocketmq.model.names import is_system_group, is_system_topic
@@ -313,7 +308,7 @@ class Admin:
             return self._plain(_merged(self._at(names, call)))
         deadline = self._client.deadline(min(GLANCE_MS, self._client.request_timeout_ms))
         found: dict[str, dict[MessageQueue, ConsumerOffset]] = {}
-        for name, outcome in self._at_once(names, call, deadline).items():
+        for name, outcome in call_at_once(self._client, self.cluster_info(), names, call, deadline).items():
             if isinstance(outcome, RocketMQError):
                 on_away(name, outcome)
             else:
@@ -369,9 +364,8 @@ class Admin:
         def attempt() -> None:
             left = [name for name in wanted if name not in answers]
             errors: list[RocketMQError] = []
-            for name, outcome in self._at_once(
-                left, call, deadline.sooner(client.request_timeout_ms)
-            ).items():
+            soon = deadline.sooner(client.request_timeout_ms)
+            for name, outcome in call_at_once(client, self.cluster_info(), left, call, soon).items():
                 if isinstance(outcome, RocketMQError):
                     errors.append(outcome)
                 else:
@@ -381,28 +375,6 @@ class Admin:
 
         retry(attempt, deadline=deadline, clock=client.clock, random=client.random)
         return answers
-
-    def _at_once(
-        self, broker_names: Iterable[str], call: Call[T], deadline: Deadline
-    ) -> dict[str, T | RocketMQError]:
-        """Make the same call at the masters of brokers, side by side and once; return what each came to."""
-        info = self.cluster_info()
-        placed: list[tuple[str, Connection, Call[T]]] = []
-        found: dict[str, T | RocketMQError] = {}
-        for name in broker_names:
-            master = info.brokers[name].master if name in info.brokers else None
-            try:
-                if master is None:
-                    raise BrokerNotFoundError("no name server knows a master of the broker")
-                placed.append((name, self._client.connection(master), call))
-            except RocketMQError as error:
-                found[name] = error
-        outcomes = pipeline(placed, deadline=deadline)
-        found.update(outcomes)
-        for name, outcome in found.items():
-            if isinstance(outcome, RocketMQError):
-                outcome.facts.setdefault("broker_name", name)
-        return found
 
     def _await_route(self, topic: str, settled: Callable[[TopicRoute | None], bool]) -> None:
         """Wait until the route is as it must be after a change."""
