@@ -45,8 +45,15 @@ $(DEV): $(READY)
 demo: $(READY)  ## Start a real RocketMQ, stream orders through Spark, show and check the result
 	@$(BIN)/pyspark-rocketmq demo
 
+# What `make test` leaves out.
+QUICK := -m "not large"
+
 .PHONY: test
 test: lint unit docs contract spark streams smoke chaos-bounded  ## Everything that CI runs
+
+.PHONY: test-all
+test-all:  ## Everything: also tests that need clusters of their own or many kills, over an hour
+	$(MAKE) --keep-going test QUICK=
 
 .PHONY: lint
 lint: setup  ## Style, types and layers
@@ -80,11 +87,11 @@ spark: setup  ## Tests in a real Spark session against a real RocketMQ
 
 .PHONY: streams
 streams: setup  ## Tests of stream pipelines, on a real RocketMQ where that matters
-	$(PYTEST) $(BY_FILE) tests/spark/test_streams_*.py
+	$(PYTEST) $(BY_FILE) $(QUICK) tests/spark/test_streams_*.py
 
 .PHONY: chaos-bounded
 chaos-bounded: setup  ## Tests that kill processes and cut connections, a few minutes of them
-	CHAOS_SEED=1 $(PYTEST) tests/chaos
+	CHAOS_SEED=1 $(PYTEST) $(QUICK) tests/chaos
 
 .PHONY: chaos
 chaos: setup  ## The same with 20 kills of each kind, then a million messages through every fault, with figures

@@ -134,6 +134,7 @@ def test_receivers_with_a_log_lose_nothing(broken_mq, send, job, found) -> None:
     print(f"{dict(killed)} killed: {sent} messages sent, {len(found.bodies())} stored, {rows} rows")
 
 
+@pytest.mark.large
 def test_a_broker_that_dies_holds_up_no_receiver_of_the_other_one(two_brokers, run_job, found) -> None:
     print(f"seed {SEED}")
     chance, sent, kills = random.Random(SEED), 0, 0

@@ -197,7 +197,9 @@ class StreamOutput:
         """Return the pipeline as data."""
         return self._job.plan()
 
-    def start(self, isAsyn: bool = False, *, standby: bool = False, **trigger: Any) -> StreamingQuery | None:
+    def start(
+        self, isAsyn: bool = False, *, standby: bool = False, elastic: bool | int = False, **trigger: Any
+    ) -> StreamingQuery | None:
         """Run the job until it is stopped, or until sources that end have ended.
 
         Parameters
@@ -206,6 +208,10 @@ class StreamOutput:
             As `asyncStart`.
         standby : bool
             If another process runs the job, wait until it is gone, and take over.
+        elastic : bool or int
+            Share the job with its other instances on this machine: each lends this number of cores (True:
+            one); the first one leads, another takes over. Needs a checkpoint on a local file system, and
+            makes the session itself; the session ends with the query.
         **trigger
             Of Spark's ``trigger``: ``availableNow=True``, ``processingTime="5 seconds"``.
 
@@ -219,7 +225,7 @@ class StreamOutput:
         from pyspark_rocketmq.streams.run.launcher import launch  # noqa: PLC0415 - what runs is not needed to write down
         from pyspark_rocketmq.streams.run.runner import finish  # noqa: PLC0415
 
-        query = launch(self._job.spark, self.plan(), trigger=trigger, standby=standby)
+        query = launch(self._job.spark, self.plan(), trigger=trigger, standby=standby, elastic=int(elastic))
         if query is not None and not isAsyn:
             try:
                 query.awaitTermination()
@@ -230,9 +236,11 @@ class StreamOutput:
                 finish(query)
         return query
 
-    def asyncStart(self, *, standby: bool = False, **trigger: Any) -> StreamingQuery | None:
+    def asyncStart(
+        self, *, standby: bool = False, elastic: bool | int = False, **trigger: Any
+    ) -> StreamingQuery | None:
         """Start the job and return its query; None for sources that end, whose job is over then."""
-        return self.start(True, standby=standby, **trigger)
+        return self.start(True, standby=standby, elastic=elastic, **trigger)
 
     def toDF(self) -> DataFrame:
         """Return the stream as a DataFrame, streaming or not, for whatever comes next."""

@@ -25,6 +25,7 @@ __all__ = [
     "jobs_home",
     "request_stop",
     "stop_requested",
+    "take_job_lock",
 ]
 
 _ENV: Final = "PYSPARK_ROCKETMQ_STREAMS_HOME"
@@ -197,12 +198,22 @@ def job_lock(job: str, checkpoint: str, *, standby: bool, clock: Clock) -> Itera
             if not standby and deadline.expired:
                 raise RocketMQError(
                     f"the job {job!r} is running already, and a second process would not share its queues: "
-                    "more executors make it faster, standby=True waits and takes over, another job has "
-                    "another name",
+                    "elastic=True in all instances shares them, standby=True waits and takes over, another "
+                    "job has another name",
                     checkpoint=checkpoint,
                 )
             clock.sleep(_POLL_S)
         yield
+
+
+def take_job_lock(checkpoint: str) -> contextlib.AbstractContextManager[object] | None:
+    """Take a job's lock, which lies in a checkpoint on this machine, or return None if another has it."""
+    folder = local_path(checkpoint)
+    assert folder is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        handle = stack.enter_context((folder / _LOCK).open("a"))
+        return stack.pop_all() if _taken(handle) else None
 
 
 def _taken(handle: IO[str]) -> bool:

@@ -26,6 +26,7 @@ class Launcher(Protocol):
         *,
         trigger: Mapping[str, Any] | None = None,
         standby: bool = False,
+        elastic: int = 0,
     ) -> StreamingQuery | None:
         """Start a plan; None if no query runs afterwards."""
 
@@ -43,9 +44,10 @@ class PlanRecorder:
         *,
         trigger: Mapping[str, Any] | None = None,
         standby: bool = False,
+        elastic: int = 0,
     ) -> None:
         """Keep a plan."""
-        del spark, trigger, standby
+        del spark, trigger, standby, elastic
         self.plans.append(plan)
 
 
@@ -68,6 +70,7 @@ def launch(
     *,
     trigger: Mapping[str, Any] | None = None,
     standby: bool = False,
+    elastic: int = 0,
 ) -> StreamingQuery | None:
     """Start a plan with the launcher of this context: Spark, unless `launching_with` says otherwise."""
-    return _launcher.get()(spark, plan, trigger=trigger, standby=standby)
+    return _launcher.get()(spark, plan, trigger=trigger, standby=standby, elastic=elastic)

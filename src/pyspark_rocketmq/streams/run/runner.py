@@ -25,6 +25,7 @@ from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, check_ends
 from pyspark_rocketmq.streams.plan.explain import explain_plan
 from pyspark_rocketmq.streams.plan.session_settings import temporary_settings
+from pyspark_rocketmq.streams.run.elastic import check_elastic, leading
 from pyspark_rocketmq.streams.run.job_registry import (
     JobRecord,
     checkpoint_of,
@@ -57,6 +58,7 @@ def start(
     *,
     trigger: Mapping[str, Any] | None = None,
     standby: bool = False,
+    elastic: int = 0,
 ) -> StreamingQuery | None:
     """Start a plan; a plan whose sources end is run to its end, and there is no query.
 
@@ -68,6 +70,8 @@ def start(
         Another process runs the job.
     """
     guard = Guard(plan.on_error)
+    if elastic:
+        check_elastic(spark, plan, elastic)
     if is_bounded(plan):
         if plan.on_error == "dead-letters":
             raise PlanError("dead letters are for streams: files have their malformed lines still")
@@ -82,11 +86,14 @@ def start(
     held = contextlib.ExitStack()
     with contextlib.ExitStack() as undo:
         undo.enter_context(held)
-        if not standby:
-            held.enter_context(lock)  # before a session is started for nothing
-        session = session_for(spark, plan)
+        if elastic:
+            session = held.enter_context(leading(plan.job, checkpoint, cores=elastic, clock=SYSTEM_CLOCK))
+        else:
+            if not standby:
+                held.enter_context(lock)  # before a session is started for nothing
+            session = session_for(spark, plan)
         compiler = Compiler(session, plan, errors=guard)
-        if standby:
+        if standby and not elastic:
             compiler.flow(compiler.common())  # what cannot be compiled says so now, not after the take-over
             held.enter_context(lock)
         held.enter_context(_follow(session, plan))
