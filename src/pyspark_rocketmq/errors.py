@@ -1,16 +1,16 @@
 """Every error that the package raises, in one tree.
 
-Callers decide by class; retries are decided by three flags only:
+Callers distinguish errors by class. Retries depend on three flags only:
 
 ``retriable``
-    The same call may succeed later, or elsewhere.
+    The same call may succeed later, or at another server.
 ``stale_route``
-    The route that led here is out of date: look it up anew before the next try.
+    The route is outdated: refresh it before the next attempt.
 ``outage``
-    The server is away or overloaded, whatever the request: worth waiting for.
+    The server is down or overloaded, independent of the request: the caller may wait for it.
 
-Facts (topic, queue, address, offset, …) travel as keyword arguments and are part of the
-message; none of them may ever be a secret.
+Facts (topic, queue, address, offset, …) are keyword arguments and part of the message. They must never
+contain a secret.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ __all__ = [
 
 
 class RocketMQError(Exception):
-    """The root of the tree.
+    """Base of all errors of this package.
 
     Parameters
     ----------
     message : str
-        What went wrong and what to do about it, in a sentence.
+        What failed and what to do about it, in one sentence.
     **facts : Any
-        Where it went wrong, as plain values (``topic="orders"``, ``addr="127.0.0.1:9876"``).
+        Where it failed, as plain values (``topic="orders"``, ``addr="127.0.0.1:9876"``).
     """
 
     retriable: ClassVar[bool] = False
@@ -90,24 +90,24 @@ def _rebuild(cls: type[RocketMQError], message: str, state: dict[str, Any]) -> R
 
 
 class OptionError(RocketMQError, ValueError):
-    """A user's option or argument is unknown, malformed, or contradicts another one."""
+    """An option or argument is unknown, malformed, or contradicts another one."""
 
 
 class NoOffsetRangesError(RocketMQError, AttributeError):
-    """The offset ranges of an RDD are asked for that has none (any more)."""
+    """``offsetRanges`` was called on an RDD that has none (any longer)."""
 
 
 class PlanError(RocketMQError):
-    """A pipeline cannot be compiled; names the step."""
+    """A pipeline cannot be compiled. The error names the step."""
 
 
 class SqlError(RocketMQError):
-    """A statement is wrong; says where in the text.
+    """A statement is invalid.
 
     Parameters
     ----------
     line, column : int
-        Where, both counted from 1.
+        The position in the text; both start at 1.
     """
 
     def __init__(self, message: str, *, line: int, column: int, **facts: Any) -> None:
@@ -121,12 +121,12 @@ class SqlError(RocketMQError):
 
 
 class DevClusterError(RocketMQError):
-    """An embedded RocketMQ did not come up or went away; carries the tail of its log.
+    """An embedded RocketMQ failed to start or stopped unexpectedly.
 
     Parameters
     ----------
     log_tail : str
-        The last lines of the process's log, shown below the message.
+        The last lines of the process's log, shown after the message.
     """
 
     def __init__(self, message: str, *, log_tail: str = "", **facts: Any) -> None:
@@ -139,29 +139,29 @@ class DevClusterError(RocketMQError):
 
 
 class PortTakenError(DevClusterError):
-    """An embedded server cannot listen, because another process has its port."""
+    """An embedded server cannot listen, because another process uses its port."""
 
 
 # --- the bytes ------------------------------------------------------------------------------
 
 
 class ProtocolError(RocketMQError):
-    """Bytes or calls that break the remoting protocol."""
+    """Bytes or calls that violate the remoting protocol."""
 
 
 class LocalProtocolError(ProtocolError):
-    """We erred: a header that does not fit its declaration, a frame above the server's limit."""
+    """A violation by this client: a header that does not match its declaration, a frame above the limit."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer erred: bytes that are not a remoting frame, or a body of another shape."""
+    """A violation by the peer: bytes that are not a remoting frame, or a malformed body."""
 
 
 class CorruptMessageError(RemoteProtocolError):
-    """A stored message does not decode; names topic, queue and offset as far as they are known.
+    """A stored message cannot be decoded. Names topic, queue and offset as far as they are known.
 
-    ``breaks_layout`` tells that the record breaks the layout, so that those after it in the answer cannot be
-    found.
+    ``breaks_layout`` means that the record's layout is invalid, so that the records after it in the response
+    cannot be located.
     """
 
     breaks_layout: bool = False
@@ -171,48 +171,48 @@ class CorruptMessageError(RemoteProtocolError):
 
 
 class TransportError(RocketMQError):
-    """The network, not the answer, is at fault."""
+    """A failure of the network, not of the request."""
 
     retriable = True
     outage = True
 
 
 class ConnectError(TransportError):
-    """No connection to the address within the deadline."""
+    """No connection to the address was established within the deadline."""
 
     stale_route = True
 
 
 class ConnectionLostError(TransportError):
-    """The connection ended while requests were in flight; whether they took effect is unknown."""
+    """The connection was lost while requests were in flight. Whether they took effect is unknown."""
 
     stale_route = True
 
 
 class RequestTimeoutError(TransportError):
-    """No answer within the deadline; whether the request took effect is unknown."""
+    """No response within the deadline. Whether the request took effect is unknown."""
 
 
 # --- the route ------------------------------------------------------------------------------
 
 
 class RouteError(RocketMQError):
-    """The name servers do not lead to a broker that could serve the request."""
+    """The name servers provide no broker that can serve the request."""
 
 
 class TopicNotFoundError(RouteError):
-    """No name server knows a route of the topic."""
+    """No name server has a route of the topic."""
 
 
 class NameServerError(RouteError):
-    """No address of the list answers as a name server does; says for each why.
+    """No address of the list responds as a name server. Contains the cause for each address.
 
-    Not retriable: the name servers were already tried again for some seconds.
+    Not retriable: the request was already retried for some seconds.
     """
 
 
 class BrokerNotFoundError(RouteError):
-    """The route names no (suitable) broker of this name; it may come back."""
+    """The route has no (suitable) broker of this name. The broker may return."""
 
     retriable = True
     outage = True
@@ -223,14 +223,14 @@ class BrokerNotFoundError(RouteError):
 
 
 class BrokerError(RocketMQError):
-    """A response whose code is not a success.
+    """A response with an error code.
 
     Parameters
     ----------
     code : int
         The response code (``ResponseCode``).
     remark : str, optional
-        What the server said.
+        The server's remark.
     """
 
     def __init__(self, message: str, *, code: int, remark: str | None = None, **facts: Any) -> None:
@@ -240,14 +240,14 @@ class BrokerError(RocketMQError):
 
 
 class FlowControlError(BrokerError):
-    """SYSTEM_BUSY or FLOW_CONTROL: the server asks for a pause; the request was not executed."""
+    """SYSTEM_BUSY or FLOW_CONTROL: the server is overloaded and did not execute the request."""
 
     retriable = True
     outage = True
 
 
 class ServiceNotAvailableError(BrokerError):
-    """The server is stopping, full, not a master, or not the queue's owner: go elsewhere."""
+    """The server is stopping, full, not a master, or not the queue's owner: use another server."""
 
     retriable = True
     outage = True
@@ -255,30 +255,30 @@ class ServiceNotAvailableError(BrokerError):
 
 
 class PermissionDeniedError(BrokerError):
-    """NO_PERMISSION for another reason than identity: perm bits, disabled group."""
+    """NO_PERMISSION not caused by identity: permission bits, disabled group."""
 
 
 class AuthenticationError(BrokerError):
-    """The access key is missing, unknown, wrongly signed, or lacks the right."""
+    """The access key is missing, unknown, has an invalid signature, or lacks the permission."""
 
 
 class GroupNotFoundError(BrokerError):
-    """The broker does not know the group and may not create it."""
+    """The group does not exist at the broker, and automatic creation is disabled."""
 
 
 class MessageIllegalError(BrokerError):
-    """The broker refuses the message for good: size, properties, topic, delay out of range."""
+    """The broker rejects the message permanently: size, properties, topic, or delay out of range."""
 
 
 class UnsupportedRequestError(BrokerError):
-    """The server does not know the request: an older broker, a proxy, or a VIP port."""
+    """The server does not support the request: an older broker, a proxy, or a VIP port."""
 
 
 class SendRefusedError(BrokerError):
-    """The broker did not store the message for a reason that another broker need not share.
+    """The broker did not store the message, but another broker may.
 
-    Stands for the codes on which ``DefaultMQProducer`` turns to another broker and whose own error is
-    not retriable in other requests, such as SYSTEM_ERROR and NO_PERMISSION.
+    Covers the codes on which ``DefaultMQProducer`` tries another broker and whose error class is not
+    retriable in other requests, such as SYSTEM_ERROR and NO_PERMISSION.
     """
 
     retriable = True
@@ -286,12 +286,12 @@ class SendRefusedError(BrokerError):
 
 
 class SendError(RocketMQError):
-    """Messages were not stored, or not as durably as asked, after all retries.
+    """Messages were not stored, or not as durably as required, after all retries.
 
     Parameters
     ----------
     failed : int
-        How many messages of the call failed.
+        Number of messages of the call that failed.
     """
 
     def __init__(self, message: str, *, failed: int = 1, **facts: Any) -> None:
@@ -300,14 +300,14 @@ class SendError(RocketMQError):
 
 
 class TransactionFencedError(RocketMQError):
-    """Another process has taken over the transactions of a query or job: this one must not commit them."""
+    """Another process has taken over the transactions of the query or job: this one must not commit them."""
 
 
 # --- the data -------------------------------------------------------------------------------
 
 
 class DataLossError(RocketMQError):
-    """Messages that should be read are not there any more.
+    """Messages that should be read no longer exist.
 
     Parameters
     ----------

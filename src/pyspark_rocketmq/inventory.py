@@ -1,4 +1,4 @@
-"""What name servers and brokers tell about themselves, as plain, frozen values."""
+"""What name servers and brokers report about themselves, as frozen values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ClientConnection", "ClusterInfo", "ConsumerConnection", "GroupConfig
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """Every broker by its name, and the broker names of every cluster (``ClusterInfo``)."""
+    """Every broker by name, and the broker names of every cluster (``ClusterInfo``)."""
 
     brokers: Mapping[str, BrokerData]
     clusters: Mapping[str, tuple[str, ...]]

@@ -1,4 +1,4 @@
-"""The nouns of RocketMQ as plain, frozen values, shared by every layer."""
+"""The entities of RocketMQ as frozen values, shared by every layer."""
 
 from pyspark_rocketmq.model.messages import (
     Message,

@@ -22,10 +22,10 @@ __all__ = [
 
 
 class Message(NamedTuple):
-    """A stored message with everything that Java's ``MessageExt`` tells.
+    """A stored message with everything that Java's ``MessageExt`` provides.
 
     ``body`` is decompressed; timestamps are milliseconds since the epoch; hosts are ``ip:port``.
-    A tuple, because millions of them are made, and pickled between Spark's processes.
+    A tuple, because millions of them are created, and pickled between Spark's processes.
     ``msg_id`` is the client's unique id (property ``UNIQ_KEY``) and falls back to ``offset_msg_id``.
     """
 
@@ -61,12 +61,12 @@ def _missing(_: Message, name: str) -> NoReturn:
     raise AttributeError(f"a Message has no {name}{_in_python(name)}")
 
 
-# In the class itself, it would have type checkers believe in every name.
+# In the class itself, type checkers would accept every name.
 Message.__getattr__ = _missing  # type: ignore[attr-defined]
 
 
 def _in_python(name: str) -> str:
-    """Return what a getter of Java's ``MessageExt``, or its property, is called here."""
+    """Return the name of the attribute here for a getter or property of Java's ``MessageExt``."""
     if name in {"getProperty", "getUserProperty"}:
         return ": its properties are a dict: message.properties.get(name)"
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub("^get(?=[A-Z])", "", name))
@@ -76,7 +76,7 @@ def _in_python(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message to be sent.
+    """A message to send.
 
     Parameters
     ----------
@@ -86,25 +86,25 @@ class OutgoingMessage:
     tags : str, optional
         The tag; consumers filter by it.
     keys : str or sequence of str
-        Indexed by the broker; a string may hold several keys between spaces.
+        Indexed by the broker. A string may contain several keys, separated by spaces.
     properties : Mapping[str, str]
-        The user's own; names that RocketMQ reserves are refused when the message is sent.
+        User properties. Names that RocketMQ reserves are rejected when the message is sent.
     flag : int
-        A signed 32-bit number that RocketMQ stores and never looks at.
+        A signed 32-bit number that RocketMQ stores but does not interpret.
     sharding_key : str, optional
-        Messages of one key go to one queue while the number of queues stays, and keep their order there.
+        Messages of one key go to one queue, in order, while the number of queues does not change.
     delay_level : int
-        1 to 18 (1 s to 2 h by the broker's table); 0 for none.
+        1 to 18 (1 s to 2 h by the broker's table); 0 for no delay.
     delay_ms, deliver_at_ms : int, optional
-        Any delay, or moment (milliseconds since the epoch), up to three days ahead by default: RocketMQ 5
-        only; older brokers deliver at once.
+        Any delay, or delivery time (milliseconds since the epoch), by default up to three days ahead.
+        RocketMQ 5 only; older brokers deliver immediately.
     wait_store_ok : bool
-        Whether the broker answers only once the message is as durable as it is configured to make it.
+        Whether the broker responds only when the message is as durable as its configuration requires.
 
     Raises
     ------
     OptionError
-        A part that no broker takes, or more than one kind of delay.
+        A value that no broker accepts, or more than one kind of delay.
     """
 
     topic: str
@@ -134,12 +134,12 @@ class OutgoingMessage:
 
     @property
     def delayed(self) -> bool:
-        """Whether the message is not to be delivered at once."""
+        """Whether the delivery of the message is delayed."""
         return bool(self.delay_level) or self.delay_ms is not None or self.deliver_at_ms is not None
 
 
 class PullStatus(enum.Enum):
-    """What a pull found (``PullStatus`` of the Java client)."""
+    """The status of a pull (``PullStatus`` of the Java client)."""
 
     FOUND = "FOUND"
     NO_NEW_MSG = "NO_NEW_MSG"
@@ -149,7 +149,7 @@ class PullStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """The answer to one pull; ``next_begin_offset`` is where the next pull must begin."""
+    """The result of one pull. The next pull must begin at ``next_begin_offset``."""
 
     status: PullStatus
     messages: tuple[Message, ...]

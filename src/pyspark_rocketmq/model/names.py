@@ -1,4 +1,4 @@
-"""Names that RocketMQ gives topics and groups of its own (``MixAll``, ``TopicValidator`` of 5.4.0)."""
+"""Names of RocketMQ's system topics and groups (``MixAll``, ``TopicValidator`` of 5.4.0)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RETRY_PREFIX: Final = "%RETRY%"
 _DEAD_LETTER_PREFIX: Final = "%DLQ%"
 
 GROUP_TOPIC_PREFIXES: Final = (RETRY_PREFIX, _DEAD_LETTER_PREFIX)
-"""What the topics begin with that brokers make for a group."""
+"""The prefixes of the topics that brokers create for a group."""
 
 _SYSTEM_TOPICS: Final = frozenset(
     {
@@ -51,20 +51,20 @@ _SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
 
 def retry_topic(group: str) -> str:
-    """Return the topic through which a group's messages come again."""
+    """Return the topic through which a group's messages are redelivered."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """Return the topic of the messages that a group has given up."""
+    """Return the topic of a group's dead letters."""
     return _DEAD_LETTER_PREFIX + group
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether a topic is RocketMQ's own, by its name; each broker and cluster has one more of its name."""
+    """Whether a name is a system topic's. Each broker and cluster also has a system topic with its name."""
     return topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIXES)
 
 
 def is_system_group(group: str) -> bool:
-    """Whether a group is RocketMQ's own, by its name."""
+    """Whether a name is a system group's."""
     return group in _SYSTEM_GROUPS or group.startswith(_SYSTEM_GROUP_PREFIX)

@@ -1,4 +1,4 @@
-"""Where reading starts or ends, and what brokers tell of a group's progress."""
+"""Where reading starts or ends, and a group's progress as brokers report it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """The group's committed offset; ``reset`` decides where there is none (None: fail)."""
+    """The group's committed offset; without one, ``reset`` applies (None: fail)."""
 
     reset: Earliest | Latest | AtTimestamp | None
 
@@ -70,7 +70,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class Ago:
-    """The first message stored at or after the moment ``ago_ms`` before the query's start."""
+    """The first message stored at or after the time ``ago_ms`` before the query's start."""
 
     ago_ms: int
 
@@ -88,7 +88,7 @@ Position: TypeAlias = int | Earliest | Latest | AtTimestamp | Ago | LastMessages
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """Explicit positions by queue, else by topic; ``default`` decides for the rest (None: fail)."""
+    """Explicit positions by queue, else by topic; ``default`` applies to the rest (None: fail)."""
 
     offsets: Mapping[MessageQueue, Position]
     default: Earliest | Latest | GroupOffsets | AtTimestamp | None = None

@@ -1,4 +1,4 @@
-"""Queues, ranges of their offsets, and what became of a range."""
+"""Queues, ranges of their offsets, and the results of reading a range."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MASTER_ID = 0
 """The broker id of a master; every other id is a slave."""
 
 LOGICAL_BROKER_PREFIX: Final = "__syslo__"
-"""Begins the broker name of a static topic's queues (``MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX``)."""
+"""Prefix of the broker name of a static topic's queues (``MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX``)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageQueue:
     """One queue of a topic on one broker (a replica group of master and slaves).
 
-    A queue of a static topic moves between brokers: its ``broker_name`` is that of its scope,
-    ``__syslo__global__``, as in the Java client, and `TopicRoute.owner` tells the broker that has it now.
+    A queue of a static topic moves between brokers. Its ``broker_name`` is that of its scope,
+    ``__syslo__global__``, as in the Java client; `TopicRoute.owner` returns its current broker.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class MessageQueue:
 
     @property
     def logical(self) -> bool:
-        """Whether it is a queue of a static topic, which no broker has for good."""
+        """Whether it is a queue of a static topic, whose owner may change."""
         return self.broker_name.startswith(LOGICAL_BROKER_PREFIX)
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class OffsetRange:
     from_offset: int
     until_offset: int
 
-    if not TYPE_CHECKING:  # to them the fields are the signature
+    if not TYPE_CHECKING:  # type checkers take the signature from the fields
 
         def __new__(cls, *args: object, **_: object) -> Self:  # noqa: D102 - says what OffsetRange.create is for
             if args and isinstance(args[0], str):
@@ -85,7 +85,7 @@ class OffsetRange:
     def create(
         cls, topic: str, queue_id: int, broker_name: str, from_offset: int, until_offset: int
     ) -> OffsetRange:
-        """Return a range from its parts, in rocketmq-spark's order."""
+        """Return a range from its parts, in the argument order of rocketmq-spark."""
         return cls(MessageQueue(topic, broker_name, queue_id), from_offset, until_offset)
 
     def __len__(self) -> int:
@@ -112,9 +112,9 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class MessageSelector:
-    """Which messages a broker hands out (``MessageSelector`` of the Java client).
+    """The filter that a broker applies to messages (``MessageSelector`` of the Java client).
 
-    Build one with `by_tag` or `by_sql`; the default takes every message.
+    Create it with `by_tag` or `by_sql`. The default selects every message.
     """
 
     expression: str = "*"
@@ -122,7 +122,7 @@ class MessageSelector:
 
     @classmethod
     def by_tag(cls, expression: str) -> MessageSelector:
-        """Select by tag: ``"TagA || TagB"``; ``"*"`` or an empty string takes all."""
+        """Select by tag: ``"TagA || TagB"``; ``"*"`` or an empty string selects all."""
         tags = sorted({tag.strip() for tag in expression.split("||")} - {""})
         if not tags and expression.strip():
             raise OptionError("a tag expression names tags between '||'", expression=expression)
@@ -130,17 +130,17 @@ class MessageSelector:
 
     @classmethod
     def by_sql(cls, expression: str) -> MessageSelector:
-        """Select by an SQL92 condition on the properties; the broker needs ``enablePropertyFilter=true``."""
+        """Select by an SQL92 condition on the properties. The broker needs ``enablePropertyFilter=true``."""
         return cls(expression, "SQL92")
 
     @property
     def takes_all(self) -> bool:
-        """Whether nothing is filtered out."""
+        """Whether every message is selected."""
         return self.expression_type == "TAG" and self.expression == "*"
 
     @property
     def tags(self) -> frozenset[str] | None:
-        """The tags asked for; None when it is not a tag filter. Brokers compare hashes only: check again."""
+        """The selected tags; None if it is no tag filter. Brokers compare hashes only: check tags again."""
         if self.takes_all or self.expression_type != "TAG":
             return None
         return frozenset(tag.strip() for tag in self.expression.split("||"))
@@ -148,7 +148,7 @@ class MessageSelector:
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Messages of a planned range that the broker does not have (any more), and why."""
+    """Messages of a planned range that the broker does not have (any longer), and why."""
 
     offsets: OffsetRange
     condition: str
@@ -156,7 +156,7 @@ class LostRange:
 
 @dataclass(frozen=True, slots=True)
 class CorruptMessage:
-    """A message that does not decode, and why."""
+    """A message that cannot be decoded, and why."""
 
     queue: MessageQueue
     queue_offset: int
@@ -168,10 +168,10 @@ class CorruptMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReport:
-    """What became of every offset of a range: ``rows + filtered + gaps + lost + skipped`` is its length.
+    """The outcome of each offset of a range: ``rows + filtered + gaps + lost + skipped`` is its length.
 
-    ``filtered`` counts messages that a tag or SQL filter left out, ``gaps`` offsets that never held a
-    message for consumers (compacted, remapped), ``lost`` what expired or vanished.
+    ``filtered``: messages that a tag or SQL filter excluded. ``gaps``: offsets without a message for
+    consumers (compacted, remapped). ``lost``: messages that expired or were lost.
     """
 
     offsets: OffsetRange
@@ -180,8 +180,8 @@ class RangeReport:
     gaps: int
     lost: tuple[LostRange, ...] = ()
     skipped: int = 0
-    """Messages without a row because they do not decode."""
+    """Messages without a row, because they cannot be decoded."""
     nulled: int = 0
-    """Rows of messages that do not decode in full; they count as rows, too."""
+    """Rows of messages that cannot be decoded completely; also counted as rows."""
     corrupt: tuple[CorruptMessage, ...] = ()
-    """The first hundred of both."""
+    """The first hundred messages of both kinds."""

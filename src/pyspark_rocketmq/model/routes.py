@@ -1,4 +1,4 @@
-"""Where a topic lives: brokers, their queues, permissions."""
+"""Routes of topics: brokers, their queues, permissions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Permission(enum.IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """Where one broker (replica group) lives: addresses by broker id, 0 being the master."""
+    """One broker (replica group): addresses by broker id; 0 is the master."""
 
     broker_name: str
     cluster: str
@@ -36,7 +36,7 @@ class BrokerData:
 
     @property
     def master(self) -> str | None:
-        """The master's ``host:port``, or None while the group has none."""
+        """The master's ``host:port``, or None while the group has no master."""
         return self.addresses.get(MASTER_ID)
 
     def __iter__(self) -> Iterator[str]:
@@ -46,7 +46,7 @@ class BrokerData:
 
 @dataclass(frozen=True, slots=True)
 class QueueData:
-    """How many queues of a topic a broker has, and what may be done with them."""
+    """The numbers of a topic's queues at a broker, and their permissions."""
 
     broker_name: str
     read_queues: int
@@ -56,10 +56,10 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """A topic's route as one name server sees it.
+    """A topic's route as one name server reports it.
 
-    ``static_queues`` is filled for static topics only: the broker that owns each queue now, None where no
-    broker of the route does (it is away). Each remap makes a greater ``static_epoch``.
+    ``static_queues`` is set for static topics only: the current owner of each queue, None if no broker of
+    the route owns it (the owner is down). Each remap increases ``static_epoch``.
     """
 
     topic: str
@@ -73,9 +73,9 @@ class TopicRoute:
         return next((data for data in self.brokers if data.broker_name == broker_name), None)
 
     def owner(self, queue: MessageQueue) -> str | None:
-        """Return the name of the broker that has the queue now; None if no broker of the route does.
+        """Return the name of the broker that owns the queue now; None if no broker of the route does.
 
-        A static topic's queue may also be called by the name of a broker that has it or had it.
+        A static topic's queue may also be given with the name of its current or a former owner.
         """
         if not self.static_queues:
             return queue.broker_name

@@ -27,7 +27,7 @@ _BATCH: Final[tuple[Where, ...]] = ("read",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetBounds(Options):
-    """The options of start and end; a time takes precedence over times by queue, these over offsets."""
+    """The options of start and end. A time overrides times by queue; these override offsets."""
 
     starting_offsets: StartPolicy | None = option(
         "startingOffsets",
@@ -35,40 +35,41 @@ class OffsetBounds(Options):
         default=None,
         default_text="latest for a stream, earliest for a batch",
         aliases=("auto.offset.reset",),
-        doc="Where a query without a checkpoint starts.",
+        doc="Start position of a query without a checkpoint.",
     )
     starting_timestamp: AtTimestamp | Ago | None = option(
         "startingTimestamp",
         TIMESTAMP,
         default=None,
-        doc="Start at the first message stored at or after this time; goes before the two other forms.",
+        doc="Start at the first message stored at or after this time. Overrides the two other forms.",
     )
     starting_offsets_by_timestamp: AtOffsets | None = option(
         "startingOffsetsByTimestamp",
         OFFSETS_BY_TIMESTAMP,
         default=None,
-        doc="Start times by topic or queue; goes before startingOffsets.",
+        doc="Start times by topic or queue. Overrides startingOffsets.",
     )
     starting_timestamp_strategy: TimestampStrategy = option(
         "startingOffsetsByTimestampStrategy",
         choice(TimestampStrategy),
         default=TimestampStrategy.LATEST,
         default_text="latest",
-        doc="What a start time after a queue's last message means: start at its end, or fail.",
+        doc="If a start time is after a queue's last message: start at the queue's end, or fail.",
     )
     starting_offsets_default: Earliest | Latest | GroupOffsets | None = option(
         "startingOffsetsDefault",
         UNLISTED,
         default=None,
         default_text="fail",
-        doc="Where the queues start that startingOffsets or startingOffsetsByTimestamp does not list.",
+        doc="Start position of queues that startingOffsets or startingOffsetsByTimestamp does not list.",
     )
     group_offset_reset: Earliest | Latest | None = option(
         "groupOffsetReset",
         RESET,
         default=Earliest(),
         default_text="earliest",
-        doc="Where startingOffsets=group starts a queue for which the group has committed nothing.",
+        doc="Start position, with startingOffsets=group, of a queue for which the group has no committed "
+        "offset.",
     )
     ending_offsets: StartPolicy | None = option(
         "endingOffsets",
@@ -76,21 +77,21 @@ class OffsetBounds(Options):
         default=None,
         default_text="latest",
         only=_BATCH,
-        doc="Where a batch ends (exclusive).",
+        doc="End position of a batch (exclusive).",
     )
     ending_timestamp: AtTimestamp | Ago | None = option(
         "endingTimestamp",
         TIMESTAMP,
         default=None,
         only=_BATCH,
-        doc="End before the first message stored at or after this time; goes before the two other forms.",
+        doc="End before the first message stored at or after this time. Overrides the two other forms.",
     )
     ending_offsets_by_timestamp: AtOffsets | None = option(
         "endingOffsetsByTimestamp",
         OFFSETS_BY_TIMESTAMP,
         default=None,
         only=_BATCH,
-        doc="End times by topic or queue; goes before endingOffsets.",
+        doc="End times by topic or queue. Overrides endingOffsets.",
     )
     ending_offsets_default: Earliest | Latest | GroupOffsets | None = option(
         "endingOffsetsDefault",
@@ -98,16 +99,16 @@ class OffsetBounds(Options):
         default=None,
         default_text="fail",
         only=_BATCH,
-        doc="Where the queues end that endingOffsets or endingOffsetsByTimestamp does not list.",
+        doc="End position of queues that endingOffsets or endingOffsetsByTimestamp does not list.",
     )
 
     def start_policy(self, *, streaming: bool) -> StartPolicy:
-        """Return where a query without a checkpoint starts: timestamp > offsets by timestamp > offsets.
+        """Return where a query without a checkpoint starts: a time, else times by queue, else offsets.
 
         Raises
         ------
         OptionError
-            A batch would start at the end.
+            A batch would start at ``latest``.
         """
         policy = complete(
             self.starting_timestamp or self.starting_offsets_by_timestamp or self.starting_offsets,
@@ -126,7 +127,7 @@ class OffsetBounds(Options):
         Raises
         ------
         OptionError
-            It would end at the beginning.
+            A batch would end at ``earliest``.
         """
         policy = complete(
             self.ending_timestamp or self.ending_offsets_by_timestamp or self.ending_offsets,

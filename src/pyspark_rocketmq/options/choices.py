@@ -1,4 +1,4 @@
-"""The types of values that only reading knows."""
+"""The types of values that only reading options have."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KAFKA_RESET: Final = {
     "latest": "latest",
     "end": "latest",
 }
-"""The values of Kafka's ``auto.offset.reset``, old and new, in the words of the options here."""
+"""The values of Kafka's ``auto.offset.reset``, old and new, and the values of this package's options."""
 
 
 class BodyAs(enum.Enum):
@@ -40,7 +40,7 @@ class BodyAs(enum.Enum):
 
 
 class CorruptPolicy(enum.Enum):
-    """What becomes of a message that does not decode."""
+    """How a message that cannot be decoded is handled."""
 
     FAIL = "fail"
     NULL = "null"
@@ -48,14 +48,14 @@ class CorruptPolicy(enum.Enum):
 
 
 class TimestampStrategy(enum.Enum):
-    """What a start time after the last message means."""
+    """Where a queue starts if the start time is after its last message."""
 
     LATEST = "latest"
     ERROR = "error"
 
 
 class EventTime(enum.Enum):
-    """The message time that queues are held together by."""
+    """The message time by which queues are aligned."""
 
     OFF = "off"
     STORE = "store"
@@ -63,12 +63,12 @@ class EventTime(enum.Enum):
 
 
 def policy_of_objects(policy: CorruptPolicy) -> Literal["fail", "skip"]:
-    """Return what becomes of messages that do not decode where each is an object.
+    """Return how messages that cannot be decoded are handled where each message is an object.
 
     Raises
     ------
     OptionError
-        It is null.
+        The policy is null.
     """
     match policy:
         case CorruptPolicy.FAIL:

@@ -1,4 +1,4 @@
-"""The options that every API shares: where the name servers are, how long to wait, who we are."""
+"""The options that every API shares: name servers, timeouts, credentials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIMEOUT: Final = whole_number(1, example=10_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions(Options):
-    """How to reach a RocketMQ: hashable, so that a process keeps one client for equal options.
+    """How to connect to RocketMQ. Hashable, so that a process keeps one client for equal options.
 
     Raises
     ------
@@ -29,33 +29,33 @@ class ClientOptions(Options):
         ADDRESSES,
         env="NAMESRV_ADDR",
         aliases=("namesrvAddr", "nameServerAddress", "nameserver.address", "nameserver.addr"),
-        doc="The name servers, between semicolons; one is enough, the others take over when it fails.",
+        doc="Name servers, separated by semicolons. One is sufficient; the others are used if it fails.",
     )
     request_timeout_ms: int = option(
         "requestTimeoutMs",
         _TIMEOUT,
         default=10_000,
         aliases=("pullTimeoutMs", "pull.timeout.ms"),
-        doc="How long a server may take for an answer, in milliseconds.",
+        doc="Request timeout, in milliseconds.",
     )
     connect_timeout_ms: int = option(
         "connectTimeoutMs",
         _TIMEOUT,
         default=3_000,
-        doc="How long a connection may take to come up, in milliseconds.",
+        doc="Connect timeout, in milliseconds.",
     )
     route_refresh_ms: int = option(
         "routeRefreshMs",
         whole_number(1, example=30_000),
         default=30_000,
         aliases=("nameserver.poll.interval",),
-        doc="After how many milliseconds a topic's route is looked up anew.",
+        doc="Interval at which a topic's route is refreshed, in milliseconds.",
     )
     namespace: str | None = option(
         "namespace",
         NAMESPACE,
         default=None,
-        doc="The namespace that topics and groups live in: a prefix of their names on the server.",
+        doc="Namespace of topics and groups: a prefix of their names on the server.",
     )
     access_key: str | None = option(
         "accessKey",
@@ -63,7 +63,7 @@ class ClientOptions(Options):
         default=None,
         secret=True,
         env="ROCKETMQ_ACCESS_KEY",
-        doc="The user's name (ACL 1.0: access key) for brokers with authentication.",
+        doc="User name (ACL 1.0: access key) for brokers with authentication.",
     )
     secret_key: str | None = option(
         "secretKey",
@@ -71,7 +71,7 @@ class ClientOptions(Options):
         default=None,
         secret=True,
         env="ROCKETMQ_SECRET_KEY",
-        doc="The secret that signs the requests; it never travels.",
+        doc="Secret that signs the requests. It is never sent.",
     )
     credentials_file: str | None = option(
         "credentialsFile",
@@ -79,7 +79,7 @@ class ClientOptions(Options):
         default=None,
         env="ROCKETMQ_CREDENTIALS_FILE",
         holds=("accessKey", "secretKey", "securityToken"),
-        doc="A file with lines accessKey=… and secretKey=… (and securityToken=…), read at the driver only.",
+        doc="File with lines accessKey=… and secretKey=… (and securityToken=…). Only the driver reads it.",
     )
     security_token: str | None = option(
         "securityToken",
@@ -87,7 +87,7 @@ class ClientOptions(Options):
         default=None,
         secret=True,
         env="ROCKETMQ_SECURITY_TOKEN",
-        doc="The token of a temporary key pair.",
+        doc="Token of a temporary key pair.",
     )
     tls: bool = option(
         "tls", BOOLEAN, default=False, aliases=("tls.enable",), doc="Speak TLS to every server."
@@ -96,34 +96,37 @@ class ClientOptions(Options):
         "tlsCaFile",
         FILE,
         default=None,
-        default_text="the system's",
-        doc="The PEM file of the authorities to trust.",
+        default_text="the system's authorities",
+        doc="PEM file of the trusted certificate authorities.",
     )
     tls_cert_file: str | None = option(
-        "tlsCertFile", FILE, default=None, doc="The PEM file of the client's own certificate."
+        "tlsCertFile", FILE, default=None, doc="PEM file of the client certificate."
     )
     tls_key_file: str | None = option(
-        "tlsKeyFile", FILE, default=None, doc="The PEM file of the client certificate's key."
+        "tlsKeyFile", FILE, default=None, doc="PEM file of the client certificate's private key."
     )
     tls_server_name: str | None = option(
         "tlsServerName",
         TEXT,
         default=None,
         default_text="the address",
-        doc="The name that the servers' certificates must bear: brokers are addressed by IP.",
+        doc="Name that the servers' certificates must contain, since brokers are addressed by IP.",
     )
     tls_verify: bool = option(
-        "tlsVerify", BOOLEAN, default=True, doc="False trusts any certificate: for tests only."
+        "tlsVerify",
+        BOOLEAN,
+        default=True,
+        doc="Verify the servers' certificates. false trusts any certificate: for tests only.",
     )
     wire_log: bool = option(
         "wireLog",
         BOOLEAN,
         default=False,
-        doc="Print a line for each frame to the standard error, without bodies and secrets: to find faults.",
+        doc="For debugging: print a line for each frame to standard error, without bodies and secrets.",
     )
 
     def __post_init__(self) -> None:
-        # A text would be walked letter by letter.
+        # A str would be iterated character by character.
         if not _is_tuple(self.name_servers) or not self.name_servers:
             raise OptionError("name_servers must be a tuple of host:port texts", option="nameServer")
         if (self.access_key is None) != (self.secret_key is None):

@@ -1,7 +1,7 @@
 """How options are declared and parsed: every option is one field of a frozen dataclass.
 
-The declaration is the only place that knows an option's name, spellings, type, default and text. The
-parser, the error messages and the documentation's reference table all read it.
+The declaration is the only place that defines an option's name, aliases, type, default and description. The
+parser, the error messages and the reference in the documentation read it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Where: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
-"""The call that the options were given to."""
+"""The call that received the options."""
 
 T = TypeVar("T")
 O = TypeVar("O", bound="Options")  # noqa: E741 - O for options, as T for any type
@@ -43,7 +43,7 @@ _SHOWN_CHARACTERS: Final = 300
 
 
 class CompatibilityWarning(UserWarning):
-    """Options were given that are understood, but have no effect here, or became another option."""
+    """Options of another connector were set that have no effect here, or were translated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class Kind(Generic[T]):
     Parameters
     ----------
     label : str
-        What is expected, as it ends the sentence "expected ...".
+        What is expected: the end of the sentence "expected ...".
     example : str
         A value that parses.
     parse : Callable[[str], T]
-        Turns the text into the value; raises ValueError whose message says what is wrong with it.
+        Converts the text to the value, or raises a ValueError that says what is invalid.
     """
 
     label: str
@@ -85,12 +85,12 @@ class Option:
         return (self.name, *self.aliases)
 
     def parse(self, text: str, spelling: str) -> Any:
-        """Parse the text or raise an OptionError that never shows a secret.
+        """Parse the text, or raise an OptionError that never contains a secret.
 
         Raises
         ------
         OptionError
-            The text is no value of the option's kind.
+            The text is not a value of the option's kind.
         """
         try:
             return self.kind.parse(text)
@@ -125,21 +125,21 @@ def option(
     kind : Kind
         Its type of values.
     doc : str
-        A sentence or two for the reference.
+        One or two sentences for the reference.
     default : Any
-        The value when the option is absent; without one the option is required.
+        The value if the option is not set. Without a default, the option is required.
     default_text : str, optional
-        How the reference shows the default, where the value itself does not tell.
+        The default as the reference shows it, if the value itself is not readable.
     aliases : tuple of str
-        Other spellings. Names compare without regard to case: Spark hands them over in lower case.
+        Other names. Names are not case-sensitive: Spark passes them in lower case.
     env : str, optional
-        The environment variable that is looked at when the option is absent.
+        The environment variable that is read if the option is not set.
     secret : bool
         The value is never shown: not in ``repr``, not in an error.
     only : tuple of str
-        The calls where the option means something; all when empty.
+        The calls in which the option has an effect; all if empty.
     holds : tuple of str
-        The value is a file's path, and these options may stand in it: they go before the environment's.
+        The value is the path of a file that may set these options. They override the environment's.
     """
     if default_text is None:
         default_text = "required" if default is MISSING else _shown(default)
@@ -148,13 +148,13 @@ def option(
 
 
 def group(cls: type[Options], *, has_defaults: bool = False) -> Any:
-    """Declare a field that holds another option class, whose options stand beside the own ones.
+    """Declare a field that holds another option class, whose options are added to the class's.
 
     Parameters
     ----------
     cls : type
     has_defaults : bool
-        Whether all its options have defaults, so that the field may be left out.
+        Whether all its options have defaults, so that the field may be omitted.
     """
     if has_defaults:
         return field(default_factory=cls, metadata={_GROUP_KEY: cls})
@@ -162,12 +162,11 @@ def group(cls: type[Options], *, has_defaults: bool = False) -> Any:
 
 
 class Options:
-    """The base of the option classes.
+    """Base of the option classes.
 
-    ``IGNORED`` are the keys that Spark adds by itself, in lower case. ``COMPATIBILITY`` are keys of other
-    connectors that have no counterpart here, with the reason: they are accepted with one warning.
-    ``TRANSLATED`` are aliases, in lower case, with their values in the words of the option: a warning says
-    what was given and what it became.
+    ``IGNORED``: the keys that Spark adds, in lower case. ``COMPATIBILITY``: keys of other connectors that
+    have no counterpart here, with the reason; they are accepted with one warning. ``TRANSLATED``: aliases, in
+    lower case, whose values are translated to the option's values; a warning says what was translated.
     """
 
     __slots__ = ()
@@ -179,7 +178,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class OptionRow:
-    """A line of the reference: an option as the documentation shows it."""
+    """An option as a row of the reference."""
 
     name: str
     aliases: tuple[str, ...]
@@ -193,7 +192,7 @@ class OptionRow:
 
 
 def option_reference(cls: type[Options]) -> tuple[OptionRow, ...]:
-    """Return the reference of an option class, in the order of its declaration."""
+    """Return the reference of an option class, in the order of declaration."""
     return tuple(
         OptionRow(
             o.name, o.aliases, o.kind.label, o.kind.example, o.default_text, o.env, o.secret, o.only, o.doc
@@ -209,18 +208,18 @@ def parse_options(
     where: Where | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> O:
-    """Parse a map of options, once and for all.
+    """Parse a map of options.
 
     Parameters
     ----------
     cls : type
         The option class.
     given : Mapping
-        Option names in any case to values (texts; numbers and booleans are taken too; None is "absent").
+        Option names, in any case, to values: str, number or bool. None means "not set".
     where : str, optional
-        The call that the options belong to; None leaves out the check that they mean something there.
+        The call that received the options. None omits the check that they have an effect there.
     environ : Mapping, optional
-        The environment; the process's own when absent.
+        The environment; by default that of the process.
 
     Returns
     -------
@@ -230,7 +229,7 @@ def parse_options(
     Raises
     ------
     OptionError
-        An option is unknown, malformed, missing, given twice with different values, or contradicts another.
+        An option is unknown, malformed, missing, set twice with different values, or contradicts another.
     """
     options = _declared(cls)
     texts, compatible, became = _sort_out(cls, options, given)
@@ -245,12 +244,12 @@ def parse_options(
 def _from_files(
     options: tuple[Option, ...], texts: Mapping[str, tuple[str, str]], environ: Mapping[str, str]
 ) -> dict[str, tuple[str, str]]:
-    """Read the options that stand in files; what is given besides them wins over a file of the environment.
+    """Read the options that are set in files. Options set directly override a file of the environment.
 
     Raises
     ------
     OptionError
-        An option is given beside the file that holds it.
+        An option is set both directly and in the file.
     """
     found: dict[str, tuple[str, str]] = {}
     for o in options:
@@ -281,7 +280,7 @@ def _walk(cls: type[Options]) -> Iterator[Option]:
 def _sort_out(
     cls: type[Options], options: tuple[Option, ...], given: Mapping[str, Any]
 ) -> tuple[dict[str, tuple[str, str]], list[str], list[str]]:
-    """Return (option name -> (text, spelling)), the given keys without effect, and what others became."""
+    """Return (option name -> (text, spelling)), the keys without effect, and the translated ones."""
     by_key = {spelling.lower(): (o, spelling) for o in options for spelling in o.spellings}
     compatibility = {key.lower(): key for key in cls.COMPATIBILITY}
     texts: dict[str, tuple[str, str]] = {}
@@ -323,7 +322,7 @@ def _unknown(key: str, options: tuple[Option, ...]) -> OptionError:
 def _refuse_or_warn(
     cls: type[Options], where: Where | None, misplaced: list[str], compatible: list[str]
 ) -> None:
-    """Refuse what would change the result's meaning, warn once of what has no effect."""
+    """Reject what would change the meaning of the result, warn once of what has no effect."""
     fatal = [o.name for o in _declared(cls) if o.name in misplaced and o.only == ("read",)]
     if fatal:
         raise OptionError(

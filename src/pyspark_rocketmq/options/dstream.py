@@ -29,7 +29,7 @@ _DEFAULT_TIMEOUT_MS: Final = 3_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectOptions(Options):
-    """What `createRDD` and `createMQPullStream` can be told beside their arguments.
+    """The options of `createRDD` and `createMQPullStream`, besides their arguments.
 
     Raises
     ------
@@ -51,7 +51,7 @@ class DirectOptions(Options):
         default=None,
         default_text="-1",
         aliases=("maxRatePerQueue",),
-        doc="The most messages a second of each queue. -1 is no limit.",
+        doc="Maximum messages per second per queue. -1: no limit.",
     )
     pull_batch_size: int = pull_batch_size_option("pull.max.batch.size", 32, "pullBatchSize")
     pulls_in_flight: int | None = pulls_in_flight_option()
@@ -61,7 +61,7 @@ class DirectOptions(Options):
         "failOnDataLoss",
         BOOLEAN,
         default=True,
-        doc="Fail when messages of a range are gone; for a stream the argument of this name goes before it.",
+        doc="Fail if messages of a range are lost. For a stream, the argument of the same name overrides it.",
     )
 
     on_corrupt: CorruptPolicy = on_corrupt_option(objects=True)
@@ -89,7 +89,7 @@ class DirectOptions(Options):
 
 
 def parse_direct_options(given: Mapping[str, Any]) -> DirectOptions:
-    """Parse the options; requests time out after 3 s unless they say otherwise, as in rocketmq-spark.
+    """Parse the options. As in rocketmq-spark, the default request timeout is 3 s.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Option values that stand in a file of their own, so that secrets need not stand in a program."""
+"""Option values in a separate file, so that a program need not contain secrets."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ __all__ = ["read_values"]
 
 
 def read_values(path: str, names: Collection[str], *, option: str) -> dict[str, str]:
-    """Read ``name=value`` or ``name: value`` lines; ``#`` begins a comment line.
+    """Read ``name=value`` or ``name: value`` lines; ``#`` starts a comment line.
 
-    The file of RocketMQ's own tools (``conf/tools.yml``) has this form.
+    The file of RocketMQ's tools (``conf/tools.yml``) has this format.
 
     Parameters
     ----------
     path : str
     names : collection of str
-        What may stand there, in any case.
+        The names that the file may set, in any case.
     option : str
-        The option that named the file.
+        The option that names the file.
 
     Returns
     -------
     dict
-        By the spelling of ``names``.
+        Values by name, spelled as in ``names``.
 
     Raises
     ------
     OptionError
-        The file cannot be read, or a line is something else; shows no part of a line but an unknown name.
+        The file cannot be read, or a line is invalid. The error shows nothing of a line but an unknown name.
     """
     known = {name.lower(): name for name in names}
     try:

@@ -1,4 +1,4 @@
-"""The types of option values: texts to numbers, durations, sizes, addresses, names, lists."""
+"""The types of option values: numbers, durations, sizes, addresses, names, lists."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _boolean(text: str) -> bool:
 
 
 def whole_number(minimum: int, *, example: int, maximum: int | None = None) -> Kind[int]:
-    """Return the kind of the whole numbers from ``minimum`` on, up to and with ``maximum``."""
+    """Return the kind of the whole numbers from ``minimum`` to ``maximum`` (inclusive)."""
     label = f"a whole number from {minimum}" + (f" to {maximum}" if maximum is not None else " on")
 
     def parse(text: str) -> int:
@@ -79,7 +79,7 @@ def whole_number(minimum: int, *, example: int, maximum: int | None = None) -> K
 
 
 def choice(values: type[E]) -> Kind[E]:
-    """Return the kind of an enum's values, by their lower-case text."""
+    """Return the kind of an enum's values, given as lower-case text."""
     by_text = {str(value.value).lower(): value for value in values}
 
     def parse(text: str) -> E:
@@ -91,7 +91,7 @@ def choice(values: type[E]) -> Kind[E]:
 
 
 def names(label: str, example: str, check: Callable[[str], str] = _text) -> Kind[tuple[str, ...]]:
-    """Return the kind of a list of names between commas or semicolons, each once."""
+    """Return the kind of a list of distinct names, separated by commas or semicolons."""
 
     def parse(text: str) -> tuple[str, ...]:
         found = [check(name.strip()) for name in _SEPARATORS.split(text) if name.strip()]
@@ -137,7 +137,7 @@ def parse_duration_ms(text: str) -> int:
     Raises
     ------
     ValueError
-        The text is no duration.
+        The text is not a duration.
     """
     lowered = text.strip().lower()
     if lowered.isascii() and lowered.isdigit():

@@ -1,8 +1,8 @@
-"""Where to start and end, from the user's text to a closed type. Nothing here asks a clock or a broker.
+"""Parse where to start and end into a closed type, without clock or broker.
 
 Forms of a position: ``earliest``, ``latest``, ``group``, ``last:100``; of a time: milliseconds since the
-epoch, ISO 8601 (UTC unless it says otherwise), ``now``, or ``-10m`` before the query's start. Per queue as
-JSON ``{"topic": {"broker": {"queue id": position}}}``; ``{"topic": position}`` means all its queues.
+epoch, ISO 8601 (UTC unless an offset is given), ``now``, or ``-10m`` before the query's start. Per queue as
+JSON ``{"topic": {"broker": {"queue id": position}}}``; ``{"topic": position}`` sets all its queues.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _long(number: int) -> int:
 
 
 def _offset_position(value: Any) -> Position:
-    """Turn a JSON value of an offsets map into a position."""
+    """Convert a JSON value of an offsets map to a position."""
     match value:
         case bool():
             pass
@@ -105,7 +105,7 @@ def _offset_position(value: Any) -> Position:
 
 
 def _time_position(value: Any) -> Position:
-    """Turn a JSON value of a timestamps map into a position."""
+    """Convert a JSON value of a timestamps map to a position."""
     match value:
         case bool():
             pass
@@ -119,7 +119,7 @@ def _time_position(value: Any) -> Position:
 
 
 def _load_object(text: str) -> dict[str, Any]:
-    """Read a JSON object, refusing repeated keys (the last would silently win)."""
+    """Read a JSON object, rejecting repeated keys (the last one would silently win)."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -146,7 +146,7 @@ def _queue_id(text: str) -> int:
 
 
 def _at(path: str, call: Callable[[Any], T], value: Any) -> T:
-    """Call and say where in the document it failed."""
+    """Call, and add to an error where in the document it occurred."""
     try:
         return call(value)
     except ValueError as error:
@@ -154,7 +154,7 @@ def _at(path: str, call: Callable[[Any], T], value: Any) -> T:
 
 
 def _entries(path: str, value: Any, what: str) -> Iterator[tuple[str, str, Any]]:
-    """Walk one level of the document: (path, key, value)."""
+    """Iterate over one level of the document: (path, key, value)."""
     if not isinstance(value, dict) or not value:
         raise ValueError(f"at {path}: expected an object of {what}, found {json.dumps(value)}")
     for key, inner in value.items():
@@ -199,7 +199,7 @@ def _assignment(text: str) -> tuple[MessageQueue, ...]:
             if not isinstance(queue_ids, list) or not queue_ids:
                 raise ValueError(f"at {path}: expected a list of queue ids, found {json.dumps(queue_ids)}")
             for queue_id in queue_ids:
-                # bool is an int to Python, not to the user.
+                # In Python, bool is a subclass of int.
                 if type(queue_id) is not int or not 0 <= queue_id <= _MAX_QUEUE_ID:
                     raise ValueError(f"at {path}: {json.dumps(queue_id)} is no queue id")
                 found[MessageQueue(topic, broker, queue_id)] = None
@@ -232,7 +232,7 @@ def complete(
     unlisted: Earliest | Latest | GroupOffsets | None,
     reset: Earliest | Latest | None,
 ) -> StartPolicy | None:
-    """Fill in what other options say: of the group's reset, and of the queues that are not listed."""
+    """Add the settings of other options: the group's reset, and the queues that are not listed."""
     match policy:
         case GroupOffsets():
             return GroupOffsets(reset)
@@ -246,7 +246,7 @@ def complete(
 
 
 def mentions(policy: StartPolicy, kind: type[Earliest | Latest]) -> bool:
-    """Say whether the policy, or a part of it that the user wrote out, is of the kind."""
+    """Return whether the policy, or a part of it that the user set, is of the kind."""
     if isinstance(policy, AtOffsets):
         return any(
             isinstance(position, kind) for position in (*policy.offsets.values(), *policy.topics.values())
@@ -255,7 +255,7 @@ def mentions(policy: StartPolicy, kind: type[Earliest | Latest]) -> bool:
 
 
 def asks_group(policy: StartPolicy) -> bool:
-    """Say whether the policy needs the offsets that a group has committed."""
+    """Return whether the policy needs a group's committed offsets."""
     return isinstance(policy.default if isinstance(policy, AtOffsets) else policy, GroupOffsets)
 
 

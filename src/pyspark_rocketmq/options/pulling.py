@@ -1,4 +1,4 @@
-"""Which messages are pulled, and how: the options that batches, streams, RDDs and receivers share."""
+"""The options of pulls that batches, streams, RDDs and receivers share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tags_option() -> Any:
         default=(),
         default_text="*",
         aliases=("tag", "consumer.tag", "subExpression"),
-        doc="Only messages with one of these tags: the broker leaves the others out.",
+        doc="Read only messages with one of these tags; the broker filters.",
     )
 
 
@@ -39,18 +39,19 @@ def sql_filter_option() -> Any:
         "sqlFilter",
         Kind("an SQL92 condition", "amount > 100 AND region = 'EU'", TEXT.parse),
         default=None,
-        doc="Only messages whose properties fulfil it; the broker needs enablePropertyFilter=true.",
+        doc="Read only messages whose properties match the condition. Requires enablePropertyFilter=true at "
+        "the broker.",
     )
 
 
 def pull_batch_size_option(name: str, default: int, *aliases: str) -> Any:
-    """Declare how much is asked for in one pull, an int."""
+    """Declare the maximum number of messages per pull, an int."""
     return option(
         name,
         whole_number(1, example=default, maximum=10_000),
         default=default,
         aliases=aliases,
-        doc="The most messages to ask for in one pull; the broker's own limit (32 by default) holds too.",
+        doc="Maximum messages per pull. The broker's limit (32 by default) also applies.",
     )
 
 
@@ -60,8 +61,8 @@ def pulls_in_flight_option() -> Any:
         "pullsInFlight",
         whole_number(1, example=32, maximum=256),
         default=None,
-        default_text="32, up to 256 where the way is long",
-        doc="How many pulls of a task are under way at once, as far as 32 MiB of answers allow.",
+        default_text="32, up to 256 at high latency",
+        doc="Maximum concurrent pulls per task, within 32 MiB of responses.",
     )
 
 
@@ -73,7 +74,7 @@ def on_corrupt_option(*, objects: bool = False) -> Any:
         choice(CorruptPolicy),
         default=CorruptPolicy.FAIL,
         default_text="fail",
-        doc="A message that does not decode: fail, null in the columns at fault, or skip the message."
+        doc="For a message that cannot be decoded: fail, null (the affected columns), or skip (the message)."
         + nulls,
     )
 
@@ -84,17 +85,17 @@ def check_crc_option() -> Any:
         "checkCrc",
         BOOLEAN,
         default=False,
-        doc="Compare each body with its stored checksum; one that differs does not decode, see onCorrupt.",
+        doc="Verify the stored checksum of each body. On a mismatch, onCorrupt applies.",
     )
 
 
 def selector_of(tags: tuple[str, ...], sql_filter: str | None) -> MessageSelector:
-    """Return what the broker shall hand out.
+    """Return the filter that the broker applies.
 
     Raises
     ------
     OptionError
-        Both are given.
+        Both are set.
     """
     if tags and sql_filter:
         raise OptionError("give either tags or sqlFilter: a broker filters by one of them")

@@ -1,4 +1,4 @@
-"""Naming queues that may not exist any more: by topic, by broker, or one by one."""
+"""Patterns for queues that may no longer exist: by topic, by broker, or single queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORM: Final = re.compile(r"(?P<topic>[^@\s]*)(?:@(?P<broker>[^@\s]+?)(?::(?P<qu
 
 @dataclass(frozen=True, slots=True)
 class QueuePattern:
-    """All queues with these parts; None stands for any.
+    """All queues with these parts; None matches any.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class QueuePattern:
     queue_id: int | None = None
 
     def matches(self, queue: MessageQueue) -> bool:
-        """Whether the queue is one of them."""
+        """Whether the pattern matches the queue."""
         return (
             self.topic in (None, queue.topic)
             and self.broker_name in (None, queue.broker_name)
@@ -39,7 +39,7 @@ class QueuePattern:
 
     @property
     def whole_topic(self) -> str | None:
-        """The topic, if all of its queues are meant."""
+        """The topic, if the pattern matches all of its queues."""
         return self.topic if self.broker_name is None else None
 
 

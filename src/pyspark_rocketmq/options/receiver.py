@@ -26,7 +26,7 @@ __all__ = ["Allocation", "MessageModel", "ReceiverOptions", "StartFrom"]
 
 
 class StartFrom(enum.Enum):
-    """Where a group begins in a topic that it has no offsets of."""
+    """Where a group starts in a topic for which it has no offsets."""
 
     LATEST = "latest"
     EARLIEST = "earliest"
@@ -41,7 +41,7 @@ class MessageModel(enum.Enum):
 
 
 class Allocation(enum.Enum):
-    """How queues are dealt out; the names of ``planning.assign``."""
+    """How queues are assigned to members; the names of ``planning.assign``."""
 
     AVERAGE = "average"
     CIRCLE = "circle"
@@ -50,7 +50,7 @@ class Allocation(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverOptions(Options):
-    """What a receiver can be told.
+    """The options of a receiver.
 
     Raises
     ------
@@ -77,13 +77,13 @@ class ReceiverOptions(Options):
         "consumerGroup",
         GROUP,
         aliases=("consumer.group", "groupId"),
-        doc="The group that the receivers are members of.",
+        doc="Consumer group of the receivers.",
     )
     topics: tuple[str, ...] = option(
         "topic",
         TOPICS,
         aliases=("consumer.topic", "topics"),
-        doc="What the group reads; all its members must read the same.",
+        doc="Topics to read. All members of the group must read the same topics.",
     )
     tags: tuple[str, ...] = tags_option()
     sql_filter: str | None = sql_filter_option()
@@ -95,42 +95,43 @@ class ReceiverOptions(Options):
         default=StartFrom.LATEST,
         default_text="latest",
         aliases=("consumer.offset.reset.to", "auto.offset.reset"),
-        doc="Where a group begins in a topic that it has no offsets of; later queues: at their start.",
+        doc="Where a group without offsets starts in a topic. Queues added later are read from their start.",
     )
     timestamp_ms: int | None = option(
         "startTimestamp",
         whole_number(0, example=1_767_225_600_000),
         default=None,
-        default_text="half an hour ago",
-        doc="For startFrom=timestamp: when the first message was stored, in milliseconds since the epoch.",
+        default_text="30 minutes ago",
+        doc="For startFrom=timestamp: store time of the first message to read, in milliseconds since the "
+        "epoch.",
     )
     ordered: bool = option(
         "ordered",
         BOOLEAN,
         default=False,
         aliases=("consumer.messages.orderly",),
-        doc="Lock queues at the brokers, so that no two members ever receive of one at the same time.",
+        doc="Lock queues at the brokers, so that no two members receive from a queue at the same time.",
     )
     message_model: MessageModel = option(
         "messageModel",
         choice(MessageModel),
         default=MessageModel.CLUSTERING,
         default_text="clustering",
-        doc="broadcasting: every receiver gets every message, from startFrom on at each start.",
+        doc="broadcasting: every receiver gets every message, beginning at startFrom on each start.",
     )
     allocation: Allocation = option(
         "allocateStrategy",
         choice(Allocation),
         default=Allocation.AVERAGE,
         default_text="average",
-        doc="How queues are dealt out to members; the same for all of them, Java's too.",
+        doc="How queues are assigned to members. Must be the same for all members, including Java clients.",
     )
     threads: int = option(
         "consumerThreads",
         whole_number(1, example=8, maximum=1_000),
         default=4,
         aliases=("consumer.max.threads",),
-        doc="How many threads of a receiver call deserialize for each topic; one a queue with ordered.",
+        doc="Number of threads per topic in which a receiver calls deserialize. With ordered: one per queue.",
     )
     pull_batch_size: int = pull_batch_size_option("pull.max.batch.size", 32, "pullBatchSize")
     heartbeat_ms: int = option(
@@ -138,35 +139,35 @@ class ReceiverOptions(Options):
         DURATION_MS,
         default=30_000,
         aliases=("brokerserver.heartbeat.interval",),
-        doc="How often a receiver tells every broker that it is there.",
+        doc="Interval of a receiver's heartbeats to every broker.",
     )
     commit_ms: int = option(
         "offsetPersistIntervalMs",
         DURATION_MS,
         default=5_000,
         aliases=("consumer.offset.persist.interval",),
-        doc="How often the offsets of what is acknowledged are committed.",
+        doc="Interval at which the offsets of acknowledged messages are committed.",
     )
     queue_size: int = option(
         "receiverQueueSize",
         whole_number(1, example=500),
         default=500,
         aliases=("spout.queue.size",),
-        doc="How many pulls of a queue may wait to be stored; then it is not pulled.",
+        doc="Maximum pull results of a queue that wait to be stored. At the limit, the queue is not pulled.",
     )
     max_retry: int = option(
         "storeRetries",
         whole_number(0, example=3),
         default=3,
         aliases=("spout.messages.max.retry",),
-        doc="How often a block that could not be stored is tried again, before the receiver restarts.",
+        doc="Retries of a block that could not be stored, before the receiver restarts.",
     )
     ttl_ms: int = option(
         "storeTimeoutMs",
         DURATION_MS,
         default=300_000,
         aliases=("spout.messages.ttl",),
-        doc="How long storing a block may take, before the receiver restarts.",
+        doc="Timeout for storing a block, after which the receiver restarts.",
     )
 
     def __post_init__(self) -> None:
@@ -179,5 +180,5 @@ class ReceiverOptions(Options):
 
     @property
     def selector(self) -> MessageSelector:
-        """What of the topics is received."""
+        """The filter that the broker applies."""
         return selector_of(self.tags, self.sql_filter)

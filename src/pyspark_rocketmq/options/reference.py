@@ -1,4 +1,4 @@
-"""The reference of all options as Markdown; run as a module it prints it."""
+"""The reference of all options as Markdown. Run as a module, it prints the reference."""
 
 from __future__ import annotations
 
@@ -18,30 +18,34 @@ __all__ = ["markdown_reference"]
 
 _HEAD: Final = """# Options
 
-Generated from the declarations that the parser reads (`make docs-options`); `pyspark-rocketmq options` prints
-the same. Names compare without regard to case. A misspelt option is an error that names the nearest one; a
-value that does not parse says what is expected.
+Generated from the declarations that the parser reads (`make docs-options`). `pyspark-rocketmq options` prints
+the same reference. Option names are not case-sensitive. An unknown option is an error that suggests the
+nearest name. An invalid value is an error that says what is expected.
 """
 _SECTIONS: Final[tuple[tuple[str, type[Options], str], ...]] = (
-    ("Connections", ClientOptions, "Of every API: reading, writing, DStreams, the listener."),
+    ("Connections", ClientOptions, "For every API: reading, writing, DStreams, the listener."),
     ("Reading", SourceOptions, '`spark.read.format("rocketmq")` and `spark.readStream.format("rocketmq")`.'),
     ("Writing", SinkOptions, '`df.write.format("rocketmq")` and `df.writeStream.format("rocketmq")`.'),
     (
         "DStreams",
         DirectOptions,
-        "`RocketMQUtils` and its strategies, beside those of reading that they take.",
+        "`RocketMQUtils` and its strategies. The reading options that they accept are not repeated.",
     ),
     (
         "Receivers",
         ReceiverOptions,
-        "Of `createInputDStream` and the like, beside those of reading that they take.",
+        "`createInputDStream` and other receivers. The reading options that they accept are not repeated.",
     ),
-    ("SQL tables", TableOptions, "`CREATE TABLE … WITH (…)`, beside those of reading and of writing."),
-    ("SQL jobs", JobOptions, "`SET`, beside Spark's own settings (`spark.…`)."),
+    (
+        "SQL tables",
+        TableOptions,
+        "`CREATE TABLE … WITH (…)`, in addition to the options of reading and writing.",
+    ),
+    ("SQL jobs", JobOptions, "`SET`, in addition to Spark's settings (`spark.…`)."),
 )
 _TABLE: Final = "| option | default | meaning | also |\n|---|---|---|---|"
 _COMPATIBILITY: Final = (
-    "Accepted with a warning, so that options of other connectors can stay, and without effect:\n"
+    "Options of other connectors that have no effect here. They are accepted with a warning:\n"
 )
 
 

@@ -35,7 +35,7 @@ MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 
 
 class Compressor(enum.Enum):
-    """How large bodies are compressed."""
+    """The compression of large bodies."""
 
     NONE = "none"
     ZLIB = "zlib"
@@ -45,14 +45,14 @@ class Compressor(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionOptions:
-    """Of a transactional write: the folder of its log, and its producer group."""
+    """A transactional write's log folder and producer group."""
 
     folder: str
     group: str
 
 
 class Guarantee(enum.Enum):
-    """What a write promises."""
+    """The delivery guarantee of a write."""
 
     AT_LEAST_ONCE = "at-least-once"
     EFFECTIVELY_ONCE = "effectively-once"
@@ -81,7 +81,7 @@ _SEND_OK: Final = frozenset({SendStatus.SEND_OK})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions(Options):
-    """Everything that a write can be told.
+    """The options of a write.
 
     Raises
     ------
@@ -100,9 +100,9 @@ class SinkOptions(Options):
 
     # --- what every message gets -------------------------------------------------------------
     topic: str | None = option(
-        "topic", TOPIC, default=None, doc="The topic of every row; goes before a topic column."
+        "topic", TOPIC, default=None, doc="Topic of every row. Overrides the topic column."
     )
-    tags: str | None = option("tags", TEXT, default=None, doc="The tag of every row; goes before a column.")
+    tags: str | None = option("tags", TEXT, default=None, doc="Tag of every row. Overrides the column.")
     keys: str | None = option(
         "keys", TEXT, default=None, aliases=("key",), doc="The keys of every row; goes before a column."
     )
@@ -111,13 +111,13 @@ class SinkOptions(Options):
         TEXT,
         default=None,
         aliases=("messageGroup",),
-        doc="The sharding key of every row, hence one queue for all; goes before a column.",
+        doc="Sharding key of every row: all rows go to one queue. Overrides the column.",
     )
     delay_level: int | None = option(
         "delayLevel",
         whole_number(1, example=3, maximum=18),
         default=None,
-        doc="The delay of every row as one of the broker's 18 levels; goes before a column.",
+        doc="Delay of every row, as one of the broker's 18 delay levels. Overrides the column.",
     )
 
     # --- how they are sent -------------------------------------------------------------------
@@ -126,75 +126,78 @@ class SinkOptions(Options):
         GROUP,
         default=DEFAULT_PRODUCER_GROUP,
         aliases=("produceGroup", "producer.group"),
-        doc="The producer group; it matters for transactions only, which get one of their own by default.",
+        doc="Producer group. Used for transactions only; by default, each transaction log has a separate "
+        "group.",
     )
     send_timeout_ms: int = option(
         "sendTimeoutMs",
         whole_number(1, example=3_000),
         default=3_000,
         aliases=("producer.timeout",),
-        doc="How long a broker may take to answer one try, in milliseconds.",
+        doc="Timeout of one send attempt, in milliseconds.",
     )
     retries: int = option(
         "retries",
         whole_number(0, example=3),
         default=3,
         aliases=("producer.retry.times",),
-        doc="Tries after the first one, at other brokers where order allows. See also outageTimeout.",
+        doc="Retries after the first attempt, at other brokers if order allows. See also outageTimeout.",
     )
     outage_timeout_ms: int = option(
         "outageTimeout",
         DURATION_MS,
         default=60_000,
         default_text="60s",
-        doc="How long sends are tried again, beyond retries, while brokers are down or overloaded.",
+        doc="How long sends are retried, in addition to retries, while brokers are down or overloaded.",
     )
     accept_statuses: frozenset[SendStatus] = option(
         "acceptStatuses",
         _STATUSES,
         default=_SEND_OK,
         default_text="SEND_OK",
-        doc="What counts as sent; the other statuses mean: stored, but a crash may lose it.",
+        doc="Send statuses that count as success. A status other than SEND_OK: stored, but a crash may lose "
+        "it.",
     )
     sends_in_flight: int = option(
         "sendsInFlight",
         whole_number(1, example=16, maximum=256),
         default=8,
-        doc="How many sends of a task are under way at once; 1 is synchronous.",
+        doc="Maximum concurrent sends per task. 1: synchronous.",
     )
     ordered: bool | None = option(
         "ordered",
         BOOLEAN,
         default=None,
-        default_text="true when rows have a sharding key",
-        doc="One send in flight a queue, so that each queue keeps the task's row order, also over retries.",
+        default_text="true if rows have a sharding key",
+        doc="Allow one send in flight per queue, so that each queue keeps the task's row order, even on "
+        "retries.",
     )
     batch_size: int = option(
         "batchSize",
         whole_number(1, example=500, maximum=100_000),
         default=2_000,
-        doc="The most messages of one send; 1 sends each alone.",
+        doc="Maximum messages per send. 1: no batching.",
     )
     batch_bytes: int = option(
         "batchBytes",
         SIZE,
         default=1024 * 1024,
         default_text="1m",
-        doc="About the most bytes of one batch; smaller ones cost client and broker more.",
+        doc="Approximate maximum bytes per send. Smaller batches cost the client and the broker more.",
     )
     max_message_bytes: int = option(
         "maxMessageBytes",
         SIZE,
         default=MAX_BATCH_BYTES,
         default_text="4m",
-        doc="The largest body, as it travels: the broker's maxMessageSize.",
+        doc="Maximum body size as sent (after compression). Should equal the broker's maxMessageSize.",
     )
     compression: Compressor = option(
         "compression",
         choice(Compressor),
         default=Compressor.ZLIB,
         default_text="zlib",
-        doc="How to compress.",
+        doc="Compression of message bodies.",
     )
     compress_above: int = option(
         "compressAbove",
@@ -202,7 +205,7 @@ class SinkOptions(Options):
         default=4_096,
         default_text="4k",
         aliases=("compressMsgBodyOverHowmuch",),
-        doc="Bodies of so many bytes and more are compressed.",
+        doc="Bodies of at least this size are compressed.",
     )
 
     # --- guarantees --------------------------------------------------------------------------
@@ -211,30 +214,31 @@ class SinkOptions(Options):
         choice(Guarantee),
         default=Guarantee.AT_LEAST_ONCE,
         default_text="at-least-once",
-        doc="effectively-once gives each row a write id by which a reader drops repeats; transactional shows "
-        "the rows of a batch only when all of them are stored, and gives write ids too.",
+        doc="effectively-once adds a write id to each row, so that a reader can drop duplicates. "
+        "transactional makes the rows of a batch visible only when all of them are stored; it adds write "
+        "ids, too.",
     )
     transaction_log: str | None = option(
         "transactionLog",
         FILE,
         default=None,
         default_text="rocketmq-transactions in checkpointLocation",
-        doc="The folder (a path or URI that the driver can write) where a transactional write notes what it "
-        "has decided, so that a commit which a crash cut short is finished.",
+        doc="Folder for the decisions of a transactional write (a path or URI that the driver can write). "
+        "A commit that a crash interrupted is completed from it.",
     )
     checkpoint_location: str | None = option(
         "checkpointLocation",
         TEXT,
         default=None,
         default_text="Spark's setting",
-        doc="Spark's own option of a query.",
+        doc="Spark's checkpointLocation of the query.",
     )
     job_id: str | None = option(
         "jobId",
         TEXT,
         default=None,
         only=("write",),
-        doc="What a batch write's write ids are made of: the same again when the job is run again.",
+        doc="Id from which the write ids of a batch write are derived. Set the same id to run the job again.",
     )
 
     # --- what cannot be sent -----------------------------------------------------------------
@@ -243,23 +247,21 @@ class SinkOptions(Options):
         TOPIC,
         default=None,
         default_text="none: fail",
-        doc="Where rows go, with the cause, that no broker would take.",
+        doc="Topic for rows that cannot be sent or that brokers refuse, with the cause.",
     )
     dead_letter_path: str | None = option(
         "deadLetterPath",
         FILE,
         default=None,
         default_text="none: fail",
-        doc="The folder (a path or URI that every executor can write) where such rows go as Parquet files.",
+        doc="Folder for such rows, as Parquet files (a path or URI that every executor can write).",
     )
-    create_topic: bool = option(
-        "createTopic", BOOLEAN, default=False, doc="Create a topic that does not exist."
-    )
+    create_topic: bool = option("createTopic", BOOLEAN, default=False, doc="Create topics that do not exist.")
     topic_queues: int = option(
         "topicQueues",
         whole_number(1, example=8, maximum=1_024),
         default=8,
-        doc="How many queues createTopic gives a topic on each broker.",
+        doc="Number of queues per broker of topics that createTopic creates.",
     )
 
     def __post_init__(self) -> None:
@@ -280,17 +282,19 @@ class SinkOptions(Options):
 
     @property
     def transactions(self) -> TransactionOptions | None:
-        """Where decisions are noted and whom brokers ask, if the write is transactional."""
+        """The log folder and producer group if the write is transactional, else None."""
         if self.guarantee is not Guarantee.TRANSACTIONAL:
             return None
         checkpoint = (self.checkpoint_location or "").rstrip("/")
         folder = self.transaction_log or f"{checkpoint}/{TRANSACTIONS_FOLDER}"
         group = self.producer_group
-        if group == DEFAULT_PRODUCER_GROUP:  # brokers ask any member of a group: each log has one of its own
+        if (
+            group == DEFAULT_PRODUCER_GROUP
+        ):  # brokers ask any member of a group: each log has a separate group
             group = f"{group}-{hashlib.sha256(folder.encode()).hexdigest()[:16]}"
         return TransactionOptions(folder=folder, group=group)
 
     @property
     def takes_dead_letters(self) -> bool:
-        """Whether rows that cannot be sent have somewhere to go."""
+        """Whether dead letters have a destination."""
         return self.dead_letter_topic is not None or self.dead_letter_path is not None

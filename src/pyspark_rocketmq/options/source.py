@@ -56,20 +56,20 @@ _BATCH: Final[tuple[Where, ...]] = ("read",)
 _STREAM: Final[tuple[Where, ...]] = ("readStream",)
 
 DEFAULT_MAX_OFFSETS: Final = 10_000_000
-"""A backlog of any size is read in micro-batches of so many offsets, unless the user says otherwise."""
+"""The default of ``maxOffsetsPerTrigger``: a backlog of any size is read in bounded micro-batches."""
 
 DEFAULT_GROUP: Final = "pyspark-rocketmq"
-"""The group that pulls name when the user gives none; nothing is ever committed for it."""
+"""The group that pull requests name if the user sets none; nothing is committed for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions(Options):
-    """Everything that a read can be told.
+    """The options of a read.
 
     Raises
     ------
     OptionError
-        Not exactly one of topic, subscribePattern and assign is given, or options contradict one another.
+        Not exactly one of topic, subscribePattern and assign is set, or options contradict one another.
     """
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"path"})
@@ -95,37 +95,40 @@ class SourceOptions(Options):
         TOPICS,
         default=(),
         aliases=("topics", "subscribe", "consumer.topic"),
-        doc="The topics to read, between commas. Exactly one of topic, subscribePattern, assign.",
+        doc="Topics to read, separated by commas. Set exactly one of topic, subscribePattern, assign.",
     )
     topic_pattern: re.Pattern[str] | None = option(
         "subscribePattern",
         PATTERN,
         default=None,
-        doc="The topics whose whole name matches; a stream also finds those created later.",
+        doc="Reads every topic whose full name matches. A stream also reads topics created later.",
     )
-    assign: tuple[MessageQueue, ...] = option("assign", ASSIGNMENT, default=(), doc="Exactly these queues.")
+    assign: tuple[MessageQueue, ...] = option("assign", ASSIGNMENT, default=(), doc="Queues to read.")
     forget_queues: tuple[QueuePattern, ...] = option(
         "forgetQueues",
         QUEUE_PATTERNS,
         default=(),
         only=_STREAM,
-        doc="Queues to leave out for good, also those of the checkpoint: of deleted topics, retired brokers.",
+        doc="Queues to exclude permanently, even if they are in the checkpoint: deleted topics, retired "
+        "brokers.",
     )
     consumer_group: str | None = option(
         "consumerGroup",
         GROUP,
         default=None,
         aliases=("consumer.group",),
-        doc="The group whose progress is committed to the brokers, and where startingOffsets=group reads it.",
+        doc="Consumer group. A stream commits its progress for this group; startingOffsets=group starts "
+        "there.",
     )
 
     commit_offsets: bool | None = option(
         "commitOffsets",
         BOOLEAN,
         default=None,
-        default_text="true with a consumerGroup",
+        default_text="true if consumerGroup is set",
         only=_STREAM,
-        doc="Commit finished micro-batches for the consumerGroup; what is read is up to the checkpoint.",
+        doc="Commit the offsets of finished micro-batches for consumerGroup. A restart uses the checkpoint "
+        "only.",
     )
     commit_interval_ms: int = option(
         "commitIntervalMs",
@@ -133,7 +136,7 @@ class SourceOptions(Options):
         default=5_000,
         only=_STREAM,
         aliases=("consumer.offset.persist.interval",),
-        doc="The least time between two commits, in milliseconds.",
+        doc="Minimum time between two commits, in milliseconds.",
     )
 
     bounds: OffsetBounds = group(OffsetBounds, has_defaults=True)
@@ -144,14 +147,16 @@ class SourceOptions(Options):
         COUNT_OR_NONE,
         default=DEFAULT_MAX_OFFSETS,
         only=_STREAM,
-        doc="The most offsets of a micro-batch, shared out by backlog; no queue starves. -1 is no limit.",
+        doc="Maximum offsets per micro-batch, divided among queues by backlog; no queue starves. -1: no "
+        "limit.",
     )
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger",
         SIZE,
         default=None,
         only=_STREAM,
-        doc="The most bytes of a micro-batch as they travel, by samples of the messages that come next.",
+        doc="Maximum bytes per micro-batch as sent by the brokers, estimated from samples of the next "
+        "messages.",
     )
     max_rate_per_queue: int | None = option(
         "maxRatePerQueue",
@@ -159,14 +164,14 @@ class SourceOptions(Options):
         default=None,
         only=_STREAM,
         aliases=("pull.max.speed.per.partition",),
-        doc="The most offsets a second of each queue. -1 is no limit.",
+        doc="Maximum offsets per second per queue. -1: no limit.",
     )
     min_offsets_per_trigger: int | None = option(
         "minOffsetsPerTrigger",
         COUNT,
         default=None,
         only=_STREAM,
-        doc="Wait with a micro-batch until there is so much to read; not under availableNow.",
+        doc="Minimum offsets per micro-batch; a smaller backlog waits. Has no effect with availableNow.",
     )
     max_trigger_delay_ms: int = option(
         "maxTriggerDelay",
@@ -174,7 +179,7 @@ class SourceOptions(Options):
         default=900_000,
         default_text="15m",
         only=_STREAM,
-        doc="How long minOffsetsPerTrigger may hold back a micro-batch.",
+        doc="Maximum time that minOffsetsPerTrigger delays a micro-batch.",
     )
 
     # --- event time -------------------------------------------------------------------------
@@ -184,21 +189,23 @@ class SourceOptions(Options):
         default=EventTime.OFF,
         default_text="off",
         only=_STREAM,
-        doc="Let no queue run past the slowest one with a backlog, by store or born time (for watermarks).",
+        doc="No queue is read past the slowest queue with a backlog, by store or born time (for watermarks).",
     )
     include_aligned_timestamp: bool = option(
         "includeAlignedTimestamp",
         BOOLEAN,
         default=False,
         only=_STREAM,
-        doc="Add the column alignedTimestamp: all queues were read up to it; needs eventTimeAlignment=store.",
+        doc="Add the column alignedTimestamp: all queues are read up to it. Requires "
+        "eventTimeAlignment=store.",
     )
     heartbeat_interval_ms: int | None = option(
         "heartbeatInterval",
         DURATION_MS,
         default=None,
         only=_STREAM,
-        doc="After so long without messages, emit a row that moves the watermark on: times, all else null.",
+        doc="After this time without messages, emit a row that advances the watermark: only its times are "
+        "set.",
     )
 
     heartbeat_patience_ms: int = option(
@@ -207,7 +214,7 @@ class SourceOptions(Options):
         default=600_000,
         default_text="10m",
         only=_STREAM,
-        doc="How long a broker that does not answer holds heartbeats and alignedTimestamp back.",
+        doc="How long a broker that does not answer delays heartbeats and alignedTimestamp.",
     )
 
     # --- how parallel -----------------------------------------------------------------------
@@ -215,19 +222,19 @@ class SourceOptions(Options):
         "minPartitions",
         whole_number(1, example=16),
         default=None,
-        doc="At least so many Spark partitions, as far as there are messages: big ranges are split.",
+        doc="Minimum number of Spark partitions: large ranges are split. Fewer if there are fewer messages.",
     )
     max_records_per_partition: int | None = option(
         "maxRecordsPerPartition",
         COUNT,
         default=None,
-        doc="At most so many offsets a Spark partition: bigger ranges are split.",
+        doc="Maximum offsets per Spark partition: larger ranges are split.",
     )
     partition_per_queue: bool = option(
         "partitionPerQueue",
         BOOLEAN,
         default=False,
-        doc="Strictly one Spark partition a queue: small ranges are not packed, big ones not split.",
+        doc="Exactly one Spark partition per queue: small ranges are not combined, large ranges not split.",
     )
 
     # --- which messages ---------------------------------------------------------------------
@@ -239,7 +246,7 @@ class SourceOptions(Options):
         BOOLEAN,
         default=False,
         only=_BATCH,
-        doc="Read only what the DataFrame's filters on queue, offset, store time and tags leave. Needs "
+        doc="Push the DataFrame's filters on queue, offset, store time and tags down to the read. Requires "
         "spark.sql.python.filterPushdown.enabled; then use the DataFrame with one filter only.",
     )
 
@@ -253,13 +260,14 @@ class SourceOptions(Options):
         whole_number(1, example=10, maximum=60_000),
         default=10,
         aliases=("consumer.delay.when.message.not.found",),
-        doc="The first pause (ms) of a task when a broker does not have the planned messages (yet).",
+        doc="First delay (ms) before a task pulls again from a broker that does not have the planned "
+        "messages.",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         BOOLEAN,
         default=True,
-        doc="Fail when messages of a planned range are gone; false skips them with a warning.",
+        doc="Fail if messages of a planned range are lost. false skips them with a warning.",
     )
 
     on_corrupt: CorruptPolicy = on_corrupt_option()
@@ -271,13 +279,13 @@ class SourceOptions(Options):
         COLUMNS,
         default=(),
         default_text="the default columns",
-        doc="The columns to build, in this order; each costs. * is all of them.",
+        doc="Columns to return, in this order. Each column has a cost. * returns all.",
     )
     include_properties: bool = option(
         "includeProperties", BOOLEAN, default=False, doc="Add the column properties (map<string,string>)."
     )
     body_as: BodyAs = option(
-        "bodyAs", choice(BodyAs), default=BodyAs.BINARY, default_text="binary", doc="The body column's type."
+        "bodyAs", choice(BodyAs), default=BodyAs.BINARY, default_text="binary", doc="Type of the body column."
     )
 
     def __post_init__(self) -> None:
@@ -311,11 +319,11 @@ class SourceOptions(Options):
 
     @property
     def group(self) -> str:
-        """The group that pulls name."""
+        """The group that pull requests name."""
         return self.consumer_group or DEFAULT_GROUP
 
     def forgets(self, queue: MessageQueue) -> bool:
-        """Whether a stream leaves the queue out."""
+        """Whether a stream excludes the queue."""
         return covers(self.forget_queues, queue)
 
     @property
@@ -325,7 +333,7 @@ class SourceOptions(Options):
 
     @property
     def selector(self) -> MessageSelector:
-        """What the broker shall hand out."""
+        """The filter that the broker applies."""
         return selector_of(self.tags, self.sql_filter)
 
     def start_policy(self, *, streaming: bool) -> StartPolicy:

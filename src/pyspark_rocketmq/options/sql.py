@@ -1,4 +1,4 @@
-"""The options of SQL: what a table says of its body beside reading and writing, and what ``SET`` sets."""
+"""The options of SQL: a table's body format, and the settings of ``SET``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["BadRecords", "BodyFormat", "JobOptions", "OutputMode", "RuntimeMode"
 
 
 class BodyFormat(enum.Enum):
-    """What the bodies of a table's messages are."""
+    """The format of message bodies."""
 
     JSON = "json"
     CSV = "csv"
@@ -36,7 +36,7 @@ class BodyFormat(enum.Enum):
 
 
 class BadRecords(enum.Enum):
-    """What becomes of a body that is not what the table says."""
+    """How a body that does not match the table's schema is handled."""
 
     FAIL = "fail"
     NULL = "null"
@@ -45,7 +45,7 @@ class BadRecords(enum.Enum):
 
 
 class RuntimeMode(enum.Enum):
-    """What a table is read as."""
+    """Whether a table is read as a stream or as a batch."""
 
     STREAMING = "streaming"
     BATCH = "batch"
@@ -82,7 +82,7 @@ _COLUMN_NAMES: Final = names("column names between commas", "user_id,item_id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions(Options):
-    """What a table says of its messages.
+    """The options of a table, besides those of reading and writing.
 
     Raises
     ------
@@ -104,84 +104,86 @@ class TableOptions(Options):
         default=None,
         default_text="the job's defaultFormat",
         aliases=("value.format", "rocketmq.sink.serialize.format"),
-        doc="What the bodies are. `json.…`, `csv.…`, `avro.…`, `protobuf.…` go to Spark's function for it.",
+        doc="Body format. `json.…`, `csv.…`, `avro.…`, `protobuf.…` are passed to Spark's function for the "
+        "format.",
     )
     bad_records: BadRecords = option(
         "badRecords",
         choice(BadRecords),
         default=BadRecords.FAIL,
         default_text="fail",
-        doc="What becomes of a body that does not fit: fail the query, a row of nulls, no row, or a message "
-        "in badRecordsTopic instead of a row. All but fail are counted.",
+        doc="For a body that does not match the schema: fail the query, return a row of nulls, drop it, or "
+        "send it to badRecordsTopic. All but fail are counted.",
     )
     bad_records_topic: str | None = option(
-        "badRecordsTopic", TOPIC, default=None, doc="Where badRecords=dead-letter sends them, with the cause."
+        "badRecordsTopic",
+        TOPIC,
+        default=None,
+        doc="Topic to which badRecords=dead-letter sends messages, with the cause.",
     )
     field_delimiter: str = option(
         "fieldDelimiter",
         _DELIMITER,
         default="\u0001",
         default_text="\\u0001",
-        doc="What stands between the fields of format=delimited.",
+        doc="Field delimiter of format=delimited.",
     )
     line_delimiter: str = option(
         "lineDelimiter",
         _DELIMITER,
         default="\n",
         default_text="\\n",
-        doc="What stands between the rows of one body of format=delimited.",
+        doc="Delimiter between the rows in one body of format=delimited.",
     )
     key_columns: tuple[str, ...] = option(
-        "keyColumns", _COLUMN_NAMES, default=(), doc="The columns that become a written message's keys."
+        "keyColumns", _COLUMN_NAMES, default=(), doc="Columns that supply the keys of written messages."
     )
     write_keys_to_body: bool = option(
         "writeKeysToBody",
         BOOLEAN,
         default=True,
-        doc="Whether the key columns are part of the body too (rocketmq-flink's default is false).",
+        doc="Write the key columns to the body, too (rocketmq-flink's default is false).",
     )
     is_dynamic_tag: bool | None = option(
         "isDynamicTag",
         BOOLEAN,
         default=None,
-        default_text="true with a dynamicTagColumn",
-        doc="Whether dynamicTagColumn counts.",
+        default_text="true if dynamicTagColumn is set",
+        doc="Use dynamicTagColumn.",
     )
     dynamic_tag_column: str | None = option(
-        "dynamicTagColumn", TEXT, default=None, doc="The column that becomes a written message's tag."
+        "dynamicTagColumn", TEXT, default=None, doc="Column that supplies the tag of written messages."
     )
     write_tag_to_body: bool = option(
         "dynamicTagColumnWriteIncluded",
         BOOLEAN,
         default=True,
-        doc="Whether the tag's column is part of the body too.",
+        doc="Write the tag column to the body, too.",
     )
-    avro_schema: str | None = option(
-        "avroSchema", TEXT, default=None, doc="The schema of format=avro, as JSON."
-    )
+    avro_schema: str | None = option("avroSchema", TEXT, default=None, doc="Schema of format=avro, as JSON.")
     avro_schema_file: str | None = option(
-        "avroSchemaFile", FILE, default=None, doc="The file with the schema of format=avro."
+        "avroSchemaFile", FILE, default=None, doc="File with the schema of format=avro."
     )
     protobuf_descriptor_file: str | None = option(
         "protobufDescriptorFile",
         FILE,
         default=None,
-        doc="The descriptor set of format=protobuf (`protoc --include_imports --descriptor_set_out`).",
+        doc="Descriptor set file of format=protobuf (`protoc --include_imports --descriptor_set_out`).",
     )
     protobuf_message: str | None = option(
-        "protobufMessage", TEXT, default=None, doc="The message of format=protobuf, with its package."
+        "protobufMessage", TEXT, default=None, doc="Message type of format=protobuf, with its package."
     )
     infer_schema: bool = option(
         "inferSchema",
         BOOLEAN,
         default=False,
-        doc="Take the columns of a table without columns from a sample of its messages (json).",
+        doc="Infer the columns of a table that declares none from a sample of its messages (json only).",
     )
     infer_sample: int = option(
         "inferSample",
         whole_number(1, example=1_000, maximum=100_000),
         default=1_000,
-        doc="How many messages, the last ones, inferSchema looks at.",
+        doc="Number of messages that inferSchema samples: the latest ones.",
     )
 
     def __post_init__(self) -> None:
@@ -204,13 +206,13 @@ class TableOptions(Options):
 
     @property
     def tag_column(self) -> str | None:
-        """The column that becomes the tag."""
+        """The column that supplies the tag, or None."""
         return None if self.is_dynamic_tag is False else self.dynamic_tag_column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions(Options):
-    """What ``SET`` sets, besides Spark's own settings."""
+    """The settings of ``SET``, besides Spark's."""
 
     COMPATIBILITY: ClassVar[Mapping[str, str]] = {
         "execution.checkpointing.mode": "a checkpoint is written for every micro-batch, each row is in one",
@@ -226,29 +228,29 @@ class JobOptions(Options):
         default=RuntimeMode.STREAMING,
         default_text="streaming",
         aliases=("execution.runtime-mode",),
-        doc="What the tables are read as from here on.",
+        doc="Read the tables of the statements that follow as streams or as batches.",
     )
     checkpoint_location: str | None = option(
         "checkpointLocation",
         FILE,
         default=None,
         aliases=("state.checkpoints.dir", "execution.checkpointing.dir"),
-        doc="The folder or URI that holds the checkpoint of each query, by its name.",
+        doc="Folder or URI for the checkpoints of the queries, each in a folder with the query's name.",
     )
     trigger_ms: int | None = option(
         "trigger",
         _TRIGGER,
         default=0,
-        default_text="as soon as there is something",
+        default_text="as soon as data is available",
         aliases=("execution.checkpointing.interval",),
-        doc="When a query makes its micro-batches; availableNow ends at what is there now.",
+        doc="Interval of micro-batches. availableNow reads the messages available at the start, then stops.",
     )
     output_mode: OutputMode = option(
         "outputMode",
         choice(OutputMode),
         default=OutputMode.APPEND,
         default_text="append",
-        doc="Which rows of an aggregation are written: finished ones, changed ones, all.",
+        doc="Which rows of an aggregation are written: final rows, changed rows, or all.",
     )
     query_name: str | None = option(
         "queryName",
@@ -256,12 +258,12 @@ class JobOptions(Options):
         default=None,
         default_text="the sink's name",
         aliases=("pipeline.name",),
-        doc="The name of the next INSERT: its checkpoint is found by it again.",
+        doc="Name of the next INSERT. Its checkpoint is identified by this name.",
     )
     default_format: BodyFormat = option(
         "defaultFormat",
         choice(BodyFormat),
         default=BodyFormat.JSON,
         default_text="json",
-        doc="The format of tables that name none.",
+        doc="Format of tables that set none.",
     )
