@@ -1,7 +1,7 @@
-"""What Spark's look-up of data sources is given: the source, or a stand-in that tells why there is none.
+"""What Spark's data source lookup gets: the source, or a stand-in that reports why it cannot be loaded.
 
-Spark imports every ``pyspark_*`` module and asks it for ``DefaultSource``, all in one worker process:
-an exception here would take every other Python data source of the session down with ours.
+Spark imports every ``pyspark_*`` module in one worker process and reads its ``DefaultSource``. An exception
+here would disable every other Python data source of the session too.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pyspark_rocketmq.errors import RocketMQError
 __all__ = ["MINIMUM_PYSPARK", "data_source"]
 
 MINIMUM_PYSPARK: Final = (4, 2)
-"""Admission control of Python stream readers came with it."""
+"""The first release with admission control for Python stream readers."""
 
 
 def data_source(class_name: str, format_name: str) -> type[Any]:
-    """Return a data source class of ``spark.source``, or a stand-in whose use raises what is wrong.
+    """Return a data source class of ``spark.source``, or a stand-in that raises the import error when used.
 
     Parameters
     ----------
     class_name : str
         The class in ``pyspark_rocketmq.spark.source``.
     format_name : str
-        The name that Spark knows it by.
+        The format name that Spark uses for it.
     """
     try:
         _check_versions()
@@ -38,7 +38,7 @@ def data_source(class_name: str, format_name: str) -> type[Any]:
 
 
 def _check_versions() -> None:
-    """Raise a RocketMQError on a PySpark that is too old, before an import of a missing name does."""
+    """Raise a RocketMQError if PySpark is too old, before the import of a missing name fails."""
     import pyspark  # noqa: PLC0415
 
     numbers = tuple(int(digits) for digits in re.findall(r"\d+", pyspark.__version__)[:2])

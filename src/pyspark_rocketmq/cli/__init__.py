@@ -1,4 +1,4 @@
-"""The command line ``pyspark-rocketmq``: one module a noun, each of which only parses and prints."""
+"""The command line ``pyspark-rocketmq``: one module per noun. Modules only parse arguments and print."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; an error of ours is a sentence and an exit code, not a traceback.
+    """Run the command line. The package's own errors print one sentence and set an exit code, no traceback.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        Those of the process when absent.
+        Default: the arguments of the process.
 
-    Exit codes: 0 done, 1 it failed, 2 it was asked wrongly, 130 interrupted.
+    Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted.
     """
     try:
         app(arguments, prog_name="pyspark-rocketmq")

@@ -1,4 +1,4 @@
-"""How commands reach a RocketMQ: the options that they share."""
+"""How commands connect to RocketMQ: the options that they share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ __all__ += ["source_options"]
 
 Namesrv = Annotated[
     str | None,
-    typer.Option("--namesrv", "-n", help="The name servers, host:port between semicolons. [$NAMESRV_ADDR]"),
+    typer.Option(
+        "--namesrv", "-n", help="The name servers: host:port, separated by semicolons. [$NAMESRV_ADDR]"
+    ),
 ]
 
 Settings = Annotated[
@@ -33,12 +35,12 @@ _COMPLETION_TIMEOUT_MS: Final = 1_000
 
 
 def complete_topics(incomplete: str) -> list[str]:
-    """Return the topics that begin so, for the shell: of ``$NAMESRV_ADDR``, if it answers soon."""
+    """Return the topics with this prefix for shell completion, if ``$NAMESRV_ADDR`` answers soon."""
     return _complete(incomplete, lambda admin: admin.topics())
 
 
 def complete_groups(incomplete: str) -> list[str]:
-    """Return the consumer groups that begin so, as above."""
+    """Return the consumer groups with this prefix for shell completion, as `complete_topics`."""
     return _complete(incomplete, lambda admin: tuple(admin.groups()))
 
 
@@ -57,14 +59,14 @@ def client_options(namesrv: str | None, settings: Sequence[str] | None) -> Clien
 
 
 def connect(namesrv: str | None, settings: Sequence[str] | None) -> Client:
-    """Open a client for one command: trouble is told in seconds, not waited out."""
+    """Open a client for one command. Its short time-outs report problems in seconds."""
     return Client(client_options(namesrv, settings), operation_timeout_ms=_OPERATION_TIMEOUT_MS)
 
 
 def source_options(
     namesrv: str | None, settings: Sequence[str] | None, *, topic: str, group: str | None, start: str
 ) -> SourceOptions:
-    """Return the options of a reader that starts there: everything that a query takes, times too.
+    """Return the options of a reader that starts there. It accepts what a query accepts, including times.
 
     Raises
     ------
@@ -104,5 +106,5 @@ def _complete(incomplete: str, names: Callable[[Admin], Sequence[str]]) -> list[
         options = client_options(None, timeouts)
         with Client(options, operation_timeout_ms=_COMPLETION_TIMEOUT_MS) as client:
             return [name for name in names(Admin(client)) if name.startswith(incomplete)]
-    except RocketMQError:  # an error message would end up among what is being typed
+    except RocketMQError:  # an error message would be printed into the command line being typed
         return []

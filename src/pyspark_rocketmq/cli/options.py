@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq options``: every option of the data source, as the parser knows it."""
+"""``pyspark-rocketmq options``: every option of the data source, as declared for the parser."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class _Side(enum.Enum):
 
 
 def options(
-    of: Annotated[_Side, typer.Option(help="Reading or writing.")] = _Side.READ, json: AsJson = False
+    of: Annotated[_Side, typer.Option(help="Options for reading or for writing.")] = _Side.READ,
+    json: AsJson = False,
 ) -> None:
-    """List the options of `format("rocketmq")` with defaults and other spellings."""
+    """List the options of `format("rocketmq")` with their defaults and aliases."""
     rows = option_reference(SourceOptions if of is _Side.READ else SinkOptions)
     if json:
         print_json(rows)

@@ -1,4 +1,4 @@
-"""How the command line speaks: tables for people, JSON for programs, examples in every help."""
+"""Output of the command line: tables for people, JSON for programs, examples in every help text."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help, as Markdown: what one types, without the program's name."""
+    """Return the examples at the end of a command's help, as Markdown. ``lines`` omit the program's name."""
     return "\n".join(["```", *(f"pyspark-rocketmq {line}" for line in lines), "```"])
 
 
 def console() -> Console:
-    """Return where tables go: stdout, uncoloured and unwrapped where that is no terminal."""
+    """Return a console for stdout, without colors and wrapping if stdout is not a terminal."""
     terminal = sys.stdout.isatty()
     return Console(highlight=False, soft_wrap=not terminal, width=None if terminal else _WIDE)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
-    """Return a table; numbers stand right, with thousands apart."""
+    """Return a table. Numbers are right-aligned and have thousands separators."""
     cells = [list(row) for row in rows]
     made = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
     for at, name in enumerate(columns):
@@ -53,12 +53,12 @@ def print_table(
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON: our dataclasses as objects, enums by their value, bytes as text."""
+    """Print a value as JSON: dataclasses as objects, enums by their value, bytes as text."""
     typer.echo(json.dumps(_plain(value), ensure_ascii=False, indent=2))
 
 
 def timestamp(milliseconds: int) -> str:
-    """Return a moment in local time; nothing for the 0 that brokers report where there is none."""
+    """Return a timestamp in local time, or an empty text for 0, which brokers report for "none"."""
     if milliseconds <= 0:
         return ""
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()

@@ -1,4 +1,4 @@
-"""What a person sees of long work: a bar with rate and time left; nothing where there is no terminal."""
+"""A progress bar with rate and time left for long work. Without a terminal nothing is shown."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from rich.text import Text
 __all__ = ["Advance", "progress"]
 
 Advance = Callable[[float], None]
-"""Called with how much more has been done."""
+"""Called with the amount of work done since the last call."""
 
 
 class _RateColumn(ProgressColumn):
-    """How much was done, and how much a second."""
+    """The amount done, and the rate per second."""
 
     def render(self, task: Task) -> Text:
         rate = "" if task.speed is None else f", {task.speed:,.0f}/s"
@@ -35,15 +35,15 @@ class _RateColumn(ProgressColumn):
 
 @contextlib.contextmanager
 def progress(what: str, *, total: float | None = None, unit: str = "messages") -> Iterator[Advance]:
-    """Show a bar on the standard error, if that is a terminal, until the block ends.
+    """Show a progress bar on standard error, if that is a terminal, until the block ends.
 
     Parameters
     ----------
     what : str
     total : float, optional
-        Without it there is no time left to tell.
+        Without it the time left is not shown.
     unit : str
-        Of ``total``, and of what the yielded function is called with.
+        The unit of ``total`` and of the yielded function's argument.
     """
     if not sys.stderr.isatty():
         yield lambda _: None

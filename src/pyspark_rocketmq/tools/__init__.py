@@ -1,1 +1,1 @@
-"""What the command line stands on beyond the client: examinations, and offsets between Spark and RocketMQ."""
+"""The command line's functions beyond the client: diagnosis, and offsets between Spark and RocketMQ."""

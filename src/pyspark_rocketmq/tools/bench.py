@@ -1,4 +1,4 @@
-"""How fast this client reads and writes a RocketMQ, from one thread, without Spark."""
+"""Measure how fast this client reads and writes RocketMQ with one thread, without Spark."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ Done = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a measurement saw.
+    """The result of a measurement.
 
     Parameters
     ----------
     what : str
     messages : int
     body_bytes : int
-        Of all bodies together.
+        The total size of all bodies.
     seconds, cpu_seconds : float
-        By the clock, and of this process's processor time.
+        Elapsed time, and this process's CPU time.
     """
 
     what: str
@@ -50,22 +50,22 @@ class Measured:
 
     @property
     def messages_per_second(self) -> float:
-        """The rate by the clock."""
+        """Messages per second of elapsed time."""
         return self.messages / self.seconds if self.seconds else 0.0
 
     @property
     def mebibytes_per_second(self) -> float:
-        """The rate of the bodies."""
+        """MiB of bodies per second of elapsed time."""
         return self.body_bytes / 2**20 / self.seconds if self.seconds else 0.0
 
     @property
     def cpu_us_per_message(self) -> float:
-        """Processor time of this process a message, in microseconds."""
+        """CPU time of this process per message, in microseconds."""
         return self.cpu_seconds * 1e6 / self.messages if self.messages else 0.0
 
 
 def measure_writing(client: Client, topic: str, *, messages: int, body_bytes: int, done: Done) -> Measured:
-    """Send messages in batches, with several sends in flight, and wait for every answer.
+    """Send messages in batches, with several sends in flight, and wait for every response.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def measure_writing(client: Client, topic: str, *, messages: int, body_bytes: in
 
 
 def measure_reading(client: Client, topic: str, *, messages: int, done: Done) -> Measured:
-    """Read the newest messages of a topic, up to so many, into Arrow batches of their bodies.
+    """Read at most ``messages`` of a topic's newest messages, into Arrow batches of their bodies.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def measure_reading(client: Client, topic: str, *, messages: int, done: Done) ->
 
 
 def await_visible(client: Client, topic: str, messages: int) -> None:
-    """Wait until a topic shows so many messages to readers, or for half a minute."""
+    """Wait until readers of a topic see this number of messages, or for half a minute."""
     queues = client.read_queues(topic)
     deadline = Deadline(client.clock, _VISIBLE_MS)
     while sum(client.max_offsets(queues).values()) < messages and not deadline.expired:
@@ -116,12 +116,12 @@ def await_visible(client: Client, topic: str, messages: int) -> None:
 
 
 def _newest(client: Client, topic: str, messages: int) -> Iterator[OffsetRange]:
-    """Yield ranges at the ends of the queues that hold so many offsets together, if there are so many."""
+    """Yield ranges at the queues' ends with ``messages`` offsets in total, or all if there are fewer."""
     queues = client.read_queues(topic)
     mins, maxs = client.min_offsets(queues), client.max_offsets(queues)
     held: dict[MessageQueue, int] = {queue: maxs[queue] - mins[queue] for queue in queues}
     left = messages
-    # Small queues first: what they cannot give, the larger ones do.
+    # Small queues first, so that the larger ones make up for what these lack.
     for at, queue in enumerate(sorted(queues, key=lambda queue: held[queue])):
         take = min(held[queue], -(-left // (len(queues) - at)))
         left -= take

@@ -2,7 +2,7 @@
 
 # Facts (OffsetSeqLog, CommitLog of Spark 4.3): `offsets/<batch>` holds a version line, a line of metadata,
 # and each source's end offset; `commits/<batch>` is written when the batch is done. On a local file system
-# `offsets/.<batch>.crc`, if it is there, is compared with the file (Hadoop's ChecksumFileSystem).
+# `offsets/.<batch>.crc`, if it exists, is compared with the file (Hadoop's ChecksumFileSystem).
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["CheckpointOffsets", "finished_offsets", "forget", "offsets_from_json
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOffsets:
-    """Where a query has come to: the next offsets after its last finished batch."""
+    """A query's position: the next offsets after its last finished batch."""
 
     batch: int
     source: SourceIdentity
@@ -33,7 +33,7 @@ class CheckpointOffsets:
 
 @dataclass(frozen=True, slots=True)
 class _LastBatch:
-    """What the offset log has of the last finished batch, and which of its lines is meant."""
+    """The offset log's lines for the last finished batch, and which of them is the chosen source's."""
 
     number: int
     lines: list[str]
@@ -42,7 +42,7 @@ class _LastBatch:
 
 
 def finished_offsets(checkpoint: str | Path, *, source: int | None = None) -> CheckpointOffsets:
-    """Read the offsets that a query has finished, from its checkpoint.
+    """Read a query's finished offsets from its checkpoint.
 
     Parameters
     ----------
@@ -54,18 +54,18 @@ def finished_offsets(checkpoint: str | Path, *, source: int | None = None) -> Ch
     Raises
     ------
     OptionError
-        It is no checkpoint of a query that reads RocketMQ, no batch is finished, or there are several
-        sources to choose from.
+        The folder is not a checkpoint of a query that reads RocketMQ, no batch is finished, or several
+        sources match and ``source`` is absent.
     """
     last = _last_batch(checkpoint_files(checkpoint), source)
     return CheckpointOffsets(last.number, last.offset.source, last.offset.offsets)
 
 
 def seek(checkpoint: str | Path, offsets: Mapping[MessageQueue, int], *, source: int | None = None) -> None:
-    """Have a query that is stopped go on from other offsets, with all state that it has.
+    """Make a stopped query continue from other offsets. It keeps all of its state.
 
-    The last finished batch then ends at these offsets; queues that are not named stay where they are.
-    Rows between there and where the query was come again, or never.
+    The last finished batch then ends at these offsets. The position of unnamed queues does not change. Moving
+    back repeats the rows in between; moving forward skips them.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def seek(checkpoint: str | Path, offsets: Mapping[MessageQueue, int], *, source:
     Raises
     ------
     OptionError
-        As `finished_offsets`; or a batch is begun and not finished, which a restart would repeat as it was
+        As `finished_offsets`; or a batch is planned but not finished, which a restart would repeat as
         planned; or the checkpoint cannot be written.
     """
     files = checkpoint_files(checkpoint)
@@ -91,9 +91,9 @@ def seek(checkpoint: str | Path, offsets: Mapping[MessageQueue, int], *, source:
 
 
 def forget(checkpoint: str | Path, patterns: Collection[QueuePattern], *, source: int | None = None) -> None:
-    """Have a query that is stopped no longer know some queues: of a deleted topic, or a retired broker.
+    """Remove queues from the checkpoint of a stopped query: of a deleted topic, or a retired broker.
 
-    A queue that exists is a new one to the query then, which starts where the query's start puts it.
+    If such a queue exists, the query treats it as new and starts it as its options say.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def forget(checkpoint: str | Path, patterns: Collection[QueuePattern], *, source
 
 
 def _rewrite(files: CheckpointFiles, last: _LastBatch, position: SourceOffset) -> None:
-    """Have the last finished batch end elsewhere."""
+    """Rewrite the end offsets of the last finished batch."""
     if (begun := max(files.batches("offsets"))) > last.number:
         raise OptionError(
             "a batch is begun and not finished: let the query finish it, then stop it again. If it cannot, "
@@ -147,7 +147,7 @@ def _last_batch(files: CheckpointFiles, source: int | None) -> _LastBatch:
         raise OptionError(
             "the checkpoint has no offsets of its last batch", checkpoint=str(files), batch=batch
         ) from error
-    found = {at: offset_of_rocketmq(line) for at, line in enumerate(lines[2:])}  # behind version and metadata
+    found = {at: offset_of_rocketmq(line) for at, line in enumerate(lines[2:])}  # after version and metadata
     ours = {at: offset for at, offset in found.items() if offset is not None and offset.resolved}
     if source is not None:
         ours = {at: offset for at, offset in ours.items() if at == source}
@@ -159,7 +159,7 @@ def _last_batch(files: CheckpointFiles, source: int | None) -> _LastBatch:
 
 
 def offsets_to_json(offsets: Mapping[MessageQueue, int]) -> str:
-    """Return offsets as ``startingOffsets`` takes them."""
+    """Return offsets as JSON in the format of ``startingOffsets``."""
     nested: dict[str, dict[str, dict[str, int]]] = {}
     for queue, offset in sorted(offsets.items()):
         nested.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
@@ -167,12 +167,12 @@ def offsets_to_json(offsets: Mapping[MessageQueue, int]) -> str:
 
 
 def offsets_from_json(text: str) -> dict[MessageQueue, int]:
-    """Read what `offsets_to_json` wrote.
+    """Parse the output of `offsets_to_json`.
 
     Raises
     ------
     OptionError
-        It is something else.
+        The text has another format.
     """
     try:
         return {

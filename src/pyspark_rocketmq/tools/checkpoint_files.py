@@ -9,22 +9,22 @@ __all__ = ["CheckpointFiles", "LocalCheckpointFiles", "checkpoint_files", "local
 
 
 class CheckpointFiles(Protocol):
-    """What a checkpoint's folder is asked for. Its ``str`` says where it is; failures are ``OSError``."""
+    """Access to a checkpoint's folder. ``str()`` of it is its location. Failures are ``OSError``."""
 
     def batches(self, log: str) -> list[int]:
-        """Return the numbers of the batches in a log; none where there is no such log."""
+        """Return the numbers of the batches in a log; none if the log does not exist."""
 
     def read(self, name: str) -> str:
         """Return a file's text."""
 
     def replace(self, name: str, text: str) -> None:
-        """Put a file in another one's place: a reader sees either, never a part."""
+        """Replace a file atomically: a reader sees the old file or the new one, never a part."""
 
 
 def checkpoint_files(where: str | Path) -> CheckpointFiles:
-    """Return the files of a path, or of a URI: Spark's JVM is started for one that is not of this machine.
+    """Return the files of a path or URI. For a URI of another file system Spark's JVM is started.
 
-    Spark's own configuration (``SPARK_CONF_DIR``) says how the file system is reached.
+    Spark's configuration (``SPARK_CONF_DIR``) says how to reach the file system.
     """
     folder = local_folder(where)
     if folder is not None:
@@ -35,7 +35,7 @@ def checkpoint_files(where: str | Path) -> CheckpointFiles:
 
 
 def local_folder(where: str | Path) -> Path | None:
-    """Return the folder of this machine that a path or URI means; None for another file system.
+    """Return the local folder of a path or URI, or None for another file system.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def local_folder(where: str | Path) -> Path | None:
 
 
 class LocalCheckpointFiles:
-    """A folder of this machine.
+    """A local folder.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class LocalCheckpointFiles:
         return (self._folder / name).read_text(encoding="utf-8")
 
     def replace(self, name: str, text: str) -> None:
-        """See `CheckpointFiles`; Hadoop's checksum of the former file goes first."""
+        """See `CheckpointFiles`. Hadoop's checksum of the old file is deleted first."""
         file = self._folder / name
         new = file.with_name(f".{file.name}.new")
         new.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Examining a RocketMQ from here: what is wrong, and what to do about it, in seconds."""
+"""Diagnose a RocketMQ cluster from this machine, within seconds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _TIMEOUT_MS: Final = 2_000
-"""For each look: all are made side by side, and an answer within 5 s is promised."""
+"""Per check: all checks run concurrently, and the command promises an answer within 5 s."""
 
 _STARTING_S: Final = 0.2
 _MAX_SKEW_MS: Final = 5_000
@@ -46,15 +46,15 @@ _THREADS: Final = 16
 def examine(
     options: ClientOptions, *, topic: str | None = None, group: str | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> list[Finding]:
-    """Look at the name servers, at every broker's advertised address, and at a topic and a group.
+    """Check the name servers, every broker's advertised address, and a topic and a group.
 
-    Nothing is changed at the brokers.
+    Changes nothing on the brokers.
 
     Parameters
     ----------
     options : ClientOptions
     topic, group : str, optional
-        What else to look at.
+        What else to check.
     """
     hasty = replace(options, connect_timeout_ms=_TIMEOUT_MS, request_timeout_ms=_TIMEOUT_MS)
     seen = _side_by_side(lambda addr: _name_server(hasty, addr, clock), hasty.name_servers)
@@ -105,7 +105,7 @@ def _name_server(options: ClientOptions, addr: str, clock: Clock) -> tuple[Findi
 
 
 def _same_brokers(name_servers: Sequence[str], infos: Sequence[ClusterInfo | None]) -> list[Finding]:
-    """Compare what the name servers know: they do not talk to each other."""
+    """Compare the data of the name servers, which do not synchronize with each other."""
     known = {
         addr: frozenset(info.brokers)
         for addr, info in zip(name_servers, infos, strict=True)
@@ -151,7 +151,7 @@ def _broker(options: ClientOptions, name: str, broker_id: int, addr: str, *, clo
 
 
 def _runtime_info(connection: Connection, deadline: Deadline, clock: Clock) -> dict[str, str]:
-    """Ask a broker for its facts; one of 4.9 has none in its first second, and says so by an exception."""
+    """Ask a broker for its runtime facts. A 4.9 broker has none in its first second and throws."""
     while True:
         try:
             response = connection.call(GetBrokerRuntimeInfoRequest(), deadline=deadline)
@@ -169,7 +169,7 @@ def _access_advice(options: ClientOptions) -> str:
 
 
 def _skew_ms(facts: dict[str, str], asked_ms: int, answered_ms: int) -> int | None:
-    """Return how far the broker's clock is ahead: it tells when it started and, in seconds, for how long."""
+    """Return how far the broker's clock is ahead, computed from its reported start time and uptime."""
     started, running = facts.get("bootTimestamp", ""), facts.get("runtime", "")
     numbers = [int(part) for part in "".join(c if c.isdigit() else " " for c in running).split()]
     if not started.isdigit() or len(numbers) != 4:

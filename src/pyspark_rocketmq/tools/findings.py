@@ -1,4 +1,4 @@
-"""What an examination finds."""
+"""The findings of a diagnosis."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Verdict(enum.Enum):
 
     GOOD = "good"
     POOR = "poor"
-    """It works, but may bite."""
+    """It works, but may cause problems."""
     BAD = "bad"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: what was seen and, unless it is good, what to do."""
+    """One check: what was found and, unless it is good, what to do."""
 
     verdict: Verdict
     subject: str
@@ -28,15 +28,15 @@ class Finding:
 
 
 def good(subject: str, seen: str) -> Finding:
-    """Return a finding that needs nothing."""
+    """Return a finding that needs no action."""
     return Finding(Verdict.GOOD, subject, seen)
 
 
 def poor(subject: str, seen: str, advice: str) -> Finding:
-    """Return a finding that may bite."""
+    """Return a finding that may cause problems."""
     return Finding(Verdict.POOR, subject, seen, advice)
 
 
 def bad(subject: str, seen: str, advice: str) -> Finding:
-    """Return a finding that must be mended."""
+    """Return a finding that must be fixed."""
     return Finding(Verdict.BAD, subject, seen, advice)

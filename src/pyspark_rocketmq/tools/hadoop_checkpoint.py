@@ -27,7 +27,7 @@ class HadoopCheckpointFiles:
     Parameters
     ----------
     spark : SparkSession
-        Of classic Spark.
+        A classic session, not Spark Connect.
     uri : str
     """
 
@@ -63,7 +63,7 @@ class HadoopCheckpointFiles:
                 stream.close()
 
     def replace(self, name: str, text: str) -> None:
-        """See `CheckpointFiles`: by a rename, or where the file system has none, by its whole new object."""
+        """See `CheckpointFiles`: by a rename, or if the file system has none, by writing the whole file."""
         folder, _, last = name.rpartition("/")
         with _as_os_errors():
             path, files = self._opened(name)

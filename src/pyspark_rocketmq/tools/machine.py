@@ -1,4 +1,4 @@
-"""Examining this machine: Python, PySpark, Arrow, Java, and the interpreter of Spark's workers."""
+"""Check this machine: Python, PySpark, Arrow, Java, and the interpreter of Spark's workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PROBE: Final = "import pyspark_rocketmq, pyspark; print(pyspark_rocketmq.__vers
 
 
 def package_versions() -> dict[str, str | None]:
-    """Return the installed versions of what this package stands on; None for what is missing."""
+    """Return the installed versions of this package's dependencies; None for a missing one."""
     versions: dict[str, str | None] = {"pyspark-rocketmq": __version__}
     for name in PACKAGES:
         try:
@@ -38,7 +38,7 @@ def package_versions() -> dict[str, str | None]:
 
 
 def examine_machine(environ: Mapping[str, str]) -> list[Finding]:
-    """Look at what every job here needs, in a second or two."""
+    """Check the requirements of every job, in a second or two."""
     versions = package_versions()
     return [
         good("Python", sys.version.split()[0]),
@@ -68,7 +68,7 @@ def _java(environ: Mapping[str, str]) -> Finding:
 
 
 def _workers(environ: Mapping[str, str], pyspark: str | None) -> Finding:
-    """Run what Spark's workers run, and have it import this package."""
+    """Start the interpreter of Spark's workers and import this package in it."""
     subject = "Spark's workers"
     named = environ.get("PYSPARK_PYTHON") or environ.get("PYSPARK_DRIVER_PYTHON")
     program = named or "python3"

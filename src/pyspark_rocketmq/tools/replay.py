@@ -1,10 +1,11 @@
-"""Send again what consumers could not process: the messages of a group's retry and dead-letter topics."""
+"""Resend messages that consumers could not process: those of a group's retry and dead-letter topics."""
 
 # Facts (consumerSendMsgBack of SendMessageProcessor, 4.9 and 5.4)
-# - What a consumer sends back goes to %RETRY%<group>, after maxReconsumeTimes to %DLQ%<group>. It keeps its
-#   UNIQ_KEY; its property RETRY_TOPIC is its first topic, and 5.x gives dead letters DLQ_ORIGIN_TOPIC too.
-# - Brokers of 5.4 make dead-letter topics for reading too. Where permission is to write only, it must be
-#   changed before they are read.
+# - A message that a consumer sends back goes to %RETRY%<group>, after maxReconsumeTimes to %DLQ%<group>. It
+#   keeps its UNIQ_KEY. Its property RETRY_TOPIC is its original topic; 5.x also sets DLQ_ORIGIN_TOPIC on dead
+#   letters.
+# - 5.4 brokers create dead-letter topics with read permission. A topic with write permission only must be
+#   changed before it can be read.
 
 from __future__ import annotations
 
@@ -25,36 +26,36 @@ __all__ = ["Origin", "Replay", "ReplayFilter", "find_replays", "make_readable", 
 
 _TOPIC_PROPERTIES: Final = ("DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
 PROPERTY_REPLAY_OF: Final = "replayOf"
-"""What a message that is sent again was: the id of the first one."""
+"""Property of a resent message: the id of the original message."""
 
 
 class Origin(enum.Enum):
-    """Which of a group's topics."""
+    """The kind of a group's topic: retry or dead letters."""
 
     DLQ = "dlq"
     RETRY = "retry"
 
     def topic(self, group: str) -> str:
-        """Return its name."""
+        """Return the topic's name for a group."""
         return f"%{self.name}%{group}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayFilter:
-    """Which messages.
+    """Selects messages to resend.
 
     Parameters
     ----------
     tags, keys : frozenset of str
-        Those with one of the tags, or one of the keys; empty for all.
+        Messages with one of the tags, and one of the keys; empty for all.
     topic : str, optional
-        Those that were first sent to this topic.
+        Messages originally sent to this topic.
     since_ms, until_ms : int, optional
-        Those stored then or later, and before then, in milliseconds since the epoch.
+        Messages stored at or after ``since_ms`` and before ``until_ms``, in milliseconds since the epoch.
     text : str, optional
-        Those whose body holds it.
+        Messages whose body contains this text.
     limit : int, optional
-        The first ones only.
+        Maximum number of messages, the oldest first.
     """
 
     tags: frozenset[str] = frozenset()
@@ -66,7 +67,7 @@ class ReplayFilter:
     limit: int | None = None
 
     def takes(self, message: Message) -> bool:
-        """Say whether a message is one of them."""
+        """Return whether a message is selected."""
         return (
             (not self.tags or message.tags in self.tags)
             and (not self.keys or not self.keys.isdisjoint((message.keys or "").split()))
@@ -79,13 +80,13 @@ class ReplayFilter:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A message, and the topic that it shall go to."""
+    """A message and the topic to send it to."""
 
     message: Message
     topic: str
 
     def outgoing(self) -> OutgoingMessage:
-        """Return what is sent: body, tag, keys, sharding key and the user's own properties as they were."""
+        """Return the message to send, with the same body, tag, keys, sharding key and user properties."""
         message = self.message
         own = {name: value for name, value in message.properties.items() if name not in RESERVED_PROPERTIES}
         own[PROPERTY_REPLAY_OF] = message.msg_id
@@ -103,19 +104,19 @@ class Replay:
 def find_replays(
     client: Client, group: str, origin: Origin, chosen: ReplayFilter, *, to: str | None = None
 ) -> list[Replay]:
-    """Find what would be sent again, in the order of its storing; nothing is consumed or changed.
+    """Find the messages to resend, in store order. Consumes and changes nothing.
 
     Parameters
     ----------
     to : str, optional
-        The topic to send to; each message's own first topic when absent.
+        The topic to send to. Default: each message's original topic.
 
     Raises
     ------
     OptionError
-        The topic is not readable, or a message does not say its first topic and ``to`` is absent.
+        The topic is not readable, or a message lacks its original topic and ``to`` is absent.
     TopicNotFoundError
-        The group has no such topic: nothing was ever sent back.
+        The group has no such topic: no message was ever sent back.
     NameServerError, TransportError, BrokerError
     """
     source = origin.topic(group)
@@ -139,14 +140,14 @@ def find_replays(
 
 
 def send_replays(client: Client, replays: Iterable[Replay]) -> Iterator[Replay]:
-    """Send messages again, one after the other; yields each when the broker has stored it.
+    """Resend messages one by one. Yields each after the broker has stored it.
 
-    The originals stay where they are: a second run sends them again.
+    The originals stay: a second run sends them again.
 
     Raises
     ------
     SendError, RocketMQError
-        What was yielded before is sent.
+        Messages already yielded are sent.
     """
     with Producer(client) as producer:
         for replay in replays:
@@ -155,7 +156,7 @@ def send_replays(client: Client, replays: Iterable[Replay]) -> Iterator[Replay]:
 
 
 def make_readable(client: Client, group: str, origin: Origin) -> None:
-    """Allow reading a group's topic, at every broker that has it.
+    """Give a group's topic read permission, on every broker that has it.
 
     Raises
     ------

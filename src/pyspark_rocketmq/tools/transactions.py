@@ -1,4 +1,4 @@
-"""Transactional writes from outside of Spark: what is not finished, and finishing it."""
+"""List and finish unfinished transactional writes outside Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OUTAGE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """A batch that was decided about and is not known to be committed as a whole."""
+    """A batch with a commit decision that is not known to be committed completely."""
 
     name: TransactionName
     group: str
@@ -31,7 +31,7 @@ class Unfinished:
 
 
 def open_log(folder: str) -> TransactionLog:
-    """Return the log in a query's ``checkpointLocation``, or in a ``transactionLog``.
+    """Return the transaction log in a query's ``checkpointLocation``, or in a ``transactionLog``.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def open_log(folder: str) -> TransactionLog:
 
 
 def unfinished(log: TransactionLog) -> tuple[Unfinished, ...]:
-    """Return the batches of a log that are not finished.
+    """Return a log's unfinished batches.
 
     Raises
     ------
@@ -65,9 +65,9 @@ def unfinished(log: TransactionLog) -> tuple[Unfinished, ...]:
 def recover(
     client: Client, log: TransactionLog, *, skip_lost: bool = False
 ) -> Iterator[tuple[Unfinished, Finished]]:
-    """Commit what is left of each unfinished batch; yields it with what became of it.
+    """Commit the rest of each unfinished batch. Yields each batch with its outcome.
 
-    A query that runs meanwhile fails.
+    If the query is running, it fails.
 
     Raises
     ------

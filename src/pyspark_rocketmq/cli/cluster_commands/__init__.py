@@ -1,1 +1,1 @@
-"""Commands about a cluster: topics, groups, offsets, transactions, and what is wrong with it."""
+"""Commands about a cluster: topics, groups, offsets, transactions and diagnosis."""

@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq bench``: how fast this client is here."""
+"""``pyspark-rocketmq bench``: measure the client's throughput on this machine."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ EXAMPLES: Final = examples(
 
 def bench(
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="Only read this topic's newest messages.")
+        str | None, typer.Option("--topic", "-t", help="Only read, the newest messages of this topic.")
     ] = None,
-    messages: Annotated[int, typer.Option(help="How many at most.", min=1)] = 100_000,
+    messages: Annotated[int, typer.Option(help="Maximum number of messages.", min=1)] = 100_000,
     body_bytes: Annotated[
-        int | None, typer.Option(help="The size of a body that is written. [1024]", min=1, max=1 << 20)
+        int | None, typer.Option(help="Body size in bytes of written messages. [1024]", min=1, max=1 << 20)
     ] = None,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Measure writing and reading, by one thread of this process, without Spark.
+    """Measure the throughput of writing and reading with one thread, without Spark.
 
-    A topic is made for it and deleted at the end; with --topic nothing is written, and nothing is consumed.
+    Creates a temporary topic and deletes it at the end. With --topic it only reads. Consumes nothing.
     """
     if topic is not None and body_bytes is not None:
         raise OptionError("--topic only reads: leave --body-bytes out")

@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq cluster``: a real RocketMQ that runs until it is stopped."""
+"""``pyspark-rocketmq cluster``: a real RocketMQ for development that runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from pyspark_rocketmq.errors import OptionError
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Start, look at and stop a RocketMQ of your own.", no_args_is_help=True)
+app = typer.Typer(
+    help="Start, inspect and stop a local RocketMQ cluster for development.", no_args_is_help=True
+)
 
 
 @app.command(epilog=examples("cluster start", "cluster start --brokers 2 --config enablePropertyFilter=true"))
 def start(
-    brokers: Annotated[int, typer.Option(help="Masters.", min=1)] = 1,
-    slaves: Annotated[int, typer.Option(help="Slaves of each master.", min=0)] = 0,
+    brokers: Annotated[int, typer.Option(help="Number of master brokers.", min=1)] = 1,
+    slaves: Annotated[int, typer.Option(help="Replicas per master.", min=0)] = 0,
     version: Annotated[str, typer.Option(help="RocketMQ release: 4.9.x or 5.x.")] = DEFAULT_VERSION,
-    workdir: Annotated[Path | None, typer.Option(help="Folder of stores and logs.")] = None,
+    workdir: Annotated[Path | None, typer.Option(help="Folder for stores and logs.")] = None,
     config: Annotated[list[str] | None, typer.Option(help="A broker setting, key=value; repeatable.")] = None,
     json: AsJson = False,
 ) -> None:
@@ -50,11 +52,11 @@ def start(
 @app.command(epilog=examples("cluster stop", "cluster stop --keep-data"))
 def stop(
     keep_data: Annotated[
-        bool, typer.Option("--keep-data", help="Shut down in order and keep the messages.")
+        bool, typer.Option("--keep-data", help="Shut down gracefully and keep the messages.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Stop the cluster that `cluster start` started; nothing else is touched."""
+    """Stop the cluster that `cluster start` started, and nothing else."""
     cluster = stop_detached(keep_data=keep_data)
     if json:
         print_json(None if cluster is None else {"nameServer": cluster.name_server, "keptData": keep_data})
@@ -68,7 +70,7 @@ def stop(
 
 @app.command(epilog=examples("cluster status", "cluster status --json"))
 def status(json: AsJson = False) -> None:
-    """Show the servers; exit code 0 when all of them run, else 1."""
+    """Show the servers. Exit code 0 if all of them run, else 1."""
     cluster = find_detached()
     if cluster is None:
         if json:
@@ -92,7 +94,7 @@ def fetch(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Download the servers' jars, so that later starts need no network."""
+    """Download RocketMQ's jars, so that later starts need no network."""
     fetched = []
     for release in version or [DEFAULT_VERSION]:
         start_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq doctor``: what is wrong, and what to do."""
+"""``pyspark-rocketmq doctor``: diagnose problems and advise what to do."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ _MARKS: Final = {
 
 
 def doctor(
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Look at this topic too.")] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Look at this group too.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Also check this topic.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Also check this consumer group.")
+    ] = None,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Examine this machine and, where a name server is given, the RocketMQ behind it.
+    """Check this machine and, if a name server is given, its RocketMQ cluster.
 
-    Each finding says what was seen and what to do. Exit code 1 when something is broken.
+    Each finding says what was found and what to do. Exit code 1 if something is broken.
     """
     findings = examine_machine(os.environ)
     if namesrv is None and not os.environ.get("NAMESRV_ADDR"):

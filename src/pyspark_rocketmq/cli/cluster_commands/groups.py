@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq groups`` and ``lag``: consumer groups and how far they are behind."""
+"""``pyspark-rocketmq groups`` and ``lag``: consumer groups and their lag."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LAG_EXAMPLES: Final = examples("lag billing", "lag billing --topic orders --watc
 def groups(
     namesrv: Namesrv = None,
     option: Settings = None,
-    system: Annotated[bool, typer.Option("--system", help="Those of RocketMQ itself too.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Include RocketMQ's internal groups.")] = False,
     json: AsJson = False,
 ) -> None:
-    """List the consumer groups that the brokers know."""
+    """List the consumer groups of the brokers."""
     with connect(namesrv, option) as client:
         found = Admin(client).groups(include_system=system)
     if json:
@@ -56,13 +56,13 @@ def lag(
     topic: Annotated[
         list[str] | None, typer.Option("--topic", "-t", help="Only these topics; repeatable.")
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1)] = 2.0,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between refreshes.", min=0.1)] = 2.0,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Show how far a group is behind, queue by queue."""
+    """Show a consumer group's lag per queue."""
     away: dict[str, RocketMQError] = {}
     with connect(namesrv, option) as client:
         names = topics_of(client, group, topic, on_away=away.__setitem__)
@@ -86,12 +86,12 @@ def lag(
 def topics_of(
     client: Client, group: str, topics: Sequence[str] | None, *, on_away: OnAway | None = None
 ) -> tuple[str, ...]:
-    """Return the topics asked for, or those that the group has committed offsets of.
+    """Return the given topics, or those for which the group has committed offsets.
 
     Raises
     ------
     RocketMQError
-        It has none.
+        The group has committed no offsets.
     """
     names = tuple(topics or ()) or group_topics(client, group, on_away=on_away)
     if not names:
@@ -147,7 +147,7 @@ def _table(
 
 
 def _behind(row: QueueLag, now_ms: float) -> str:
-    """Return the age of what was consumed last, where there is more to consume."""
+    """Return the age of the last consumed message, if there is more to consume."""
     if not row.lag or not row.consumed_timestamp:
         return ""
     seconds = max(0, int(now_ms - row.consumed_timestamp) // 1000)

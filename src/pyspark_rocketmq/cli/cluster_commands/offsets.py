@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq offsets``: see, move, take out and bring in a group's offsets."""
+"""``pyspark-rocketmq offsets``: show, move, export and import offsets of groups and checkpoints."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from pyspark_rocketmq.tools.checkpoint_files import local_folder
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="See, move, take out and bring in the offsets of a consumer group.", no_args_is_help=True
+    help="Show, move, export and import offsets of consumer groups and checkpoints.", no_args_is_help=True
 )
 
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics; repeatable.")]
@@ -55,12 +55,12 @@ Checkpoint = Annotated[
 ]
 Source = Annotated[
     int | None,
-    typer.Option(
-        help="Which source of the query, from 0, or which direct stream, by its id, where there are several."
-    ),
+    typer.Option(help="If there are several: the query's source, counted from 0, or the direct stream's id."),
 ]
-File = Annotated[str | None, typer.Option(help="What `offsets export` wrote; - is the standard input.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this it is only shown.")]
+File = Annotated[str | None, typer.Option(help="Output of `offsets export`; - is standard input.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Apply the change. Without it the command only shows the change.")
+]
 
 
 @app.command(epilog=examples("offsets show billing", "offsets show billing --topic orders --json"))
@@ -71,7 +71,7 @@ def show(
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Show what a group has committed, and what there is."""
+    """Show a group's committed offsets and the offsets of the queues."""
     with connect(namesrv, option) as client:
         rows = group_lag(client, group, topics_of(client, group, topic))
     if json:
@@ -108,7 +108,7 @@ def reset(
     to: Annotated[
         str,
         typer.Option(
-            help="earliest, latest, last:100, a time, a time ago (-2h), or JSON by topic and queue."
+            help="earliest, latest, last:100, a time, a time ago (-2h), or JSON per topic and queue."
         ),
     ],
     yes: Yes = False,
@@ -116,7 +116,7 @@ def reset(
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Move a group's offsets of a topic; shows what would change unless --yes is given."""
+    """Move a group's offsets of a topic. Only shows the change unless --yes is given."""
     options = source_options(namesrv, option, topic=topic, group=group, start=to)
     policy = options.start_policy(streaming=True)
     with connect(namesrv, option) as client:
@@ -147,9 +147,9 @@ def export(
     namesrv: Namesrv = None,
     option: Settings = None,
 ) -> None:
-    """Print offsets as JSON, which `offsets import` and the option startingOffsets take.
+    """Print offsets as JSON for `offsets import` or the option startingOffsets.
 
-    They are a group's, or what a Spark query or a direct stream (DStream) has finished by its checkpoint.
+    The offsets are a group's, or the finished offsets in the checkpoint of a Spark query or direct stream.
     """
     if (group is None) == (checkpoint is None):
         raise OptionError("give a group or --checkpoint")
@@ -181,7 +181,7 @@ def import_(
 ) -> None:
     """Commit offsets for a group, from a file or from the checkpoint of a Spark query or a direct stream.
 
-    Shows what would change unless --yes is given.
+    Only shows the change unless --yes is given.
     """
     if (file is None) == (checkpoint is None):
         raise OptionError("give --file or --checkpoint")
@@ -206,7 +206,7 @@ def seek_(
         str, typer.Argument(help="A Spark query's checkpointLocation: a path, or a URI that Spark can read.")
     ],
     group: Annotated[
-        str | None, typer.Option(help="Take a group's offsets.", autocompletion=complete_groups)
+        str | None, typer.Option(help="Use this group's offsets.", autocompletion=complete_groups)
     ] = None,
     file: File = None,
     source: Source = None,
@@ -215,9 +215,9 @@ def seek_(
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Have a Spark query that is stopped go on from a group's offsets, or from a file's.
+    """Make a stopped Spark query continue from a group's offsets, or from offsets in a file.
 
-    It keeps its state. Shows what would change unless --yes is given.
+    The query keeps its state. Only shows the change unless --yes is given.
     """
     if (group is None) == (file is None):
         raise OptionError("give --group or --file")
@@ -257,9 +257,9 @@ def forget_(
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Drop queues from a Spark query that is stopped: of a deleted topic, or a retired broker.
+    """Remove queues of a deleted topic or a retired broker from a stopped Spark query.
 
-    It keeps its state. Shows what would be dropped unless --yes is given.
+    The query keeps its state. Only shows the change unless --yes is given.
     """
     try:
         patterns = QUEUE_PATTERNS.parse(",".join(queues))
@@ -285,7 +285,7 @@ def forget_(
 
 
 def _finished(checkpoint: str, source: int | None) -> Mapping[MessageQueue, int]:
-    """Return where a query, or a direct stream, has come to."""
+    """Return the finished offsets of a query or a direct stream."""
     folder = local_folder(checkpoint)
     if folder is not None and is_direct_checkpoint(folder):
         return next_offsets(folder, stream=source)
@@ -293,7 +293,7 @@ def _finished(checkpoint: str, source: int | None) -> Mapping[MessageQueue, int]
 
 
 def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, yes: bool, json: bool) -> None:
-    """Show the change, and make it if that is wanted."""
+    """Show the change, and apply it if requested."""
     now = client.committed_offsets(group, wanted)
     online = sum(len(seen.clients) for seen in Admin(client).consumer_connections(group).values())
     if yes:
@@ -339,9 +339,9 @@ def _print_changes(
 
 
 def _existing(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-    """Return the offsets by the queues' own names; refuse those of queues that do not exist.
+    """Return the offsets keyed by existing queues. Offsets of queues that do not exist are an error.
 
-    Brokers would take them.
+    Brokers would accept them.
     """
     there = {queue for topic in {queue.topic for queue in wanted} for queue in client.read_queues(topic)}
     named = renamed(wanted, there, choose=max)

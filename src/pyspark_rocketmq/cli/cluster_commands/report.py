@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq report``: what a bug report needs, without secrets."""
+"""``pyspark-rocketmq report``: the facts a bug report needs, without secrets."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _TIMEOUT_MS: Final = 5_000
 
 def report(
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", help="Tell this topic's route; repeatable.")
+        list[str] | None, typer.Option("--topic", "-t", help="Include this topic's route; repeatable.")
     ] = None,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Print versions, brokers, routes and options, for a bug report. Secrets are left out."""
+    """Print versions, brokers, routes and options for a bug report, without secrets."""
     told: dict[str, Any] = {"machine": _machine(), "packages": package_versions()}
     if namesrv is not None or os.environ.get("NAMESRV_ADDR"):
         options = client_options(namesrv, option)
@@ -64,7 +64,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _options(options: ClientOptions) -> dict[str, Any]:
-    """Return the options; of those that are secret only whether they are set."""
+    """Return the options; for secret ones only whether they are set."""
     return {
         field.name: value if field.repr or value is None else "(set)"
         for field in dataclasses.fields(options)
@@ -73,7 +73,7 @@ def _options(options: ClientOptions) -> dict[str, Any]:
 
 
 def _cluster(options: ClientOptions, topics: list[str]) -> dict[str, dict[str, Any]]:
-    """Return what can be learned; trouble is told in place of an answer."""
+    """Return the cluster's facts. An error stands in place of an answer that failed."""
     with Client(options, operation_timeout_ms=_TIMEOUT_MS) as client:
         admin = Admin(client)
         try:

@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq topics`` and ``topic``: list, look at, create and delete topics."""
+"""``pyspark-rocketmq topics`` and ``topic``: list, show, create and delete topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LIST_EXAMPLES", "app", "topics"]
 
 LIST_EXAMPLES: Final = examples("topics", "topics --system --json", "topics -n 10.0.0.1:9876;10.0.0.2:9876")
 
-app = typer.Typer(help="Look at, create and delete a topic.", no_args_is_help=True)
+app = typer.Typer(help="Show, create and delete a topic.", no_args_is_help=True)
 
 _PERMISSIONS: Final = {"r": Permission.READ, "w": Permission.WRITE, "rw": Permission.READ | Permission.WRITE}
 
@@ -25,7 +25,7 @@ _PERMISSIONS: Final = {"r": Permission.READ, "w": Permission.WRITE, "rw": Permis
 def topics(
     namesrv: Namesrv = None,
     option: Settings = None,
-    system: Annotated[bool, typer.Option("--system", help="Those of RocketMQ itself too.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Include RocketMQ's internal topics.")] = False,
     json: AsJson = False,
 ) -> None:
     """List the topics with their brokers and queues."""
@@ -115,17 +115,18 @@ def show(topic: Topic, namesrv: Namesrv = None, option: Settings = None, json: A
 @app.command(epilog=examples("topic create orders --queues 8", "topic create payments -a message.type=FIFO"))
 def create(
     topic: Topic,
-    queues: Annotated[int, typer.Option(help="Queues at each broker.", min=1)] = 8,
-    perm: Annotated[str, typer.Option(help="rw, r or w.")] = "rw",
-    cluster: Annotated[str | None, typer.Option(help="Only at this cluster's brokers.")] = None,
+    queues: Annotated[int, typer.Option(help="Number of queues per broker.", min=1)] = 8,
+    perm: Annotated[str, typer.Option(help="Permission: rw, r or w.")] = "rw",
+    cluster: Annotated[str | None, typer.Option(help="Only on this cluster's brokers.")] = None,
     attribute: Annotated[
-        list[str] | None, typer.Option("--attribute", "-a", help="RocketMQ 5: name=value; repeatable.")
+        list[str] | None,
+        typer.Option("--attribute", "-a", help="Topic attribute (RocketMQ 5), name=value; repeatable."),
     ] = None,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Create a topic, or change the one that is there."""
+    """Create a topic, or change an existing one."""
     if perm not in _PERMISSIONS:
         raise OptionError("a permission is rw, r or w", perm=perm)
     with connect(namesrv, option) as client:
@@ -142,12 +143,12 @@ def create(
 @app.command(epilog=examples("topic delete orders", "topic delete orders --yes"))
 def delete(
     topic: Topic,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Delete a topic with all its messages, at every broker."""
+    """Delete a topic and all its messages on every broker."""
     with connect(namesrv, option) as client:
         stats = Admin(client).topic_stats(topic)
         messages = sum(seen.max_offset - seen.min_offset for seen in stats.values())

@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq tx``: transactional writes that a crash cut short."""
+"""``pyspark-rocketmq tx``: transactional writes that a crash interrupted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_rocketmq.tools.transactions import Unfinished, open_log, recover, u
 
 __all__ = ["app"]
 
-app = typer.Typer(help="See and finish transactional writes that a crash cut short.", no_args_is_help=True)
+app = typer.Typer(help="List and finish transactional writes that a crash interrupted.", no_args_is_help=True)
 
 Folder = Annotated[
     str, typer.Argument(help="A query's checkpointLocation, or its transactionLog: a path or URI.")
@@ -22,7 +22,7 @@ Folder = Annotated[
 
 @app.command("list", epilog=examples("tx list /data/checkpoints/orders", "tx list /data/tx --json"))
 def list_(folder: Folder, json: AsJson = False) -> None:
-    """Show the batches whose commit has begun and is not known to be finished."""
+    """List the batches whose commit was started and is not known to be finished."""
     found = unfinished(open_log(folder))
     if json:
         print_json([_plain(each) for each in found])
@@ -33,17 +33,23 @@ def list_(folder: Folder, json: AsJson = False) -> None:
 @app.command("recover", epilog=examples("tx recover /data/checkpoints/orders --yes"))
 def recover_(
     folder: Folder,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this it is only shown.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Finish the batches. Without it the command only lists them.")
+    ] = False,
     skip_lost: Annotated[
-        bool, typer.Option("--skip-lost", help="End batches without the messages that brokers have lost.")
+        bool,
+        typer.Option(
+            "--skip-lost",
+            help="Also finish batches of which brokers have lost messages, without those messages.",
+        ),
     ] = False,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Commit what is left of such batches; a query that runs meanwhile fails.
+    """Commit the rest of unfinished batches. If the query is running, it fails.
 
-    A query that is started again does so by itself: this is for one that is not to be started soon, or ever.
+    A restarted query does this itself: use the command if you will not restart the query soon.
     """
     log = open_log(folder)
     found = unfinished(log)

@@ -1,1 +1,1 @@
-"""Commands that run jobs: SQL, streams, the demonstration, the dashboard."""
+"""Commands that run jobs: SQL, streams, the demo and the dashboard."""

@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq dashboard``: queries and the cluster, live in a browser."""
+"""``pyspark-rocketmq dashboard``: live metrics of queries and the cluster in a browser."""
 
 from __future__ import annotations
 
@@ -27,30 +27,33 @@ EXAMPLES: Final = examples(
 def dashboard(
     query_log: Annotated[
         Path | None,
-        typer.Option(help="The folder that a session's `QueryLog` writes.", file_okay=False, exists=True),
+        typer.Option(help="The folder of a session's `QueryLog`.", file_okay=False, exists=True),
     ] = None,
     spark: Annotated[
-        str | None, typer.Option(help="The address of Spark's UI, instead of a query log; it tells less.")
+        str | None, typer.Option(help="Address of a Spark UI, in place of a query log; shows less.")
     ] = None,
-    dead_letters: Annotated[str | None, typer.Option(help="Count this topic's messages apart.")] = None,
+    dead_letters: Annotated[str | None, typer.Option(help="Count this topic's messages separately.")] = None,
     host: Annotated[
-        str, typer.Option(help="Where to listen. Beyond this machine a token is needed.")
+        str, typer.Option(help="Address to listen on. Other than loopback requires a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65_535)] = 8400,
+    port: Annotated[
+        int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65_535)
+    ] = 8400,
     token: Annotated[
         str | None,
         typer.Option(
-            help="Who asks must have it; made up where one is needed.", envvar="ROCKETMQ_DASHBOARD_TOKEN"
+            help="Access token; generated if --host is not local.", envvar="ROCKETMQ_DASHBOARD_TOKEN"
         ),
     ] = None,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Serve a page that shows running queries and the cluster, until Ctrl-C. It only reads.
+    """Serve a read-only page that shows running queries and the cluster, until Ctrl-C.
 
-    Queries are shown that write their progress: `spark.streams.addListener(QueryLog(folder))`. With --spark
-    those of a driver whose spark.sql.streaming.metricsEnabled is true, without lag by queue.
+    With --query-log it shows queries that log their progress: `spark.streams.addListener(QueryLog(folder))`.
+    With --spark it shows the queries of a driver that sets spark.sql.streaming.metricsEnabled=true, without
+    the lag per queue.
     """
     try:
         from pyspark_rocketmq.dashboard.cluster import ClusterView  # noqa: PLC0415 - the web server is an extra

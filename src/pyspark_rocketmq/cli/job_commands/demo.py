@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq demo``: the main job on a real broker, live, checked, and cleaned up."""
+"""``pyspark-rocketmq demo``: a streaming job on a real broker, shown live, checked and cleaned up."""
 
 from __future__ import annotations
 
@@ -17,30 +17,28 @@ EXAMPLES = examples("demo", "demo --messages 1000000 --rate 0", "demo --namesrv 
 
 
 def demo(
-    messages: Annotated[int, typer.Option(help="How many orders.", min=1)] = 100_000,
-    rate: Annotated[
-        int, typer.Option(help="Orders a second at most; 0 is as fast as it goes.", min=0)
-    ] = 20_000,
+    messages: Annotated[int, typer.Option(help="Number of orders.", min=1)] = 100_000,
+    rate: Annotated[int, typer.Option(help="Maximum orders per second; 0 for no limit.", min=0)] = 20_000,
     namesrv: Annotated[
         str | None,
-        typer.Option(help="Name server of a RocketMQ of yours; it gets a topic of its own for the time."),
+        typer.Option(help="Use this name server's RocketMQ, with a temporary topic."),
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the topic, and the RocketMQ that was started, for you.")
+        bool, typer.Option("--keep", help="Keep the topic, and the RocketMQ if the demo started one.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Stream orders through RocketMQ and Spark to revenue per product, and check every cent.
+    """Stream orders through RocketMQ and Spark, compute revenue per product, and check every cent.
 
-    Starts a RocketMQ and a Spark on this machine, sends an hour of a shop's orders while a Structured
-    Streaming query reads, parses and adds them up, compares the totals with what was sent, shows where time
-    went, and removes everything again. Exit code 1 when the totals differ.
+    Starts RocketMQ and Spark on this machine and sends an hour of a shop's orders. A Structured Streaming
+    query reads, parses and sums them. The demo compares the totals with the orders sent, shows how long each
+    phase took, and removes everything. Exit code 1 if the totals differ.
     """
     # Spark takes a second to import: only this command waits for it.
     from pyspark_rocketmq.cli.job_commands.demo_view import LiveView, result_json, result_view, summary  # noqa: PLC0415
     from pyspark_rocketmq.demo.run import DemoRun, DemoSettings  # noqa: PLC0415
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up then too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up, too
     console = Console(highlight=False)
     run = DemoRun(DemoSettings(messages=messages, rate=rate, name_server=namesrv, keep=keep))
     try:
@@ -58,6 +56,6 @@ def demo(
         print_json(result_json(run))
     else:
         console.print(result_view(run))
-        console.print(summary(run), soft_wrap=True)  # what is copied must not be broken
+        console.print(summary(run), soft_wrap=True)  # no line breaks in commands that users copy
     if run.differences:
         raise typer.Exit(1)

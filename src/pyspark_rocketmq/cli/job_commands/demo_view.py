@@ -1,4 +1,4 @@
-"""What the demonstration shows: its phases, the stream, the revenue table, where time went."""
+"""The demo's display: its phases, the stream, the revenue table and the timings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RATE_SPAN_S: Final = 3.0
 
 
 class LiveView:
-    """Draws a run that is under way."""
+    """Draws a running demo."""
 
     def __init__(self, run: DemoRun) -> None:
         self._run = run
@@ -33,7 +33,7 @@ class LiveView:
         self._history: deque[tuple[float, int, int]] = deque()
 
     def render(self) -> RenderableType:
-        """Return the picture of this moment."""
+        """Return the current display."""
         run = self._run
         parts: list[RenderableType] = [_title(), self._phases()]
         if run.feed is not None:
@@ -65,7 +65,7 @@ class LiveView:
         return table
 
     def _rates(self) -> tuple[float, float]:
-        """Return sent and read a second, over the last few seconds."""
+        """Return the send and read rates per second, over the last few seconds."""
         run, history = self._run, self._history
         history.append((run.timeline.now_s(), run.sent, run.read))
         while history[-1][0] - history[0][0] > _RATE_SPAN_S:
@@ -76,12 +76,12 @@ class LiveView:
 
 
 def result_view(run: DemoRun) -> RenderableType:
-    """Return the result table of a finished run, and where its time went."""
+    """Return the result table and timings of a finished run."""
     return Group(_title(), _revenue(run.totals), _where_time_went(run))
 
 
 def result_json(run: DemoRun) -> dict[str, object]:
-    """Return the result of a finished run as plain values; money in cents."""
+    """Return the result of a finished run as plain values, with money in cents."""
     return {
         "nameServer": run.name_server,
         "topic": run.topic,
@@ -98,7 +98,7 @@ def result_json(run: DemoRun) -> dict[str, object]:
 
 
 def summary(run: DemoRun) -> Text:
-    """Return the verdict, and how to go on."""
+    """Return the verdict and the next steps."""
     text = Text()
     grand = sum(run.totals.values(), Total())
     if run.differences:
@@ -132,7 +132,7 @@ def _title() -> Text:
 
 
 def _revenue(totals: Totals) -> Table:
-    """Return products by windows; cells are revenue."""
+    """Return a table of products by windows, with revenue in the cells."""
     table = Table(box=SIMPLE_HEAD, show_footer=True, pad_edge=False)
     starts = sorted({start for start, _ in totals}) or [0]
     starts = [starts[0] + number * WINDOW_MS for number in range(SPAN_MS // WINDOW_MS)] if totals else []
@@ -172,7 +172,7 @@ def _where_time_went(run: DemoRun) -> Table:
 
 
 def _bar(phase: Phase, end_s: float) -> Text:
-    """Return the phase as a stretch of the whole run."""
+    """Return the phase as a segment of the whole run."""
     start = round(phase.start_s / end_s * _BAR)
     length = max(1, round((phase.end_s or end_s) / end_s * _BAR) - start)
     start = min(start, _BAR - length)

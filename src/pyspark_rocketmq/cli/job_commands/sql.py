@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq sql``: run a job file."""
+"""``pyspark-rocketmq sql``: run a SQL job file."""
 
 from __future__ import annotations
 
@@ -31,27 +31,29 @@ _SHOWN_ROWS: Final = 100
 
 
 def sql(
-    file: Annotated[str, typer.Argument(help="Statements between semicolons; - is the standard input.")],
+    file: Annotated[
+        str, typer.Argument(help="File of statements, separated by semicolons; - is standard input.")
+    ],
     checkpoint: Annotated[
-        str | None, typer.Option(help="The folder or URI for the checkpoints of the queries.")
+        str | None, typer.Option(help="Folder or URI for the checkpoints of the queries.")
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting, name=value, as of SET; repeatable.")
+        list[str] | None, typer.Option("--set", help="A setting as in SET, name=value; repeatable.")
     ] = None,
     master: Annotated[
         str | None, typer.Option(help="Spark's master. [spark-submit's, else local[*]]")
     ] = None,
     conf: Annotated[
-        list[str] | None, typer.Option("--conf", help="Of Spark, name=value; repeatable.")
+        list[str] | None, typer.Option("--conf", help="A Spark setting, name=value; repeatable.")
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Parse the file, run nothing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only parse the file.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Run a job: tables of RocketMQ, views, inserts that are streaming queries.
+    """Run a SQL job: CREATE TABLE, CREATE VIEW, and INSERT INTO as streaming queries.
 
-    Goes on until every query has ended, which those without `trigger=availableNow` do when they fail or this
-    is interrupted. Started again with the same checkpoint it goes on where it was. What is wrong with the
-    file is said with line and column, and exit code 2.
+    Runs until every query has ended. Queries without `trigger=availableNow` run until they fail or the
+    command is interrupted. After a restart with the same checkpoint the job continues where it stopped. An
+    error in the file is reported with line and column, and exit code 2.
     """
     text = _read(file)
     # Spark and the parser take a second to import: only this command waits for them.
@@ -65,7 +67,7 @@ def sql(
         else:
             console().print(f"{count} statements")
         return
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop the queries then too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops the queries, too
     spark = _session(master, pairs(conf))
     try:
         with execute(spark, text, checkpoint_location=checkpoint, settings=pairs(settings)) as job:
@@ -91,7 +93,7 @@ def _read(file: str) -> str:
 def _session(master: str | None, conf: dict[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    # The workers, among them the one that looks for data sources, must be this interpreter.
+    # Spark's workers, including the one that looks up data sources, must run this interpreter.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("pyspark-rocketmq sql")
     if master is not None:
@@ -102,7 +104,7 @@ def _session(master: str | None, conf: dict[str, str]) -> SparkSession:
 
 
 def show(rows: DataFrame, *, json: bool) -> None:
-    """Print a batch's rows; a stream has none to print."""
+    """Print the rows of a batch query. A streaming query is an error."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
 
     if rows.isStreaming:

@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq streams``: run, see and stop jobs of `pyspark_rocketmq.streams`."""
+"""``pyspark-rocketmq streams``: run, inspect and stop jobs of `pyspark_rocketmq.streams`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Run, see and stop stream jobs.", no_args_is_help=True)
+app = typer.Typer(help="Run, inspect and stop stream jobs.", no_args_is_help=True)
 
 Script = Annotated[Path, typer.Argument(help="A Python script that builds pipelines and starts them.")]
-Job = Annotated[str, typer.Argument(help="The job's name: namespace.pipeline, or the job id.")]
+Job = Annotated[str, typer.Argument(help="The job: namespace.pipeline, or its job id.")]
 
 _STOP_TIMEOUT_MS = 60_000
 _WITH_ARGUMENTS = {"allow_extra_args": True, "allow_interspersed_args": False}
-"""What stands before the script is for us, what stands behind it, options too, is the script's."""
+"""Arguments before the script are ours. Arguments after it, including options, are the script's."""
 
 
 @app.command(
@@ -33,7 +33,7 @@ _WITH_ARGUMENTS = {"allow_extra_args": True, "allow_interspersed_args": False}
     epilog=examples("streams run my_job.py", "streams run my_job.py 127.0.0.1:9876"),
 )
 def run(context: typer.Context, script: Script) -> None:
-    """Run a script whose pipelines end in start(); what follows the script is handed to it."""
+    """Run a script whose pipelines end in start(). Arguments after the script are passed to it."""
     _run(script, context.args)
 
 
@@ -44,12 +44,12 @@ def run(context: typer.Context, script: Script) -> None:
 def explain(
     context: typer.Context,
     script: Script,
-    picture: Annotated[Path | None, typer.Option(help="Where to write an SVG picture.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Write an SVG diagram to this file.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Show the steps of a script's pipelines and which need Python; nothing is started.
+    """Show the steps of a script's pipelines and which of them need Python, without starting them.
 
-    What follows the script is handed to it.
+    Arguments after the script are passed to it.
     """
     from pyspark_rocketmq.streams.plan.explain import draw_plan, explain_plan, steps  # noqa: PLC0415 - imports Spark
     from pyspark_rocketmq.streams.run.launcher import PlanRecorder, launching_with  # noqa: PLC0415
@@ -71,7 +71,7 @@ def explain(
 
 @app.command("list", epilog=examples("streams list", "streams list --json"))
 def list_(json: AsJson = False) -> None:
-    """Show the jobs that were started on this machine."""
+    """List the jobs that were started on this machine."""
     from pyspark_rocketmq.streams.run.job_registry import jobs  # noqa: PLC0415 - imports Spark
 
     rows = jobs()
@@ -91,7 +91,7 @@ def list_(json: AsJson = False) -> None:
 
 @app.command(epilog=examples("streams stop shop.revenue"))
 def stop(job: Job, json: AsJson = False) -> None:
-    """Stop a job after its batch; it goes on there when it is started again."""
+    """Stop a job after its current batch. After a restart it continues there."""
     from pyspark_rocketmq.streams.run.job_registry import find_job  # noqa: PLC0415 - imports Spark
 
     record = find_job(job)
@@ -107,12 +107,14 @@ def stop(job: Job, json: AsJson = False) -> None:
 @app.command(epilog=examples("streams state shop.revenue", "streams state shop.carts items --changes --json"))
 def state(
     job: Job,
-    table: Annotated[str | None, typer.Argument(help="Which table; needed if there are several.")] = None,
-    changes: Annotated[bool, typer.Option(help="Show what changed, batch by batch.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many rows.")] = 20,
+    table: Annotated[
+        str | None, typer.Argument(help="The state table; required if there are several.")
+    ] = None,
+    changes: Annotated[bool, typer.Option(help="Show the changes per batch.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 20,
     json: AsJson = False,
 ) -> None:
-    """Show what a job remembers, as of its last batch; it may run meanwhile."""
+    """Show a job's state as of its last batch. The job may be running."""
     from pyspark_rocketmq.streams import state as state_of  # noqa: PLC0415 - imports Spark
 
     found = state_of(job)
@@ -131,10 +133,10 @@ def _shown(value: object) -> object:
 @app.command(epilog=examples("streams rescale shop.revenue 8"))
 def rescale(
     job: Job,
-    partitions: Annotated[int, typer.Argument(help="How many tasks shall share its state.", min=1)],
+    partitions: Annotated[int, typer.Argument(help="Number of state partitions.", min=1)],
     json: AsJson = False,
 ) -> None:
-    """Spread the state of a job that does not run over so many partitions."""
+    """Change the number of state partitions of a stopped job."""
     from pyspark_rocketmq.streams import rescale as rewrite  # noqa: PLC0415 - imports Spark
 
     rewrite(job, partitions)

@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq tables``: topics as tables of SQL."""
+"""``pyspark-rocketmq tables``: topics as SQL tables."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pyspark_rocketmq.sql.catalog import describe_table, list_tables
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Topics as tables of SQL.", no_args_is_help=True)
+app = typer.Typer(help="Show topics as SQL tables.", no_args_is_help=True)
 
 
 @app.command("list", epilog=examples("tables list", "tables list --json"))
 def list_(namesrv: Namesrv = None, option: Settings = None, json: AsJson = False) -> None:
-    """List the topics that a job may read and write."""
+    """List the topics that a SQL job can read and write."""
     with connect(namesrv, option) as client:
         found = list_tables(client)
     if json:
@@ -29,13 +29,13 @@ def list_(namesrv: Namesrv = None, option: Settings = None, json: AsJson = False
 @app.command(epilog=examples("tables describe orders", "tables describe orders --ddl >> job.sql"))
 def describe(
     topic: Annotated[str, typer.Argument(help="The topic.")],
-    sample: Annotated[int, typer.Option(help="How many of the last messages to look at.", min=1)] = 1_000,
-    ddl: Annotated[bool, typer.Option("--ddl", help="Print the CREATE TABLE of it.")] = False,
+    sample: Annotated[int, typer.Option(help="Number of newest messages to inspect.", min=1)] = 1_000,
+    ddl: Annotated[bool, typer.Option("--ddl", help="Print its CREATE TABLE statement.")] = False,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Show the columns of a topic's JSON bodies, inferred from its last messages; nothing is consumed."""
+    """Show the columns of a topic's JSON bodies, inferred from its newest messages. Consumes nothing."""
     with connect(namesrv, option) as client:
         table = describe_table(client, topic, sample=sample)
     inferred = table.inferred

@@ -1,1 +1,1 @@
-"""Commands about messages: look at them, read, write and replay them."""
+"""Commands about messages: peek, consume, produce and replay."""

@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq consume``: print messages as they come."""
+"""``pyspark-rocketmq consume``: print messages as they arrive."""
 
 from __future__ import annotations
 
@@ -41,21 +41,24 @@ def consume(
         typer.Option("--from", help="earliest, latest, last:100, group, a time, a time ago (-10m), or JSON."),
     ] = "earliest",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")] = False,
-    count: Annotated[int | None, typer.Option("--count", "-c", help="Stop after so many.", min=1)] = None,
-    tags: Annotated[str, typer.Option(help="Only these tags: 'A || B'.")] = "*",
+    count: Annotated[
+        int | None, typer.Option("--count", "-c", help="Stop after this number of messages.", min=1)
+    ] = None,
+    tags: Annotated[str, typer.Option(help="Only messages with these tags: 'A || B'.")] = "*",
     group: Annotated[
-        str | None, typer.Option(help="The consumer group of --from group and --commit.")
+        str | None, typer.Option(help="The consumer group for --from group and --commit.")
     ] = None,
     commit: Annotated[
-        bool, typer.Option("--commit", help="Commit what was printed for the group, at the end.")
+        bool, typer.Option("--commit", help="At the end, commit the printed messages for the group.")
     ] = False,
     namesrv: Namesrv = None,
     option: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the messages of a topic, a line each: queue by queue what is there, then what comes.
+    """Print a topic's messages, one per line. Stops at the end unless --follow is given.
 
-    Without a terminal a line is the body alone; with --json it is the whole message.
+    Existing messages are printed queue by queue. If the output is not a terminal, a line is the body only;
+    with --json it is the whole message.
     """
     if commit and group is None:
         raise OptionError("--commit needs --group")
@@ -81,14 +84,14 @@ def consume(
 def _messages(
     client: Client, positions: dict[MessageQueue, int], options: ReadOptions, *, follow: bool
 ) -> Iterator[Message]:
-    """Yield messages and keep ``positions`` at the next offset behind what was taken."""
+    """Yield messages and keep ``positions`` at the next offset after the last yielded message."""
     while True:
         ends = client.max_offsets(positions)
         for queue, end in ends.items():
             if positions[queue] >= end:
                 continue
             for message in read_messages(client, [OffsetRange(queue, positions[queue], end)], options):
-                positions[queue] = message.queue_offset + 1  # printed is consumed, also if it is the last one
+                positions[queue] = message.queue_offset + 1  # printed counts as consumed, even if last
                 yield message
             positions[queue] = end
         if not follow:

@@ -1,4 +1,4 @@
-"""How messages look in a terminal and as JSON."""
+"""How messages are printed in a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OWN = frozenset({"UNIQ_KEY", "KEYS", "TAGS", "WAIT"})
 
 
 def message_panel(message: Message) -> RenderableType:
-    """Return a message as a person reads it: where and when, properties, the body laid out."""
+    """Return a message for a terminal: position and times, properties, and the formatted body."""
     facts = [f"stored {timestamp(message.store_timestamp)}", f"born {timestamp(message.born_timestamp)}"]
     facts += [f"{name} {value}" for name, value in (("tags", message.tags), ("keys", message.keys)) if value]
     if message.reconsume_times:
@@ -45,7 +45,7 @@ def message_text(body: bytes) -> str:
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """Return a message as plain values named as the data source's columns; a JSON body as what it says."""
+    """Return a message as plain values named as the data source's columns, with a JSON body parsed."""
     return {
         "topic": message.topic,
         "brokerName": message.broker_name,

@@ -1,4 +1,4 @@
-"""``pyspark-rocketmq peek``: look at messages without consuming them."""
+"""``pyspark-rocketmq peek``: show messages without consuming them."""
 
 from __future__ import annotations
 
@@ -35,22 +35,24 @@ EXAMPLES: Final = examples(
 
 def peek(
     topic: Topic,
-    count: Annotated[int, typer.Option("--count", "-c", help="How many at most.", min=1, max=10_000)] = 10,
+    count: Annotated[
+        int, typer.Option("--count", "-c", help="Maximum number of messages.", min=1, max=10_000)
+    ] = 10,
     at: Annotated[
-        str | None, typer.Option(help="The first ones stored at or after a time, or a time ago (-10m).")
+        str | None, typer.Option(help="The first messages stored at or after a time, or a time ago (-10m).")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Those with this key.")] = None,
+    key: Annotated[str | None, typer.Option(help="The messages with this key.")] = None,
     message_id: Annotated[
-        str | None, typer.Option("--id", help="The one with this message id or offset message id.")
+        str | None, typer.Option("--id", help="The message with this message id or offset message id.")
     ] = None,
-    queue: Annotated[str | None, typer.Option(help="Only this queue, broker:number.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Only this queue, broker:queueId.")] = None,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Look at messages of a topic: the last ones, or by time, key or id. Nothing is consumed.
+    """Show messages of a topic: the newest ones, or by time, key or id. Consumes nothing.
 
-    Exit code 1 when there is none.
+    Exit code 1 if no message is found.
     """
     if sum(given is not None for given in (at, key, message_id)) > 1:
         raise OptionError("give one of --at, --key and --id")
@@ -109,7 +111,7 @@ def moment(name: str, text: str, now_ms: int) -> int:
     Raises
     ------
     OptionError
-        It is no time.
+        The text is not a time.
     """
     try:
         position = TIMESTAMP.parse(text)

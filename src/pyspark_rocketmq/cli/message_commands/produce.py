@@ -35,32 +35,33 @@ _FIELDS: Final = frozenset({"body", "tags", "keys", "properties", "shardingKey"}
 
 def produce(
     topic: Topic,
-    file: Annotated[str, typer.Option(help="One message a line; - is the standard input.")] = "-",
+    file: Annotated[str, typer.Option(help="File with one message per line; - is standard input.")] = "-",
     jsonl: Annotated[
         bool,
-        typer.Option("--jsonl", help="Lines are JSON: body, and tags, keys, properties, shardingKey."),
+        typer.Option(
+            "--jsonl",
+            help="Lines are JSON objects: body, and optionally tags, keys, properties, shardingKey.",
+        ),
     ] = False,
     tags: Annotated[str | None, typer.Option(help="The tag of every message.")] = None,
     keys: Annotated[str | None, typer.Option(help="The keys of every message.")] = None,
     prop: Annotated[
         list[str] | None, typer.Option("--property", "-p", help="A property, name=value; repeatable.")
     ] = None,
-    rate: Annotated[
-        float, typer.Option(help="Messages a second at most; 0 is as fast as it goes.", min=0)
-    ] = 0,
+    rate: Annotated[float, typer.Option(help="Maximum messages per second; 0 for no limit.", min=0)] = 0,
     namesrv: Namesrv = None,
     option: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send each line of a file or of the standard input as a message; empty lines are left out.
+    """Send each line of a file or of standard input as a message. Empty lines are skipped.
 
-    A failed send ends it with exit code 1; what was sent before stays sent.
+    If a send fails, the command ends with exit code 1. Messages sent before stay sent.
     """
     properties = pairs(prop)
     with contextlib.ExitStack() as resources:
         lines = resources.enter_context(_lines(file))
         client = resources.enter_context(connect(namesrv, option))
-        client.route(topic)  # a topic that does not exist is told before anything is read
+        client.route(topic)  # reports a missing topic before anything is read
         messages = (
             _message(topic, line, number, jsonl=jsonl, tags=tags, keys=keys, properties=properties)
             for number, line in enumerate(_shown(lines, file), 1)
@@ -122,7 +123,7 @@ def _message(
 
 
 def _check_parts(given: Mapping[str, Any], number: int) -> None:
-    """Refuse parts that are no text where a text is needed."""
+    """Raise an error if a field that must be text is not."""
     texts = [given.get("tags"), given.get("shardingKey")]
     keys = given.get("keys")
     texts += keys if isinstance(keys, list) else [keys]
@@ -135,7 +136,7 @@ def _check_parts(given: Mapping[str, Any], number: int) -> None:
 @contextlib.contextmanager
 def _lines(file: str) -> Iterator[Iterator[str]]:
     try:
-        # The file's descriptor is used as it is: whoever pipes slowly has each line sent at once.
+        # Reads standard input's own buffer, so that each line of a slow pipe is sent immediately.
         source = io.TextIOWrapper(sys.stdin.buffer, "utf-8") if file == "-" else open(file, encoding="utf-8")  # noqa: PTH123, SIM115
     except OSError as error:
         raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
@@ -149,7 +150,7 @@ def _decoded(source: Iterable[str], file: str) -> Iterator[str]:
             yield line.rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise OptionError(f"the lines are not UTF-8: {error.reason}", file=file) from error
-    except OSError as error:  # a folder opens, and fails when it is read
+    except OSError as error:  # a folder can be opened, but not read
         raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
 
 
@@ -162,7 +163,7 @@ def _paced(messages: Iterable[OutgoingMessage], rate: float, clock: Clock) -> It
 
 
 def _shown(lines: Iterable[str], file: str) -> Iterator[str]:
-    """Count what goes by, unless somebody types it; a file's size tells how much is left."""
+    """Count the lines that pass, unless a person types them. A file's size gives the total."""
     if file == "-" and sys.stdin.isatty():
         yield from lines
         return

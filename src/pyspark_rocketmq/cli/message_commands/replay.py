@@ -35,30 +35,34 @@ _BODY_CHARACTERS: Final = 60
 def replay(
     group: Annotated[str, typer.Argument(help="The consumer group.")],
     origin: Annotated[
-        Origin, typer.Option("--from", help="Its dead letters, or what waits to be tried again.")
+        Origin, typer.Option("--from", help="The group's dead-letter topic or its retry topic.")
     ] = Origin.DLQ,
-    to: Annotated[str | None, typer.Option(help="The topic to send to. [each message's first one]")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Only with this tag; repeatable.")] = None,
-    key: Annotated[list[str] | None, typer.Option(help="Only with this key; repeatable.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Only what was first sent to this topic.")] = None,
-    since: Annotated[str | None, typer.Option(help="Only stored then or later: a time, or -2h.")] = None,
-    until: Annotated[str | None, typer.Option(help="Only stored before then.")] = None,
-    text: Annotated[str | None, typer.Option(help="Only bodies that hold this text.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Only the first ones.", min=1)] = None,
+    to: Annotated[
+        str | None, typer.Option(help="The topic to send to. [each message's original topic]")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only messages with this tag; repeatable.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="Only messages with this key; repeatable.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only messages originally sent to this topic.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only messages stored at or after a time, or a time ago (-2h).")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only messages stored before a time.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only messages whose body contains this text.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Maximum number of messages.", min=1)] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Send; otherwise only show what would be.")
+        bool, typer.Option("--yes", "-y", help="Send the messages. Without it the command only lists them.")
     ] = False,
     readable: Annotated[
-        bool, typer.Option("--make-readable", help="Allow reading the group's topic before looking.")
+        bool, typer.Option("--make-readable", help="First give the group's topic read permission.")
     ] = False,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Send messages again that a group's consumers could not process; a dry run unless --yes is given.
+    """Resend messages that a group's consumers could not process. A dry run unless --yes is given.
 
-    The originals stay: a second run sends them again. What is sent has the property `replayOf`, the first
-    message's id.
+    The originals stay: a second run sends them again. A resent message has the property `replayOf` with the
+    original message's id.
     """
     with connect(namesrv, option) as client:
         now_ms = client.clock.now_ms()
