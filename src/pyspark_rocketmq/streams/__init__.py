@@ -1,4 +1,4 @@
-"""Light stream processing, as RocketMQ Streams offers it, compiled onto Structured Streaming.
+"""Lightweight stream processing with the API of RocketMQ Streams, compiled to Structured Streaming.
 
 Examples
 --------

@@ -1,1 +1,1 @@
-"""What users call: the two APIs of RocketMQ Streams."""
+"""The public API: the two APIs of RocketMQ Streams."""

@@ -1,4 +1,4 @@
-"""Where pipelines begin."""
+"""Builders and sources of pipelines."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ class DataStreamSource:
     ) -> DataStream:
         """Read topics.
 
-        A job that begins reads from the first message; one that is started again goes on where it was. Queues
-        are read in step by store time, and heartbeats close the windows of a silent topic:
-        ``eventTimeAlignment="off"`` and ``heartbeatInterval="off"`` turn that off.
+        A new job starts at the first message. After a restart a job continues from its checkpoint. Queues are
+        aligned by store time (``eventTimeAlignment="off"`` disables this), and heartbeats close the windows
+        of an idle topic (``heartbeatInterval="off"`` disables this).
 
         Parameters
         ----------
         topic : str
-            More than one between commas.
+            One topic, or several separated by commas.
         groupName : str
-            Where the finished offsets are committed for RocketMQ's own tools.
+            The group for which finished offsets are committed, for RocketMQ's own tools.
         *more
-            As in Java: ``namesrvAddr``; ``isJson, namesrvAddr``; ``tags, isJson, namesrvAddr``; a
-            `SchemaConfig` comes last.
+            As in Java: ``namesrvAddr``; ``isJson, namesrvAddr``; ``tags, isJson, namesrvAddr``; each
+            optionally followed by a `SchemaConfig`.
         isJson : bool
-            The bodies are JSON objects, whose fields can be named at once.
+            The bodies are JSON objects whose fields can be used directly.
         schema : str or StructType, optional
-            The types of the bodies' fields; implies JSON.
+            The types of the bodies' fields. Implies JSON.
         **options
             Any option of the source, such as ``maxOffsetsPerTrigger=10_000``.
         """
@@ -103,17 +103,17 @@ class DataStreamSource:
         schema: Schema = None,
         **options: Any,
     ) -> DataStream:
-        """Read topics of Kafka by Spark's own source, whose jar the session needs.
+        """Read Kafka topics with Spark's Kafka source. The session needs its jar.
 
-        Delivery promise: that of Spark's source, each record counts once. A record's time is Kafka's; there
-        are no heartbeats, so that the last windows of a silent topic stay open.
+        Delivery promise: that of Spark's source, each record counts once. A record's time is its Kafka
+        timestamp. Kafka sources have no heartbeats: the last windows of an idle topic stay open.
 
         Parameters
         ----------
         topic : str
-            More than one between commas.
+            One topic, or several separated by commas.
         groupName : str
-            The prefix of the groups that Spark's consumers are members of.
+            The group prefix of Spark's consumers.
         **options
             Any option of Spark's source; ``kafka.sasl.jaas.config="..."`` in a dict, by ``**{...}``.
         """
@@ -141,28 +141,28 @@ class DataStreamSource:
         heartbeatMs: int | None = None,
         maxRowsPerTrigger: int | None = None,
     ) -> DataStream:
-        """Read a topic, or a filter such as ``plant/+/heat``, of an MQTT broker; needs the extra ``mqtt``.
+        """Read a topic, or a filter such as ``plant/+/heat``, of an MQTT broker. Needs the extra ``mqtt``.
 
-        Delivery promise: at least once (QoS 1, a session that the broker keeps). A message is acknowledged
-        when it is in a journal on the driver's disk; a batch that Spark runs again is read from there. A
-        record's time is when it came. What the broker delivers twice counts twice.
+        Delivery promise: at least once (QoS 1 with a persistent session). A message is acknowledged after it
+        is stored in a journal on the driver's disk. If Spark repeats a batch, it is read from the journal. A
+        record's time is its arrival time. A message that the broker delivers twice counts twice.
 
         Parameters
         ----------
         url : str
             ``tcp://host:1883`` or ``ssl://host:8883``.
         clientId : str
-            By which the broker knows the job again, also after a restart; no other client may have it.
+            Identifies the job to the broker, also after a restart. No other client may use it.
         isJsonData : bool
             The payloads are JSON objects.
         journal : str, optional
-            The journal's file; one in the home of the jobs when absent.
+            The journal's file. Default: a file in the jobs' home folder.
         caFile : str, optional
-            Certificates of the authorities that are believed; the system's when absent.
+            Certificates of trusted authorities. Default: the system's.
         heartbeatMs : int, optional
-            After so long a silence windows close; 1000 when absent.
+            Windows close after this long without messages. Default: 1000.
         maxRowsPerTrigger : int, optional
-            How many messages a batch has at most; 10,000 when absent.
+            Maximum number of messages per batch. Default: 10,000.
         """
         file = journal or str(jobs_home() / "journals" / f"{file_name(self._job.name)}-{file_name(topic)}.db")
         given: dict[str, Any] = {"url": url, "clientId": clientId}
@@ -185,28 +185,28 @@ class DataStreamSource:
         settleSeconds: float = 1,
         maxRowsPerTrigger: int | None = None,
     ) -> DataStream:
-        """Read the rows of database tables, and then those that are added; needs the extra ``sql``.
+        """Read the rows of database tables, then new rows as they are added. Needs the extra ``sql``.
 
-        Tables that come to match the pattern are read too. Rows are JSON objects; their time is when they
-        are read.
+        Tables that match the pattern later are read too. Rows are JSON objects. A row's time is the time of
+        reading.
 
-        Delivery promise: at least once for rows whose id grows. One that is changed is not read again, and
-        one that becomes visible more than ``settleSeconds`` behind a larger id is not seen.
+        Delivery promise: at least once for rows whose id grows. A changed row is not read again, and a row
+        that becomes visible more than ``settleSeconds`` after a larger id is not read.
 
         Parameters
         ----------
         url : str
-            Of JDBC (MySQL, PostgreSQL, SQLite) or SQLAlchemy.
+            A JDBC (MySQL, PostgreSQL, SQLite) or SQLAlchemy URL.
         tablePattern : str
-            A regular expression of whole names.
+            A regular expression that matches whole table names.
         idField : str
-            A column of integers that grow.
+            An integer column with growing values.
         refreshSeconds : float
-            How often the tables are looked at.
+            Interval of polling the tables.
         settleSeconds : float
-            How long new rows are left alone, in which transactions with smaller ids may end.
+            How long new rows wait before they are read, so that transactions with smaller ids can end.
         maxRowsPerTrigger : int, optional
-            How many rows of a table a batch has at most; 10,000 when absent.
+            Maximum number of rows per table and batch. Default: 10,000.
         """
         given = {
             "url.password": database_url(url, userName, password),
@@ -242,7 +242,7 @@ class DataStreamSource:
         tail: bool = False,
         **options: Any,
     ) -> DataStream:
-        """Read the lines of files, once; with ``tail`` follow a folder to which files are added."""
+        """Read the lines of files once. With ``tail``, follow a folder to which files are added."""
         return self._files("json" if isJsonData else "text", filePath, schema, tail, options)
 
     def fromJson(
@@ -254,7 +254,7 @@ class DataStreamSource:
     def fromCsv(
         self, filePath: str, *, schema: Schema = None, tail: bool = False, **options: Any
     ) -> DataStream:
-        """Read CSV with a header; with ``tail`` the schema must be given."""
+        """Read CSV with a header. With ``tail``, ``schema`` is required."""
         return self._files("csv", filePath, schema, tail, options)
 
     fromCSVFile = fromCsv
@@ -273,7 +273,7 @@ class DataStreamSource:
         return DataStream(self._job, node)
 
     def fromArray(self, values: Sequence[Any], isJson: bool = False, *, schema: Schema = None) -> DataStream:
-        """Read values of this process: records, texts, or texts that are JSON (``isJson=True``)."""
+        """Read values of this process: records, texts, or JSON texts (``isJson=True``)."""
         name = self._job.step("fromArray")
         rows = RowsSource(name=name, rows=tuple(values), json=isJson, schema=schema)
         return DataStream(self._job, rows)
@@ -283,15 +283,14 @@ class DataStreamSource:
         return self.fromArray(values, schema=schema)
 
     def from_(self, source: DataFrame | DataSource, *, timeField: str | None = None) -> DataStream:
-        """Read a DataFrame, streaming or not: any data source of Spark.
+        """Read a DataFrame, streaming or not, of any Spark data source.
 
         Parameters
         ----------
         source : DataFrame or DataSource
-            A Python data source with its options is registered with the session and read as a stream
-            if it can be.
+            A Python data source is registered with the session, and read as a stream if it supports that.
         timeField : str, optional
-            Its column of event times; the time of processing when absent.
+            The column of event times. Default: the processing time.
         """
         if not isinstance(source, DataFrame | DataSource):
             raise PlanError(
@@ -313,17 +312,17 @@ class DataStreamSource:
 
 
 class StreamBuilder:
-    """Where a pipeline begins, by either API.
+    """The entry point of both APIs.
 
-    ``StreamBuilder.dataStream(namespace, pipeline)`` is the older one: records with fields, SQL-like steps.
-    ``StreamBuilder(jobId).source(topic, deserializer)`` is the newer one: values, keys, functions.
+    ``StreamBuilder.dataStream(namespace, pipeline)`` starts the older API: records with fields, SQL-like
+    steps. ``StreamBuilder(jobId).source(topic, deserializer)`` starts the newer API: values, keys, functions.
 
     Parameters
     ----------
     jobId : str
-        The query's name, the default group and the checkpoint's folder.
+        Names the query, the default group and the checkpoint's folder.
     spark : SparkSession, optional
-        The active session, or a new one, when absent.
+        Default: the active session, or a new one.
     """
 
     def __init__(self, jobId: str, spark: SparkSession | None = None) -> None:
@@ -331,7 +330,7 @@ class StreamBuilder:
 
     @staticmethod
     def dataStream(namespace: str, pipelineName: str, spark: SparkSession | None = None) -> DataStreamSource:
-        """Return the sources of a job of the older API."""
+        """Return the sources of a job with the older API."""
         return DataStreamSource(namespace, pipelineName, spark)
 
     def source(
@@ -349,9 +348,9 @@ class StreamBuilder:
         Parameters
         ----------
         deserializer : Callable, optional
-            Makes ``(key, value)`` of a body's bytes; JSON values when absent.
+            Returns ``(key, value)`` for a body's bytes. Default: JSON values.
         namesrv : str, optional
-            Where `RocketMQStream` is given it, or ``$NAMESRV_ADDR``, when absent.
+            Default: the one given to `RocketMQStream`, or ``$NAMESRV_ADDR``.
         """
         given = {
             "topic": topicName,
@@ -372,14 +371,14 @@ class StreamBuilder:
         return RStream(self._job, node)
 
     def build(self) -> Topology:
-        """Return the pipeline, for `RocketMQStream`."""
+        """Return the topology to pass to `RocketMQStream`."""
         return Topology(self._job)
 
     data_stream = dataStream
 
 
 class _Decode:
-    """A deserializer as a function of text."""
+    """Convert a deserializer to a function of text."""
 
     def __init__(self, deserializer: Callable[[bytes], tuple[Any, Any]]) -> None:
         self._deserializer = deserializer

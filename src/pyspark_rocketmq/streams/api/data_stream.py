@@ -1,4 +1,4 @@
-"""The fluent API: records, one at a time and joined; what leads to sinks is in `stream_sinks`."""
+"""The fluent API: steps on records, joins and windows. Sinks are in `output`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class DataStream(StreamOutput):
     """A stream of records.
 
     Every method returns a new stream; nothing runs before ``start()``. Each camelCase name has a snake_case
-    twin. Functions that only move fields about are computed by Spark, all others by Python workers:
-    ``explain()`` tells which.
+    alias. Functions that only rearrange fields are computed by Spark, all others by Python workers:
+    ``explain()`` shows which.
     """
 
     def _next(self, node: p.Node) -> DataStream:
@@ -54,14 +54,14 @@ class DataStream(StreamOutput):
     def map(
         self, function: Callable[[Any], Any] | Mapping[str, Column | str], schema: Schema = None
     ) -> DataStream:
-        """Make a new record of each one: by a function, or as columns or SQL texts by name.
+        """Map each record to a new one, by a function or by a mapping of names to columns or SQL.
 
         Parameters
         ----------
         function : Callable or Mapping
             A function that returns None drops the record.
         schema : str or StructType, optional
-            The types of what the function returns; without it fields are read from its JSON.
+            The types of the fields that the function returns. Without it fields are read from its JSON.
         """
         if isinstance(function, Mapping):
             return self._columns(function)
@@ -73,11 +73,11 @@ class DataStream(StreamOutput):
         return self._next(p.ColumnsMap(name=name, input=self._node, columns=dict(columns), fields=fields))
 
     def flatMap(self, function: Callable[[Any], Any], schema: Schema = None) -> DataStream:
-        """Make any number of records of each one."""
+        """Map each record to any number of records."""
         return self._apply("flatMap", function, schema)
 
     def filter(self, condition: Callable[[Any], Any] | Column | str) -> DataStream:
-        """Keep records: by a function, a Column, or an SQL text."""
+        """Keep the records for which a function, a Column, or an SQL expression is true."""
         if isinstance(condition, Column | str):
             return self._where(condition, names_in(condition))
         return self._apply("filter", condition)
@@ -87,24 +87,24 @@ class DataStream(StreamOutput):
         return self._next(p.Where(name=name, input=self._node, condition=condition, fields=fields))
 
     def filterByExpression(self, expression: str) -> DataStream:
-        """Keep records by comparisons: ``(city,==,Paris)&(age,>,17)``; ``|`` and brackets as well.
+        """Keep records by comparisons: ``(city,==,Paris)&(age,>,17)``, also with ``|`` and parentheses.
 
-        The right side is a number or a text, with or without single quotes; a field stands in backquotes. A
-        type may say how both sides compare: ``(age,>,int,17)``.
+        The right side is a number or a text, with or without single quotes, or a field in backquotes. An
+        optional type says how both sides are compared: ``(age,>,int,17)``.
         """
         sql = condition_sql(expression, step=f"filterByExpression({expression})")
         return self._where(sql, quoted_names(sql))
 
     def forEach(self, function: Callable[[Any], Any]) -> DataStream:
-        """Call a function with each record and hand the record on; it may be called again after a failure."""
+        """Call a function with each record and pass the record on. Calls may repeat after a failure."""
         return self._apply("forEach", function)
 
     forEachMessage = forEach
 
     def script(self, script: str) -> DataStream:
-        """Add columns: lines ``name=expression`` in Spark's SQL, between semicolons.
+        """Add columns by statements ``name=expression`` in Spark SQL, separated by semicolons.
 
-        Functions are Spark's, and those that were registered with ``spark.udf.register``.
+        Functions are Spark's, and those registered with ``spark.udf.register``.
         """
         lines = script_lines(script, step="script")
         made: set[str] = set()
@@ -125,7 +125,7 @@ class DataStream(StreamOutput):
         )
 
     def selectTimestamp(self, time: Callable[[Any], Any] | str) -> DataStream:
-        """Say what the event time is: a field's name, or a function that returns milliseconds."""
+        """Set the event time: a field's name, or a function that returns milliseconds."""
         if isinstance(time, str):
             name = self._job.step("time")
             return self._next(p.TimeSelect(name=name, input=self._node, field=time))
@@ -134,35 +134,35 @@ class DataStream(StreamOutput):
     # --- several streams ----------------------------------------------------------------------
 
     def union(self, other: DataStream) -> DataStream:
-        """Put the records of another stream among these."""
+        """Merge the records of another stream into this one."""
         name = self._job.step("union")
         return self._next(p.Union(name=name, left=self._node, right=other._node))
 
     def split(self, label: Callable[[Any], Any]) -> SplitStream:
-        """Give each record a label, by which ``select`` chooses."""
+        """Give each record a label for ``select``."""
         return SplitStream(self._job, self._apply("label", label)._node)  # noqa: SLF001
 
     def join(self, other: DataStream) -> JoinStream[DataStream]:
-        """Pair the records of two streams: all pairs, not only the last."""
+        """Join the records of two streams. All pairs are results, not only the last."""
         return JoinStream(self._job, self._node, other._node, DataStream, outer=False)
 
     def leftJoin(self, other: DataStream) -> JoinStream[DataStream]:
-        """Pair the records of two streams, and keep those of this one that have no partner."""
+        """Join the records of two streams, and keep records of this stream without a match."""
         return JoinStream(self._job, self._node, other._node, DataStream, outer=True)
 
     def dimJoin(self, *table: Any) -> JoinStream[DataStream]:
-        """Put a table's columns beside each record that has a match.
+        """Join a table's columns to each record that has a match.
 
         Parameters
         ----------
         *table
-            A file (CSV with header, or JSON lines) and how old it may become in minutes; or a database's
-            URL (of JDBC or SQLAlchemy), user, password, table or query, and the minutes.
+            A file (CSV with header, or JSON lines) and the minutes after which it is reloaded; or a
+            database's URL (JDBC or SQLAlchemy), user, password, table or query, and the minutes.
         """
         return self._dimension(table, outer=False)
 
     def dimLeftJoin(self, *table: Any) -> JoinStream[DataStream]:
-        """Put a table's columns beside each record, nulls where there is no match."""
+        """Join a table's columns to each record, with nulls if there is no match."""
         return self._dimension(table, outer=True)
 
     def _dimension(self, table: Sequence[Any], *, outer: bool) -> JoinStream[DataStream]:
@@ -181,11 +181,11 @@ class DataStream(StreamOutput):
     # --- many records together ----------------------------------------------------------------
 
     def window(self, window: Window) -> WindowStream[DataStream]:
-        """Put records into windows of time."""
+        """Group records into time windows."""
         return WindowStream(self._job, self._node, window, DataStream)
 
     def distinct(self, *fieldNames: str, windowSizeSecond: float = _DISTINCT_S) -> DataStream:
-        """Keep the first of the records that agree in the fields, for at least so long."""
+        """Drop records that repeat the fields of an earlier one, for at least this long."""
         if not fieldNames:
             raise PlanError("distinct names at least one field", step="distinct")
         name, within = self._job.step("distinct"), Time.seconds(windowSizeSecond)
@@ -194,7 +194,7 @@ class DataStream(StreamOutput):
     def topN(
         self, asRowNumFieldName: str, topN: int, *groupByFieldNames: str
     ) -> OverWindowStream[DataStream]:
-        """Keep the first rows of each window and group; ``addOrderByFieldName`` says by what."""
+        """Keep the first rows of each window and group, in the order of ``addOrderByFieldName``."""
         return OverWindowStream(self._job, self._node, asRowNumFieldName, topN, groupByFieldNames, DataStream)
 
     def process(
@@ -206,25 +206,25 @@ class DataStream(StreamOutput):
         *,
         waterMark: float = 0,
     ) -> DataStream:
-        """Let a processor of one's own keep a state for each key: values, lists, maps, timers, times to live.
+        """Run a stateful processor per key, with values, lists, maps, timers and times to live.
 
-        It is PySpark's ``StatefulProcessor`` of ``transformWithState``: ``handleInputRows`` gets the fields
-        of the records as Rows (``selectFields(...)`` or ``schema=`` comes before) and yields Rows. It runs in
-        Python workers and needs the extra ``state``. The state's changes and its results are one step of a
-        batch: each record counts once.
+        The processor is a PySpark ``StatefulProcessor`` as for ``transformWithState``: ``handleInputRows``
+        gets the records' fields as Rows (``selectFields(...)`` or ``schema=`` must precede it) and yields
+        Rows. It runs in Python workers and needs the extra ``state``. A batch commits state changes and
+        results together: each record counts once.
 
         Parameters
         ----------
         key : str or sequence of str
-            The fields that make the key.
+            The fields of the key.
         schema : str or StructType
-            Of the Rows that it yields.
+            The schema of the yielded Rows.
         timeMode : {"none", "processingTime", "eventTime"}
-            What timers go by. Times to live need ``processingTime``, with which Spark makes a batch at every
-            trigger: one a second, if no other is given. In ``eventTime`` rows have the field ``event_time``,
-            and those that are not newer than the watermark are late and left out.
+            The time of timers. Times to live need ``processingTime``, with which Spark runs a batch at every
+            trigger: one per second by default. With ``eventTime`` rows have the field ``event_time``, and
+            rows not newer than the watermark are late and dropped.
         waterMark : float
-            In event time, how many seconds records may be late.
+            With event time, how many seconds records may be late.
 
         Raises
         ------
@@ -269,21 +269,21 @@ class DataStream(StreamOutput):
     # --- the job ------------------------------------------------------------------------------
 
     def with_(self, *strategies: Strategy) -> DataStream:
-        """Say how the job runs."""
+        """Configure how the job runs."""
         for strategy in strategies:
             strategy.apply(self._job)
         return self
 
     def onError(self, mode: str, topic: str | None = None, namesrvAddr: str | None = None) -> DataStream:
-        """Say what becomes of records that are malformed, or whose function raises.
+        """Set the handling of records that are malformed, or whose function raises.
 
         Parameters
         ----------
         mode : {"skip", "fail", "dead-letters"}
-            Skipped ones are counted: see ``skipped_rows(query)``. Dead letters are found by a second query
+            Skipped records are counted: see ``skipped_rows(query)``. Dead letters are found by a second query
             over the same source.
         topic, namesrvAddr : str, optional
-            Where dead letters go: the record's text, the cause in the property ``deadLetterCause``.
+            The dead letters' topic. A dead letter is the record's text with the property ``deadLetterCause``.
         """
         self._job.set_errors(mode, topic, {"nameServer": namesrvAddr} if namesrvAddr else {})
         return self
@@ -302,7 +302,7 @@ class DataStream(StreamOutput):
 
 
 class SplitStream:
-    """A stream whose records have labels."""
+    """A stream of labeled records."""
 
     def __init__(self, job: Job, node: p.Node) -> None:
         self._job = job

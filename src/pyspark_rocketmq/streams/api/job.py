@@ -1,4 +1,4 @@
-"""What a pipeline gathers while it is written down: its sinks and settings."""
+"""The state of a pipeline's builder: its sinks and settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MODES: Final = frozenset({"skip", "fail", "dead-letters"})
 
 @dataclass(slots=True)
 class Job:
-    """A pipeline that is being written down."""
+    """A pipeline under construction."""
 
     name: str
     spark: SparkSession | None = None
@@ -40,7 +40,7 @@ class Job:
         return f"{what}#{self.steps}"
 
     def set_errors(self, mode: str, topic: str | None, options: Mapping[str, str]) -> None:
-        """Say what becomes of records with an error."""
+        """Set the handling of records with an error."""
         if mode not in _MODES:
             raise PlanError(f"onError is one of {', '.join(sorted(_MODES))}, not {mode!r}")
         if (mode == "dead-letters") != (topic is not None):
@@ -49,12 +49,12 @@ class Job:
         self.dead_letters = None if topic is None else {"topic": topic, **options}
 
     def plan(self) -> p.Plan:
-        """Return the pipeline so far as data.
+        """Return the pipeline built so far as data.
 
         Raises
         ------
         PlanError
-            There is no sink, or the checkpoint is not where the state is asked to be.
+            The pipeline has no sink, or the checkpoint is not where the state is required to be.
         """
         if not self.sinks:
             raise PlanError(
@@ -77,7 +77,7 @@ class Job:
 
 
 class Strategy:
-    """How a job runs; taken by ``with_``."""
+    """A setting of how a job runs, for ``with_``."""
 
     def apply(self, job: Job) -> None:
         """Change the job."""
@@ -86,18 +86,18 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStrategy(Strategy):
-    """Where a job's progress and state are kept."""
+    """The location of a job's progress and state."""
 
     location: str
 
     @classmethod
     def local(cls, folder: str) -> CheckpointStrategy:
-        """Keep them in a folder of this machine."""
+        """Store them in a folder of this machine."""
         return cls(folder)
 
     @classmethod
     def remote(cls, uri: str) -> CheckpointStrategy:
-        """Keep them on storage that every machine reaches: any path that Spark can write."""
+        """Store them on shared storage: any path that Spark can write from every machine."""
         return cls(uri)
 
     def apply(self, job: Job) -> None:
@@ -106,31 +106,31 @@ class CheckpointStrategy(Strategy):
 
 
 class WindowStrategy:
-    """Where windows keep their state, by the names of RocketMQ Streams; and how much memory a job takes."""
+    """Where windows keep their state, with RocketMQ Streams' names, and how much memory a job uses."""
 
     @staticmethod
     def exactlyOnce(checkpoint: str) -> CheckpointStrategy:
-        """Keep state and progress in a checkpoint; Spark's windows are exactly once with any."""
+        """Store state and progress in a checkpoint. Spark's windows are exactly once with any checkpoint."""
         return CheckpointStrategy(checkpoint)
 
     @staticmethod
     def highPerformance() -> Strategy:
-        """Return a strategy without effect: RocksDB on this machine is what is used anyway."""
+        """Return a strategy without effect: RocksDB on this machine is always used."""
         return _NoEffect("WindowStrategy.highPerformance")
 
     @staticmethod
     def lowMemory(hardLimit: bool = False) -> Strategy:
-        """Run on one core in about a gigabyte, all processes of the job together.
+        """Run all processes of the job on one core in about a gigabyte of memory.
 
-        The session that ``start()`` makes has a heap of 512 MiB, the serial collector, the small compiler;
-        the query keeps its state in one partition a core and at most 64 MiB of RocksDB's memory. A session
-        that is there already keeps its heap and its cores: a UserWarning names what came too late.
+        The session that ``start()`` creates has a heap of 512 MiB, the serial collector and the C1 compiler.
+        The query keeps its state in one partition per core and at most 64 MiB of RocksDB memory. An existing
+        session keeps its heap and cores: a UserWarning names the settings that cannot apply.
 
         Parameters
         ----------
         hardLimit : bool
-            A heap of 256 MiB, and Python processes that end with their task: a quarter of a gigabyte less,
-            and batches that take seconds longer.
+            A heap of 256 MiB, and Python processes that end with their task. Saves a quarter of a gigabyte;
+            batches take seconds longer.
         """
         return _Footprint(HARD_LIMIT if hardLimit else LOW_MEMORY)
 
@@ -148,7 +148,7 @@ class _Footprint(Strategy):
 
 
 class ShuffleStrategy:
-    """Names that are accepted: groups are shuffled by Spark, not by a topic."""
+    """Names accepted for compatibility: Spark shuffles groups, not a topic."""
 
     @staticmethod
     def shuffleWithMQ() -> Strategy:

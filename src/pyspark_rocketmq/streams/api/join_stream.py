@@ -1,4 +1,4 @@
-"""Joins of the fluent API: what pairs have in common, and how far apart they may be."""
+"""Joins of the fluent API: the join condition and the time window."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pyspark_rocketmq.streams.plan.times import SessionWindow, Time, TumblingWin
 __all__ = ["JoinStream"]
 
 S = TypeVar("S")
-"""The stream that it leads to."""
+"""The resulting stream."""
 
 _AN_HOUR: Final = (3_600_000, 3_600_000)
-"""RocketMQ Streams' window of a join that was given none."""
+"""RocketMQ Streams' default window of a join."""
 
 
 class JoinStream(Generic[S]):
-    """Two streams, or a stream and a table, that are about to be joined."""
+    """A join of two streams, or of a stream and a table, under construction."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class JoinStream(Generic[S]):
         self._watermark_s = 0.0
 
     def on(self, condition: str) -> JoinStream[S]:
-        """Say what pairs have in common: ``(left field,==,right field)``, more with ``&``."""
+        """Set the join condition: ``(left field,==,right field)``, several combined by ``&``."""
         comparisons(condition, step="on")
         self._condition = condition
         return self
@@ -52,37 +52,37 @@ class JoinStream(Generic[S]):
     setCondition = on
 
     def setJoinType(self, joinType: str) -> JoinStream[S]:
-        """Choose ``"inner"`` or ``"left"``."""
+        """Set the join type: ``"inner"`` or ``"left"``."""
         if joinType.lower() not in {"inner", "left"}:
             raise PlanError(f"a join is inner or left, not {joinType!r}", step="join")
         self._outer = joinType.lower() == "left"
         return self
 
     def window(self, window: Time | Window) -> JoinStream[S]:
-        """Pair records of one window."""
+        """Join records of the same window."""
         self._window = TumblingWindow.of(window) if isinstance(window, Time) else window
         return self
 
     def interval(self, before: Time, after: Time) -> JoinStream[S]:
-        """Pair records whose right side is at most so much older or younger than the left."""
+        """Join records whose right side is at most this much older or newer than the left."""
         self._interval = (before.length_ms, after.length_ms)
         return self
 
     def waterMark(self, seconds: float) -> JoinStream[S]:
-        """Say how many seconds records may be late."""
+        """Set how many seconds records may be late."""
         self._watermark_s = seconds
         return self
 
     def toDataStream(self) -> S:
         """Return the pairs as a stream.
 
-        Without a window and an interval, records pair that are at most an hour apart. A record of a left join
-        that has no partner goes out when that hour is over.
+        Without a window or an interval, records at most an hour apart are joined. A left join emits a record
+        without a match when that hour is over.
 
         Raises
         ------
         PlanError
-            The condition is missing, or there is more than one time within which records are paired.
+            The condition is missing, or more than one window or interval is given.
         """
         name = self._job.step("join")
         if self._condition is None:

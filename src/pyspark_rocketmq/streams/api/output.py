@@ -1,4 +1,4 @@
-"""Where a stream ends: sinks, running, explaining and trying a pipeline."""
+"""The end of a stream: sinks, and running, explaining and testing a pipeline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["StreamOutput"]
 
 
 class StreamOutput:
-    """What a stream can end in; several sinks of a job share one query."""
+    """The sinks of a stream. Several sinks of a job share one query."""
 
     def __init__(self, job: Job, node: p.Node) -> None:
         self._job = job
@@ -37,15 +37,15 @@ class StreamOutput:
         return self
 
     def toPrint(self, batchSize: int = 1) -> Self:
-        """Print a JSON line for each row; rows are flushed with each micro-batch, whatever ``batchSize``."""
+        """Print a JSON line per row. Each micro-batch flushes its rows, whatever ``batchSize`` is."""
         del batchSize
         return self._sink(PrintSink(name=self._job.step("toPrint"), input=self._node))
 
     def toFile(self, filePath: str) -> Self:
         """Write JSON lines, or texts as they are, to a folder.
 
-        Delivery promise: each row once for readers that go through Spark, which know by ``_spark_metadata``
-        which files count.
+        Delivery promise: each row once for Spark readers, which use ``_spark_metadata`` to know which files
+        are committed.
         """
         return self._file(filePath, "text")
 
@@ -66,7 +66,7 @@ class StreamOutput:
         return self._sink(FileSink(name=name, input=self._node, path=path, kind=kind))
 
     def toTable(self, table: str) -> Self:
-        """Append to a table of Spark's catalog, each row once."""
+        """Append to a table of Spark's catalog. Each row is written once."""
         return self._sink(TableSink(name=self._job.step("toTable"), input=self._node, table=table))
 
     def toDB(
@@ -78,16 +78,16 @@ class StreamOutput:
         *,
         key: str | Sequence[str] = (),
     ) -> Self:
-        """Write to a table of a database, which exists and has columns of the rows' names.
+        """Write to an existing database table that has columns of the rows' names.
 
         Delivery promise: exactly once; rows and progress are one transaction.
 
         Parameters
         ----------
         url : str
-            Of JDBC (MySQL, PostgreSQL, SQLite) or SQLAlchemy.
+            A JDBC (MySQL, PostgreSQL, SQLite) or SQLAlchemy URL.
         key : str or sequence of str, optional
-            Update the rows that have this key already (PostgreSQL, SQLite); else all are inserted.
+            Update existing rows with the same key (PostgreSQL, SQLite). Without it all rows are inserted.
         """
         return self._sink(
             DatabaseSink(
@@ -107,10 +107,10 @@ class StreamOutput:
         guarantee: str | None = None,
         **options: Any,
     ) -> Self:
-        """Send a JSON message for each row; results of groups have the group and the window as their key.
+        """Send a JSON message per row. Results of groups have the group and the window as their key.
 
-        Delivery promise: at least once, a reader drops repeats by key; with
-        ``guarantee="effectively-once"`` a Spark reader drops them by ``drop_repeats``.
+        Delivery promise: at least once; a reader can drop repeats by key. With
+        ``guarantee="effectively-once"`` a Spark reader drops them with ``drop_repeats``.
 
         Parameters
         ----------
@@ -141,14 +141,14 @@ class StreamOutput:
         return self._sink(RocketMQSink(name=name, input=self._node, options=texts))
 
     def toKafka(self, bootstrapServers: str, topic: str, **options: Any) -> Self:
-        """Send a JSON record for each row to a topic of Kafka, by Spark's own sink, whose jar is needed.
+        """Send a JSON record per row to a Kafka topic with Spark's Kafka sink. The session needs its jar.
 
         Delivery promise: at least once; results of groups have the group and the window as their key.
 
         Parameters
         ----------
         **options
-            Any option of Spark's sink, such as ``**{"kafka.acks": "all"}``.
+            Any option of Spark's Kafka sink, such as ``**{"kafka.acks": "all"}``.
         """
         given = {"kafka.bootstrap.servers": bootstrapServers, "topic": topic, **options}
         return self._sink(
@@ -167,16 +167,16 @@ class StreamOutput:
         *,
         caFile: str | None = None,
     ) -> Self:
-        """Publish JSON for each row to a topic of an MQTT broker; needs the extra ``mqtt``.
+        """Publish a JSON message per row to a topic of an MQTT broker. Needs the extra ``mqtt``.
 
-        Delivery promise: at least once (QoS 1): a batch ends when the broker has confirmed each message.
+        Delivery promise: at least once (QoS 1). A batch ends when the broker has confirmed every message.
 
         Parameters
         ----------
         url : str
             ``tcp://host:1883`` or ``ssl://host:8883``.
         clientId : str
-            What the clients' ids begin with; each task has one of its own.
+            The prefix of the client ids. Each task has its own id.
         """
         given = {"url": url, "clientId": clientId, "username": username, "password": password}
         MqttAddress.of(option_texts(given))  # what is wrong with it says so here
@@ -186,7 +186,7 @@ class StreamOutput:
         )
 
     def to(self, sink: Callable[[DataFrame, int], None]) -> Self:
-        """Call a function with each batch's rows and number; it may see a batch again after a failure."""
+        """Call a function with each batch's rows and number. Calls may repeat after a failure."""
         if not callable(sink):
             raise PlanError("to takes a function of a DataFrame and a batch's number", step="to")
         return self._sink(CustomSink(name=self._job.step("to"), input=self._node, function=sink))
@@ -200,25 +200,25 @@ class StreamOutput:
     def start(
         self, isAsyn: bool = False, *, standby: bool = False, elastic: bool | int = False, **trigger: Any
     ) -> StreamingQuery | None:
-        """Run the job until it is stopped, or until sources that end have ended.
+        """Run the job until it is stopped, or until its bounded sources have ended.
 
         Parameters
         ----------
         isAsyn : bool
-            As `asyncStart`.
+            Return after the start, as `asyncStart`.
         standby : bool
-            If another process runs the job, wait until it is gone, and take over.
+            If another process runs the job, wait until it ends, then take over.
         elastic : bool or int
-            Share the job with its other instances on this machine: each lends this number of cores (True:
-            one); the first one leads, another takes over. Needs a checkpoint on a local file system, and
-            makes the session itself; the session ends with the query.
+            Share the job with its other instances on this machine. Each contributes this number of cores
+            (True: one). The first instance leads; if it ends, another takes over. Needs a checkpoint on a
+            local file system. Creates its own session, which ends with the query.
         **trigger
-            Of Spark's ``trigger``: ``availableNow=True``, ``processingTime="5 seconds"``.
+            Arguments of Spark's ``trigger``: ``availableNow=True``, ``processingTime="5 seconds"``.
 
         Raises
         ------
         PlanError
-            The pipeline cannot be compiled; names the step.
+            The pipeline cannot be compiled. The message names the step.
         RocketMQError
             Another process runs the job.
         """
@@ -239,11 +239,11 @@ class StreamOutput:
     def asyncStart(
         self, *, standby: bool = False, elastic: bool | int = False, **trigger: Any
     ) -> StreamingQuery | None:
-        """Start the job and return its query; None for sources that end, whose job is over then."""
+        """Start the job and return its query. With bounded sources the job runs to its end; returns None."""
         return self.start(True, standby=standby, elastic=elastic, **trigger)
 
     def toDF(self) -> DataFrame:
-        """Return the stream as a DataFrame, streaming or not, for whatever comes next."""
+        """Return the stream as a DataFrame, streaming or not."""
         from pyspark_rocketmq.streams.run.runner import final_frame  # noqa: PLC0415
 
         sink = PrintSink(name="toDF", input=self._node)
@@ -257,7 +257,7 @@ class StreamOutput:
         Parameters
         ----------
         picture : str or Path, optional
-            Where to write the same as an SVG picture.
+            Also write an SVG diagram of the steps to this file.
         """
         from pyspark_rocketmq.streams.plan.explain import draw_plan, explain_plan  # noqa: PLC0415
 
@@ -271,23 +271,23 @@ class StreamOutput:
     def test(
         self, rows: Sequence[Any] | Mapping[str, Sequence[Any]], *, batches: bool = False, sink: int = 0
     ) -> list[Any]:
-        """Run the pipeline over given rows, in this process, and return what it gives out.
+        """Run the pipeline over given rows in this process, and return its results.
 
         Parameters
         ----------
         rows : sequence, or Mapping
-            Message bodies: texts, or values that become JSON. A pair ``(time, body)`` says when a message was
-            stored, in seconds or as a datetime. With several sources a mapping by topic or path.
+            Message bodies: texts, or values that become JSON. A pair ``(time, body)`` sets a message's store
+            time, in seconds or as a datetime. With several sources, a mapping by topic or path.
         batches : bool
-            The rows are a sequence of micro-batches: they are streamed, windows close as the watermark moves
-            and those that are open at the end give nothing. Else all windows close.
+            The rows are a sequence of micro-batches, run as a stream: windows close as the watermark moves,
+            and windows still open at the end give no result. Otherwise all windows close.
         sink : int
-            Which sink's rows.
+            The index of the sink whose rows are returned.
 
         Returns
         -------
         list
-            Rows as dicts; texts of pipelines without fields.
+            Rows as dicts, or texts for pipelines without fields.
         """
         from pyspark_rocketmq.streams.run.dry_run import run_dry  # noqa: PLC0415
         from pyspark_rocketmq.streams.run.session import session_of  # noqa: PLC0415
@@ -295,7 +295,7 @@ class StreamOutput:
         return run_dry(session_of(self._job.spark), self._trial_plan(), rows, batches=batches, sink=sink)
 
     def _trial_plan(self) -> p.Plan:
-        """Return the plan, which may lack a sink yet."""
+        """Return the plan, which may still lack a sink."""
         sinks = tuple(self._job.sinks) or (PrintSink(name="end", input=self._node),)
         return p.Plan(job=self._job.name, sinks=sinks, on_error=self._job.on_error)
 

@@ -1,4 +1,4 @@
-"""Running a pipeline of the newer API."""
+"""Run a pipeline of the newer API."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ E = TypeVar("E", bound=enum.Enum)
 
 
 class Topology:
-    """A pipeline that is written down."""
+    """A complete pipeline."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
 
     def plan(self) -> p.Plan:
-        """Return it as data."""
+        """Return the pipeline as data."""
         return self.job.plan()
 
 
@@ -42,17 +42,17 @@ class StreamConfig:
 
 
 class TimeType(enum.Enum):
-    """What a value's time is, unless ``selectTimestamp`` says it."""
+    """The source of a value's time, unless ``selectTimestamp`` sets it."""
 
     EVENT_TIME = "event"
-    """When its message was born, by its producer's clock."""
+    """The message's born time, by its producer's clock."""
 
     PROCESS_TIME = "process"
-    """When the broker stored its message: as a clock, and the same when a batch is run again."""
+    """The message's store time, used as the processing time: the same if a batch is repeated."""
 
 
 class ConsumeFromWhere(enum.Enum):
-    """Where a job begins that has no checkpoint yet."""
+    """The start position of a job without a checkpoint."""
 
     CONSUME_FROM_FIRST_OFFSET = "earliest"
     CONSUME_FROM_LAST_OFFSET = "latest"
@@ -64,16 +64,16 @@ class RocketMQStream:
     Parameters
     ----------
     topology : Topology
-        Of ``builder.build()``.
+        The result of ``builder.build()``.
     properties : Mapping, optional
-        By the keys of `StreamConfig`: the name servers, the lateness of all windows, how long a silence
-        closes windows (2000 ms, as in RocketMQ Streams), the checkpoint, a `TimeType` (``PROCESS_TIME`` when
-        absent) and a `ConsumeFromWhere` (the first offset when absent), or their names.
+        Keyed as in `StreamConfig`: the name servers, the lateness of all windows, the idle time after which
+        windows close (2000 ms, as in RocketMQ Streams), the checkpoint, a `TimeType` (default:
+        ``PROCESS_TIME``) and a `ConsumeFromWhere` (default: the first offset), or their names.
 
     Raises
     ------
     PlanError
-        A property is unknown, or its value.
+        A property or its value is unknown.
     """
 
     def __init__(self, topology: Topology, properties: Mapping[str, Any] | None = None) -> None:
@@ -89,7 +89,7 @@ class RocketMQStream:
         self._query: StreamingQuery | None = None
 
     def plan(self) -> p.Plan:
-        """Return the pipeline with the properties in it."""
+        """Return the pipeline with the properties applied."""
         given = self._properties
         idle_s = float(given.get(StreamConfig.IDLE_TIME_TO_FIRE_WINDOW, 2000)) / 1000
         job = replace(self._topology.job, idle_s=idle_s)
@@ -106,7 +106,7 @@ class RocketMQStream:
         return replace(plan, sinks=tuple(sink for sink in sinks if isinstance(sink, p.Sink)))
 
     def _started(self, node: p.Node) -> p.Node:
-        """Return a step which, if it reads a topic, begins where the properties say, with their times."""
+        """Return the step. If it reads a topic, the properties' start position and time type are applied."""
         if not isinstance(node, RocketMQSource):
             return node
         time = RecordTime.BORN if self._time is TimeType.EVENT_TIME else RecordTime.STORE
@@ -114,14 +114,14 @@ class RocketMQStream:
         return replace(node, time=time, options={**begin, **node.options})
 
     def start(self, **trigger: Any) -> StreamingQuery | None:
-        """Start it and return; as in Java, it runs until `stop`."""
+        """Start the pipeline and return. As in Java, it runs until `stop`."""
         from pyspark_rocketmq.streams.run.launcher import launch  # noqa: PLC0415 - what runs is not needed to write down
 
         self._query = launch(self._topology.job.spark, self.plan(), trigger=trigger)
         return self._query
 
     def stop(self) -> None:
-        """Stop it after the running batch, and return when that is committed."""
+        """Stop the pipeline after the current batch. Returns when that batch is committed."""
         from pyspark_rocketmq.streams.run.runner import finish  # noqa: PLC0415
 
         if self._query is not None:
@@ -129,14 +129,14 @@ class RocketMQStream:
             finish(self._query)
 
     def isRunning(self) -> bool:
-        """Whether it runs."""
+        """Whether the pipeline is running."""
         return self._query is not None and self._query.isActive
 
     is_running = isRunning
 
 
 def _member(kind: type[E], given: E | str | None) -> E | None:
-    """Return a property's value, which may be its name."""
+    """Return a property's value, which may be given by name."""
     if given is None or isinstance(given, kind):
         return given
     names = [str(member.name) for member in kind]
@@ -148,7 +148,7 @@ def _member(kind: type[E], given: E | str | None) -> E | None:
 def _with_properties(
     node: p.Node, made: Mapping[p.Node, p.Node], address: str | None, late_ms: Any
 ) -> p.Node:
-    """Return a step with the properties in it, and with steps before it that have them."""
+    """Return a step with the properties applied to it and to all steps before it."""
     changes: dict[str, Any] = {
         name: made[getattr(node, name)]
         for name in ("input", "left", "right")

@@ -28,7 +28,7 @@ Selector = Callable[[Any], Any]
 
 
 class RStream(StreamOutput):
-    """A stream of values: whatever JSON can hold."""
+    """A stream of values of any JSON type."""
 
     def _apply(self, how: str, function: Selector, schema: str | None = None) -> p.Apply:
         if not callable(function):
@@ -40,11 +40,11 @@ class RStream(StreamOutput):
         return RStream(self._job, self._apply("time", timestampSelector))
 
     def map(self, mapperAction: Selector) -> RStream:
-        """Make a new value of each one; None drops it."""
+        """Map each value to a new one. None drops it."""
         return RStream(self._job, self._apply("map", mapperAction))
 
     def flatMap(self, mapper: Selector) -> RStream:
-        """Make any number of values of each one."""
+        """Map each value to any number of values."""
         return RStream(self._job, self._apply("flatMap", mapper))
 
     def filter(self, predictor: Selector) -> RStream:
@@ -52,19 +52,19 @@ class RStream(StreamOutput):
         return RStream(self._job, self._apply("filter", predictor))
 
     def foreach(self, action: Selector) -> RStream:
-        """Call a function with each value and hand it on."""
+        """Call a function with each value and pass the value on."""
         return RStream(self._job, self._apply("forEach", action))
 
     def keyBy(self, selectAction: Selector) -> GroupedStream:
-        """Group values by a key, which becomes text."""
+        """Group values by a key. Keys are converted to text."""
         return GroupedStream(self._job, self._apply("key", selectAction))
 
     def join(self, rightStream: RStream) -> JoinedStream:
-        """Pair values of two streams."""
+        """Join the values of two streams."""
         return JoinedStream(self, rightStream, outer=False)
 
     def leftJoin(self, rightStream: RStream) -> JoinedStream:
-        """Pair values of two streams; the function gets None for a missing right one."""
+        """Left join the values of two streams. The function gets None for a missing right value."""
         return JoinedStream(self, rightStream, outer=True)
 
     def print(self) -> RStream:
@@ -79,9 +79,9 @@ class RStream(StreamOutput):
         Parameters
         ----------
         serializer : Callable, optional
-            Makes a body's text or bytes of a value; JSON when absent.
+            Converts a value to a body's text or bytes. Default: JSON.
         **options
-            Of `DataStream.toRocketmq`.
+            Options of `DataStream.toRocketmq`.
         """
         if serializer is None:
             return self.toRocketmq(topicName, **options)
@@ -96,7 +96,7 @@ class RStream(StreamOutput):
 
 
 class _Encode:
-    """A serializer as a function that gives text."""
+    """Convert a serializer to a function that returns text."""
 
     def __init__(self, serializer: Callable[[Any], Any]) -> None:
         self._serializer = serializer
@@ -107,7 +107,7 @@ class _Encode:
 
 
 class _Keyed:
-    """What groups with and without windows share: results of the values of a key."""
+    """The shared part of grouped streams with and without windows: results per key."""
 
     _job: Job
     _node: p.Node
@@ -116,7 +116,7 @@ class _Keyed:
         raise NotImplementedError
 
     def _selected(self, kind: str, selector: Selector | str | None) -> tuple[p.Node, str | None]:
-        """Return the values that are aggregated, and the field that they are in."""
+        """Return the values to aggregate and their field."""
         if selector is None or isinstance(selector, str):
             return self._node, selector
         node = p.Apply(
@@ -124,13 +124,13 @@ class _Keyed:
             input=self._node,
             how="map",
             function=_Selected(selector),
-            schema=f"{_VALUE} {'string' if kind == 'count' else 'double'}",  # anything can be counted
+            schema=f"{_VALUE} {'string' if kind == 'count' else 'double'}",  # any type can be counted
         )
         return node, _VALUE
 
 
 class _Selected:
-    """Puts what a selector gives into a record."""
+    """Stores a selector's result in a record."""
 
     def __init__(self, selector: Selector) -> None:
         self._selector = selector
@@ -140,7 +140,7 @@ class _Selected:
 
 
 class GroupedStream(_Keyed):
-    """Values by key; a result goes out whenever it has changed, as ``{"key": ..., "value": ...}``."""
+    """Values by key. Each change of a result is emitted, as ``{"key": ..., "value": ...}``."""
 
     def __init__(self, job: Job, node: p.Node) -> None:
         self._job = job
@@ -163,29 +163,29 @@ class GroupedStream(_Keyed):
         )
 
     def count(self, selectAction: Selector | str | None = None) -> ResultStream:
-        """Count the values, or those that the selector gives something for."""
+        """Count the values, or those for which the selector returns a value."""
         return ResultStream(self._result("count", selectAction))
 
     def sum(self, selectAction: Selector | str) -> ResultStream:
-        """Add up what the selector (a function, or a field's name) gives."""
+        """Sum the selector's results. The selector is a function or a field's name."""
         return ResultStream(self._result("sum", selectAction))
 
     def min(self, selectAction: Selector | str) -> ResultStream:
-        """Return the least."""
+        """Return the minimum."""
         return ResultStream(self._result("min", selectAction))
 
     def max(self, selectAction: Selector | str) -> ResultStream:
-        """Return the greatest."""
+        """Return the maximum."""
         return ResultStream(self._result("max", selectAction))
 
     def aggregate(self, accumulator: Any, *, incremental: bool = False) -> ResultStream:
-        """Run an `Accumulator` over all values of a key; all of them stay in the state.
+        """Run an `Accumulator` over all values of a key. All of them stay in the state.
 
         Parameters
         ----------
         incremental : bool
-            Keep what the accumulator holds (which must be picklable) in place of the values; it sees each one
-            once, by their times within a batch. Needs the extra ``state``.
+            Keep the accumulator's state (which must be picklable) instead of the values. It gets each value
+            once, within a batch in the order of time. Needs the extra ``state``.
         """
         return ResultStream(self._result("accumulate", None, accumulator, incremental=incremental))
 
@@ -194,11 +194,11 @@ class GroupedStream(_Keyed):
         return GroupedStream(self._job, RStream(self._job, self._node)._apply("filter", predictor))  # noqa: SLF001
 
     def map(self, valueMapperAction: Selector) -> GroupedStream:
-        """Make a new value of each one, under the same key."""
+        """Map each value to a new one under the same key."""
         return GroupedStream(self._job, RStream(self._job, self._node)._apply("map", valueMapperAction))  # noqa: SLF001
 
     def window(self, windowInfo: Window) -> WindowedStream:
-        """Put values into windows."""
+        """Group values into windows."""
         return WindowedStream(self._job, self._node, windowInfo)
 
     def toRStream(self) -> RStream:
@@ -209,7 +209,7 @@ class GroupedStream(_Keyed):
 
 
 class WindowedStream(_Keyed):
-    """Values by key and window; a result goes out when the window closes."""
+    """Values by key and window. The result is emitted when the window closes."""
 
     def __init__(self, job: Job, node: p.Node, window: Window) -> None:
         self._job = job
@@ -218,7 +218,7 @@ class WindowedStream(_Keyed):
         self._late_s = _LATE_S
 
     def waterMark(self, seconds: float) -> WindowedStream:
-        """Wait so many seconds for late values; 2 unless it is said."""
+        """Set how many seconds windows wait for late values. Default: 2."""
         self._late_s = seconds
         return self
 
@@ -240,23 +240,23 @@ class WindowedStream(_Keyed):
         return RStream(self._job, made)
 
     def count(self, selectAction: Selector | str | None = None) -> ResultStream:
-        """Count the values, or those that the selector gives something for."""
+        """Count the values, or those for which the selector returns a value."""
         return ResultStream(self._result("count", selectAction))
 
     def min(self, selectAction: Selector | str | None = None) -> ResultStream:
-        """Return the least value, or the least that the selector gives."""
+        """Return the minimum of the values, or of the selector's results."""
         return ResultStream(self._result("min", selectAction or _itself))
 
     def max(self, selectAction: Selector | str | None = None) -> ResultStream:
-        """Return the greatest value, or the greatest that the selector gives."""
+        """Return the maximum of the values, or of the selector's results."""
         return ResultStream(self._result("max", selectAction or _itself))
 
     def avg(self, selectAction: Selector | str | None = None) -> ResultStream:
-        """Average the values, or what the selector gives."""
+        """Average the values, or the selector's results."""
         return ResultStream(self._result("avg", selectAction or _itself))
 
     def sum(self, selectAction: Selector | str | None = None) -> ResultStream:
-        """Add up the values, or what the selector gives."""
+        """Sum the values, or the selector's results."""
         return ResultStream(self._result("sum", selectAction or _itself))
 
     def aggregate(self, accumulator: Any, *, incremental: bool = False) -> ResultStream:
@@ -265,7 +265,7 @@ class WindowedStream(_Keyed):
         Parameters
         ----------
         incremental : bool
-            As of `GroupedStream.aggregate`.
+            See `GroupedStream.aggregate`.
         """
         return ResultStream(self._result("accumulate", None, accumulator, incremental=incremental))
 
@@ -275,7 +275,7 @@ class WindowedStream(_Keyed):
         return WindowedStream(self._job, node, self._window).waterMark(self._late_s)
 
     def map(self, mapperAction: Selector) -> WindowedStream:
-        """Make a new value of each one."""
+        """Map each value to a new one."""
         node = RStream(self._job, self._node)._apply("map", mapperAction)  # noqa: SLF001
         return WindowedStream(self._job, node, self._window).waterMark(self._late_s)
 
@@ -287,7 +287,7 @@ def _itself(value: Any) -> Any:
 
 
 class ResultStream(RStream):
-    """Results of groups: records with ``key`` and ``value``, in windows also their times."""
+    """Results of groups: records with ``key`` and ``value``, and the window's times if there are windows."""
 
     def __init__(self, stream: RStream) -> None:
         super().__init__(stream._job, stream._node)  # noqa: SLF001
@@ -300,7 +300,7 @@ class ResultStream(RStream):
 
 
 class JoinedStream:
-    """Two streams that are about to be joined: ``where(f).equalTo(g).window(w).apply(fn)``."""
+    """A join of two streams under construction: ``where(f).equalTo(g).window(w).apply(fn)``."""
 
     def __init__(self, left: RStream, right: RStream, *, outer: bool) -> None:
         self._left = left
@@ -311,30 +311,30 @@ class JoinedStream:
         self._late_s = _LATE_S
 
     def where(self, leftSelectAction: Selector) -> JoinedStream:
-        """Say the left side's key."""
+        """Set the left side's key."""
         self._keys = [leftSelectAction]
         return self
 
     def equalTo(self, rightSelectAction: Selector) -> JoinedStream:
-        """Say the right side's key."""
+        """Set the right side's key."""
         self._keys = [*self._keys[:1], rightSelectAction]
         return self
 
     def window(self, windowInfo: Window) -> JoinedStream:
-        """Pair values of one window."""
+        """Join values of the same window."""
         self._window = windowInfo
         return self
 
     def waterMark(self, seconds: float) -> JoinedStream:
-        """Wait so many seconds for late values."""
+        """Set how many seconds windows wait for late values."""
         self._late_s = seconds
         return self
 
     def apply(self, joinAction: Callable[[Any, Any], Any]) -> RStream:
-        """Make a value of each pair.
+        """Map each pair to a value.
 
-        Without a window each value meets the latest one of the other side, whose state is kept for ever: in
-        Python workers, with the extra ``state``.
+        Without a window each value is joined with the latest value of the other side. That state is kept
+        forever, in Python workers, and needs the extra ``state``.
 
         Raises
         ------

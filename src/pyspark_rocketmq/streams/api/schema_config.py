@@ -1,4 +1,4 @@
-"""What a topic's bodies are, by the names of RocketMQ Streams: ``SchemaConfig(SchemaType.JSON, Data)``."""
+"""The schema of a topic's bodies, with RocketMQ Streams' names: ``SchemaConfig(SchemaType.JSON, Data)``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TYPES: Final[dict[Any, DataType]] = {
 
 
 class SchemaType(enum.Enum):
-    """The format of a body; Avro is read by ``from_(DataFrame)`` with Spark's ``from_avro``."""
+    """The format of a body. To read Avro, use ``from_(DataFrame)`` with Spark's ``from_avro``."""
 
     STRING = "string"
     JSON = "json"
@@ -40,26 +40,26 @@ class SchemaType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaConfig:
-    """What a topic's bodies are.
+    """The schema of a topic's bodies.
 
     Parameters
     ----------
     kind : SchemaType or Callable
         A format, or a function of a body's bytes that returns the record.
     target : type, str or StructType, optional
-        The types of the fields of JSON: a dataclass of texts, numbers and booleans, or a schema of Spark's.
+        The types of the JSON fields: a dataclass of texts, numbers and booleans, or a Spark schema.
     """
 
     kind: SchemaType | Callable[[bytes], Any]
     target: type | str | StructType | None = None
 
     def __post_init__(self) -> None:
-        """Check it.
+        """Validate the configuration.
 
         Raises
         ------
         PlanError
-            It is no format, or the target is no schema.
+            ``kind`` is not a format, or ``target`` is not a schema.
         """
         if not isinstance(self.kind, SchemaType) and not callable(self.kind):
             raise PlanError(f"SchemaConfig takes a SchemaType or a function of bytes, not {self.kind!r}")
@@ -69,11 +69,11 @@ class SchemaConfig:
 
     @property
     def decode(self) -> Callable[[str], Any] | None:
-        """The function that makes records of bodies, which come as texts."""
+        """The function from a body's text to a record."""
         return None if isinstance(self.kind, SchemaType) else _OfText(self.kind)
 
     def schema(self) -> str | StructType | None:
-        """Return the types of the fields, if there are any."""
+        """Return the types of the fields, if given."""
         if self.target is None or isinstance(self.target, str | StructType):
             return self.target
         if not is_dataclass(self.target):
@@ -87,7 +87,7 @@ class SchemaConfig:
 
 
 class _OfText:
-    """A function of a body's bytes as one of its text."""
+    """Convert a function of a body's bytes to one of its text."""
 
     def __init__(self, function: Callable[[bytes], Any]) -> None:
         self._function = function

@@ -17,7 +17,7 @@ from pyspark_rocketmq.streams.plan.times import Time, Window, with_time_field
 __all__ = ["OverWindowStream", "WindowStream"]
 
 S = TypeVar("S")
-"""What the results are as a stream: `DataStream`, which makes windows and knows them."""
+"""The type of the resulting stream: `DataStream`, which creates windows and imports this module."""
 
 _NUMERIC: Final = frozenset({"double", "decimal"})
 
@@ -36,10 +36,10 @@ class _Settings:
 class WindowStream(Generic[S]):
     """Records in windows.
 
-    A row of results has the group's fields, the results by their names, and ``start_time``, ``end_time`` and
-    ``fire_time`` (the end and the watermark's delay) as ``yyyy-MM-dd HH:mm:ss`` in the session's time zone.
-    It goes out once, when the watermark has passed the window's end; a record whose window is out already is
-    late and left out.
+    A result row has the group's fields, the named results, and ``start_time``, ``end_time`` and ``fire_time``
+    (the end plus the watermark's delay) as ``yyyy-MM-dd HH:mm:ss`` in the session's time zone. It is emitted
+    once, when the watermark has passed the window's end. A record whose window was already emitted is late
+    and dropped.
     """
 
     def __init__(self, job: Job, node: p.Node, window: Window, stream: Callable[[Job, p.Node], S]) -> None:
@@ -60,7 +60,7 @@ class WindowStream(Generic[S]):
         return self._with(aggregates=(*self._settings.aggregates, found))
 
     def groupBy(self, *fieldNames: str) -> WindowStream[S]:
-        """Group by fields; without it a window is one group."""
+        """Group by fields. Without it a window is one group."""
         return self._with(keys=fieldNames)
 
     def group(self) -> WindowStream[S]:
@@ -74,7 +74,7 @@ class WindowStream(Generic[S]):
         return self._result("count", None, asName)
 
     def sum(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
-        """Add a field up; texts count as the numbers they spell, others not at all."""
+        """Sum a field. Numeric texts count as numbers, other texts are ignored."""
         return self._result("sum", fieldName, asName or fieldName)
 
     def avg(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
@@ -82,11 +82,11 @@ class WindowStream(Generic[S]):
         return self._result("avg", fieldName, asName or fieldName)
 
     def min(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
-        """Return the least value; texts compare as numbers if all of them are."""
+        """Return the minimum. Texts are compared as numbers if all of them are numeric."""
         return self._result("min", fieldName, asName or fieldName)
 
     def max(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
-        """Return the greatest value; texts compare as numbers if all of them are."""
+        """Return the maximum. Texts are compared as numbers if all of them are numeric."""
         return self._result("max", fieldName, asName or fieldName)
 
     def first(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
@@ -98,25 +98,25 @@ class WindowStream(Generic[S]):
         return self._result("last", fieldName, asName or fieldName)
 
     def concat(self, fieldName: str, asName: str | None = None, separator: str = ",") -> WindowStream[S]:
-        """Join the values in the order of their times."""
+        """Concatenate the values in the order of their times."""
         return self._result("concat", fieldName, asName or fieldName, separator)
 
     def distinct(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
-        """Return the different values as a sorted list."""
+        """Return the distinct values as a sorted list."""
         return self._result("distinct", fieldName, asName or fieldName)
 
     def count_distinct(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
-        """Count the different values exactly."""
+        """Count the distinct values exactly."""
         return self._result("count_distinct", fieldName, asName or fieldName)
 
     count_distinct_2 = count_distinct
 
     def count_distinct_large(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
-        """Count the different values within about 1 percent, with little state."""
+        """Count the distinct values with an error of about 1 percent and little state."""
         return self._result("count_distinct_large", fieldName, asName or fieldName)
 
     def agg(self, **columns: Column | str) -> WindowStream[S]:
-        """Add results that are Spark's own aggregates, by name."""
+        """Add results computed by Spark aggregates, by name."""
         for name, value in columns.items():
             self._result("column", None, name, value)
         return self
@@ -129,9 +129,9 @@ class WindowStream(Generic[S]):
         Parameters
         ----------
         incremental : bool
-            Run it for each batch's records as they come, and keep what it holds (which must be picklable);
-            else all records of a window are kept, and it runs once, when the window closes. The order is that
-            of the batches then, and of times within a batch. Needs the extra ``state``.
+            Run it for each batch's records and keep its state (which must be picklable). Records then come in
+            the order of batches, and of times within a batch. Needs the extra ``state``. Otherwise all
+            records of a window are kept, and it runs once, when the window closes.
         """
         self._incremental(incremental)
         return self._result("accumulate", None, asName, accumulator)
@@ -139,12 +139,12 @@ class WindowStream(Generic[S]):
     def reduce(
         self, function: Callable[[Any, Any], Any], asName: str = "value", *, incremental: bool = False
     ) -> S:
-        """Run a function of two records over each group's, in the order of their times.
+        """Reduce each group's records by a function of two records, in the order of their times.
 
         Parameters
         ----------
         incremental : bool
-            As of `aggregate`.
+            See `aggregate`.
         """
         self._incremental(incremental)
         return self._result("reduce", None, asName, function).toDataStream()
@@ -154,7 +154,7 @@ class WindowStream(Generic[S]):
             self._firing(incremental=True)
 
     def having(self, condition: Column | str) -> WindowStream[S]:
-        """Keep results only where a condition over them holds."""
+        """Keep the results for which a condition on them is true."""
         return self._with(having=condition)
 
     # --- options ------------------------------------------------------------------------------
@@ -166,33 +166,33 @@ class WindowStream(Generic[S]):
     setTimeField = timeField
 
     def waterMark(self, seconds: float) -> WindowStream[S]:
-        """Wait so many seconds for late records."""
+        """Set how many seconds windows wait for late records."""
         if seconds < 0:
             raise PlanError("waterMark takes seconds from 0", step="window", seconds=seconds)
         return self._with(watermark_s=seconds)
 
     def numeric(self, kind: str) -> WindowStream[S]:
-        """Compute sums and averages of texts as ``"double"``, or as ``"decimal"``: the same in every run."""
+        """Compute sums and averages of texts as ``"double"``, or as ``"decimal"``, equal in every run."""
         if kind not in _NUMERIC:
             raise PlanError(f"numeric is double or decimal, not {kind!r}", step="window")
         return self._with(numeric=kind)
 
     def fireMode(self, mode: int) -> WindowStream[S]:
-        """Say when results go out; any mode but 0 is for tumbling and hopping windows.
+        """Set when results are emitted. Modes 1 and 2 are for tumbling and hopping windows.
 
         Modes 1 and 2 keep state in Python workers, which is slower, and need the extra ``state``.
 
         Parameters
         ----------
         mode : {0, 1, 2}
-            0: one result, when ``waterMark`` is over as well. 1 and 2: a first result at the window's end;
-            the rows that come within ``waterMark`` behind it make results of their own (1), or the result
-            anew with all rows before (2).
+            0: one result, after ``waterMark`` has passed as well. 1 and 2: a first result at the window's
+            end. Rows that arrive within ``waterMark`` after it give separate results (1), or the result
+            again, including all earlier rows (2).
 
         Raises
         ------
         PlanError
-            There is no such mode; by ``toDataStream`` if it does not go with the rest.
+            The mode does not exist. ``toDataStream`` raises it if the mode conflicts with other settings.
         """
         if mode not in {0, 1, 2}:
             raise PlanError(f"fireMode is 0, 1 or 2, not {mode!r}", step="window")
@@ -201,24 +201,24 @@ class WindowStream(Generic[S]):
     setFireMode = fireMode
 
     def emitBeforeFire(self, every: Time, *, strict: bool = False) -> WindowStream[S]:
-        """Give out results every so often before the window's own: the last one counts.
+        """Emit early results at an interval before the window's final result. The last one counts.
 
         Parameters
         ----------
         every : Time
         strict : bool
-            Count in event time, from the window's start; a length in which nothing changed gives nothing, and
-            of several that pass in one of Spark's batches the first that is due gives the result. Else Spark
-            gives the windows that changed with each batch, and batches come so often. Strict results keep
-            state in Python workers, and need the extra ``state``.
+            Measure the interval in event time, from the window's start. An interval without changes gives no
+            result. If several intervals pass in one batch, the first one due gives the result. Strict results
+            keep state in Python workers and need the extra ``state``. If not strict, Spark emits the changed
+            windows in each batch, and batches run at this interval.
         """
         return self._firing(before=_length(every, "emitBeforeFire"), strict=strict)
 
     def emitAfterFire(self, every: Time) -> WindowStream[S]:
-        """Give out the result anew every so often behind the window's own, while late rows change it.
+        """Emit the result again at an interval after the window's final result, while late rows change it.
 
-        Rows are late for good an hour after the result, as in RocketMQ Streams. The state is kept as long, in
-        Python workers; it needs the extra ``state``.
+        Rows are dropped an hour after the result, as in RocketMQ Streams. The state is kept for that hour in
+        Python workers, and needs the extra ``state``.
         """
         return self._firing(after=_length(every, "emitAfterFire"))
 
@@ -226,27 +226,27 @@ class WindowStream(Generic[S]):
         return self._with(firing=replace(self._settings.firing, **changes))
 
     def setMaxMsgGap(self, seconds: float) -> WindowStream[S]:
-        """Close windows after so many seconds without messages (180 with a time field, else 1)."""
+        """Set after how many seconds without messages windows close (180 with a time field, else 1)."""
         self._job.idle_s = seconds
         return self
 
     def setLocalStorageOnly(self, localOnly: bool) -> WindowStream[S]:
-        """Say that shared storage is not needed, or (False) that it is.
+        """Allow local storage only, or (False) require shared storage.
 
-        ``True`` changes nothing: without it, too, state and progress are in RocksDB and a checkpoint on this
-        machine, or where ``with_(CheckpointStrategy...)`` puts the checkpoint. ``False`` refuses to start a
-        job without a ``with_(CheckpointStrategy.remote(uri))``.
+        ``True`` changes nothing: state and progress are in RocksDB and a checkpoint on this machine, or where
+        ``with_(CheckpointStrategy...)`` puts the checkpoint. With ``False`` a job does not start without
+        ``with_(CheckpointStrategy.remote(uri))``.
         """
         self._job.local_only = localOnly
         return self
 
     def toDataStream(self) -> S:
-        """Return the results as a stream; the name is RocketMQ Streams'.
+        """Return the results as a stream. The name is RocketMQ Streams'.
 
         Raises
         ------
         PlanError
-            There is no result.
+            The window has no result.
         """
         name = self._job.step("window")
         found = self._settings
@@ -311,25 +311,25 @@ class OverWindowStream(Generic[S]):
         self._order: tuple[tuple[str, bool], ...] = ()
 
     def setRowNumName(self, name: str) -> OverWindowStream[S]:
-        """Name the column of the rank, which counts from 1."""
+        """Set the name of the rank column. Ranks start at 1."""
         self._rank = name
         return self
 
     def setTopN(self, count: int) -> OverWindowStream[S]:
-        """Say how many rows."""
+        """Set the number of rows."""
         self._count = count
         return self
 
     def groupBy(self, *fieldNames: str) -> OverWindowStream[S]:
-        """Say within what rows are ranked, beside the window."""
+        """Set the fields within which rows are ranked, in addition to the window."""
         self._keys = fieldNames
         return self
 
     def addOrderByFieldName(self, fieldName: str, isAsc: bool = True) -> OverWindowStream[S]:
-        """Say by which field rows are ranked, the first such call before the second.
+        """Rank rows by a field. Earlier calls take precedence over later ones.
 
-        Texts that are numbers compare as numbers, and come before other texts. Rows without the field come
-        last, upwards and downwards.
+        Numeric texts are compared as numbers, and come before other texts. Rows without the field come last,
+        in ascending and descending order.
         """
         self._order = (*self._order, (fieldName, isAsc))
         return self
@@ -340,7 +340,7 @@ class OverWindowStream(Generic[S]):
         Raises
         ------
         PlanError
-            There is no order.
+            No order is set.
         """
         name = self._job.step("topN")
         if not self._order or self._count < 1:
