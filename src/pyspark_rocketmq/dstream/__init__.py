@@ -1,4 +1,4 @@
-"""RDDs and DStreams of RocketMQ, as rocketmq-spark has them, in PySpark; for classic Spark."""
+"""RDDs and DStreams of RocketMQ for PySpark, with rocketmq-spark's API. Classic Spark only."""
 
 from pyspark_rocketmq.dstream.api import RocketMQUtils
 from pyspark_rocketmq.dstream.config import RocketMQConfig
@@ -14,7 +14,7 @@ from pyspark_rocketmq.dstream.strategies import ConsumerStrategy, LocationStrate
 from pyspark_rocketmq.model import OffsetRange
 
 RocketMqUtils = RocketMQUtils
-"""The spelling of rocketmq-spark's pull mode."""
+"""The name in rocketmq-spark's pull mode."""
 
 __all__ = [
     "CanCommitOffsets",

@@ -1,4 +1,4 @@
-"""The entry points, by rocketmq-spark's names."""
+"""The entry points, named as in rocketmq-spark."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _CONF_SPEED: Final = "spark.streaming.rocketmq.maxRatePerPartition"
 
 
 class RocketMQUtils:
-    """RDDs and DStreams of RocketMQ; ``RocketMqUtils`` is the same class."""
+    """RDDs and DStreams of RocketMQ. ``RocketMqUtils`` is an alias."""
 
     keyValue = staticmethod(key_value)
     """A message handler: (keys, body) pairs."""
@@ -84,30 +84,30 @@ class RocketMQUtils:
     ) -> RocketMQRDD:
         """Return the messages of offset ranges as an RDD.
 
-        Nothing is committed; the group is only named to the brokers.
+        Nothing is committed; the pull requests only name the group.
 
         Parameters
         ----------
         sc : SparkContext
-            Of classic Spark.
+            A SparkContext of classic Spark.
         groupId : str
         offsetRanges : iterable of OffsetRange, or Mapping
-            Also by `TopicQueueId`, as rocketmq-spark has them.
+            A mapping by `TopicQueueId` is also accepted, as in rocketmq-spark.
         options : Mapping, optional
-            See `DirectOptions`; the name servers may also come from ``$NAMESRV_ADDR``.
+            See `DirectOptions`. The name servers may also be set in ``$NAMESRV_ADDR``.
         locationStrategy : LocationStrategy
         messageHandler : Callable, optional
-            Applied to each `Message` in the reader; its answers are the RDD's elements.
+            Called with each `Message` in the task; its results are the RDD's elements.
 
         Returns
         -------
         RocketMQRDD
-            Of `Message`, or of what the handler returns; ``.offsetRanges`` has the ranges.
+            An RDD of `Message`, or of the handler's results; ``.offsetRanges`` returns the ranges.
 
         Raises
         ------
         OptionError
-            A range, the group or an option is wrong.
+            A range, the group or an option is invalid.
         """
         ranges = to_ranges(offsetRanges)
         topics = tuple(sorted({found.topic for found in ranges}))
@@ -134,10 +134,10 @@ class RocketMQUtils:
         *,
         messageHandler: MessageHandler | None = None,
     ) -> RocketMQDStream:
-        """Return topics as a stream that pulls without receivers, one partition a queue.
+        """Return a direct stream of topics: no receivers, one partition per queue.
 
-        The start is resolved now. A stream that is recovered from a checkpoint goes on where it was and asks
-        for nothing of this.
+        The start is resolved now. A stream that is recovered from a checkpoint continues from there and does
+        not use the arguments.
 
         Parameters
         ----------
@@ -147,22 +147,22 @@ class RocketMQUtils:
         consumerStrategy : EarliestStrategy, LatestStrategy or SpecificOffsetStrategy
             See `ConsumerStrategy`.
         autoCommit : bool
-            Commit the end of every batch for the group when the batch, and all before it, are finished.
+            Commit the end of each batch for the group after the batch and all earlier batches are finished.
         forceSpecial : bool
-            Whether specific offsets go before the group's; no other strategy looks at it.
+            Whether specific offsets override the group's; other strategies ignore it.
         failOnDataLoss : bool
-            Fail the batch when messages are gone that it should have; false skips them with a warning.
+            Fail the batch if messages of its ranges are lost. False skips them with a warning.
         locationStrategy : LocationStrategy
         options : Mapping, optional
-            See `DirectOptions`; the name servers may also come from ``$NAMESRV_ADDR``. Kafka's
-            ``auto.offset.reset`` becomes a ``consumerStrategy``.
+            See `DirectOptions`. The name servers may also be set in ``$NAMESRV_ADDR``. Kafka's
+            ``auto.offset.reset`` is translated to a ``consumerStrategy``.
         messageHandler : Callable, optional
-            Applied to each `Message` in the reader; its answers are the stream's elements.
+            Called with each `Message` in the task; its results are the stream's elements.
 
         Raises
         ------
         OptionError
-            An argument or option is wrong.
+            An argument or option is invalid.
         TopicNotFoundError
             A topic does not exist.
         RocketMQError
@@ -176,7 +176,7 @@ class RocketMQUtils:
         started_at_ms = SYSTEM_CLOCK.now_ms()
         client = planning_client(source.client)
         try:
-            brokers = client.broker_names()  # before their topics: a broker registers with all that it has
+            brokers = client.broker_names()  # before their topics: a broker registers with all its topics
             wanted = queues_to_read(client, source)
             queues = available_ends(client, wanted)
             check_filter(client, queues, source)
@@ -218,7 +218,7 @@ class RocketMQUtils:
         receivers: int = 1,
         deserialize: Callable[[bytes], Any] | None = None,
     ) -> RocketMQReceiverStream:
-        """Return topics as a stream that receivers feed: `RocketMQReceiver`.
+        """Return a stream of topics that receivers read; see `RocketMQReceiver`.
 
         Parameters
         ----------
@@ -226,16 +226,16 @@ class RocketMQUtils:
         properties : Mapping
             Keys of `RocketMQConfig`, or of `ReceiverOptions`.
         storageLevel : StorageLevel or str
-            Where blocks are kept until their batches are done.
+            Where Spark keeps blocks until their batches are done.
         receivers : int
-            How many tasks, each a member of the group and each on a core of its own.
+            Number of receiver tasks. Each is a member of the group and occupies a core.
         deserialize : Callable, optional
-            Makes an object of a body; None skips the message.
+            Converts a body to an object; None skips the message.
 
         Raises
         ------
         OptionError
-            A property is wrong, or no core would be left for batches.
+            A property is invalid, or no core would be left for batches.
         """
         receiver = _receiver(RocketMQReceiver, properties, storageLevel, deserialize)
         return RocketMQReceiverStream(ssc, receiver, receivers)
@@ -249,14 +249,14 @@ class RocketMQUtils:
         receivers: int = 1,
         deserialize: Callable[[bytes], Any] | None = None,
     ) -> RocketMQReceiverStream:
-        """Return topics as a stream that receivers with a write-ahead log feed: `ReliableRocketMQReceiver`.
+        """Return a stream of topics from receivers with a write-ahead log; see `ReliableRocketMQReceiver`.
 
-        Needs ``ssc.checkpoint(directory)`` before it is called; for the rest see `createInputDStream`.
+        Call ``ssc.checkpoint(directory)`` first. For the parameters see `createInputDStream`.
 
         Raises
         ------
         OptionError
-            There is no checkpoint directory, a property is wrong, or no core would be left for batches.
+            No checkpoint directory is set, a property is invalid, or no core would be left for batches.
         """
         receiver = _receiver(ReliableRocketMQReceiver, properties, storageLevel, deserialize)
         return RocketMQReceiverStream(ssc, receiver, receivers)
@@ -281,37 +281,38 @@ class RocketMQUtils:
         *,
         maxPerBatch: int | None = None,
     ) -> DStream[Any]:
-        """Return a stream of what a consumer of one's own puts into a queue of the driver.
+        """Return a stream of the elements that a user-defined consumer puts into a queue in the driver.
 
-        Each batch takes what the queue has when it begins. Delivery promise: an element that was taken is in
-        one batch, and is lost if this fails or the driver dies: commit offsets in the stream's output.
+        Each batch takes the elements that are in the queue when it begins. Delivery promise: an element is in
+        exactly one batch, and is lost if the batch fails or the driver dies: commit offsets in the stream's
+        output.
 
         Parameters
         ----------
         ssc : StreamingContext
-            Without a checkpoint directory.
+            A context without a checkpoint directory.
         queue : queue.Queue or queue.SimpleQueue
-            One with a ``maxsize`` has the consumer wait for slow batches.
+            With a ``maxsize``, the consumer waits for slow batches.
         maxPerBatch : int, optional
-            How many elements a batch takes at most.
+            Maximum elements per batch.
 
         Raises
         ------
         OptionError
-            An argument is wrong.
+            An argument is invalid.
         """
         return queue_stream(ssc, queue, maxPerBatch)
 
     @staticmethod
     def receiverInfos() -> list[ReceiverInfo]:
-        """Return what is known of the running receivers of this driver; none before the first batch."""
+        """Return the status of the running receivers of this driver; none before the first batch."""
         return receiver_infos()
 
     @staticmethod
     def stopReceivers(timeout: float = 30.0) -> None:
-        """Stop all receivers of this driver, and wait until batches have what they stored.
+        """Stop all receivers of this driver, and wait until batches contain everything that they stored.
 
-        Call it before ``ssc.stop(stopGraceFully=True)``: then nothing that was acknowledged is left behind.
+        Call it before ``ssc.stop(stopGraceFully=True)``, so that all acknowledged messages are processed.
 
         Parameters
         ----------
@@ -321,7 +322,7 @@ class RocketMQUtils:
         Raises
         ------
         RocketMQError
-            That did not come true in time.
+            The timeout passed first.
         """
         stop_receivers(timeout)
 
@@ -336,7 +337,7 @@ def _receiver(
     spellings = {spelling.lower() for spelling in _TOPIC_SPELLINGS | _GROUP_SPELLINGS}
     rest = {key: value for key, value in properties.items() if key.lower() not in spellings}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CompatibilityWarning)  # it was said a moment ago
+        warnings.simplefilter("ignore", CompatibilityWarning)  # the warning was issued already
         return kind(None, parsed.topics, parsed.consumer_group, level, options=rest, deserialize=deserialize)
 
 
@@ -354,7 +355,7 @@ def _policy(
 
 
 def _with_kafka_reset(strategy: Strategy, options: Mapping[str, Any]) -> tuple[Strategy, Mapping[str, Any]]:
-    """Turn Kafka's ``auto.offset.reset`` into the strategy that it means, and say so."""
+    """Translate Kafka's ``auto.offset.reset`` to the equivalent strategy, with a warning."""
     named = [key for key in options if key.lower() == _KAFKA_RESET]
     if not named:
         return strategy, options
@@ -379,7 +380,7 @@ def _with_kafka_reset(strategy: Strategy, options: Mapping[str, Any]) -> tuple[S
 
 
 def _with_conf(sc: SparkContext, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Add what only the SparkConf says."""
+    """Add the settings of the SparkConf."""
     given = dict(options)
     speed = sc.getConf().get(_CONF_SPEED)
     if speed is not None and not {key.lower() for key in given} & _SPEED_SPELLINGS:

@@ -1,4 +1,4 @@
-"""An output operation whose results and offsets are one transaction of one's own store."""
+"""An output operation that writes results and offsets in one transaction of the user's store."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ def transactional_output(
 ) -> Callable[[datetime, RocketMQRDD], None]:
     """Return a function for ``foreachRDD`` that writes a batch and its offset ranges in one transaction.
 
-    Start the stream where the store ended, without a checkpoint, and without automatic commits::
+    Start the stream at the store's offsets, without a checkpoint, and without automatic commits::
 
         strategy = ConsumerStrategy.specificOffset(store.offsets())
         stream = RocketMQUtils.createMQPullStream(ssc, group, topic, strategy, False, True)
         stream.foreachRDD(transactional_output(store, write))
 
-    Delivery promise: exactly once in the store, aggregations included, as long as ``write`` uses nothing but
-    the transaction's handle. A batch that comes again does nothing; one that would skip messages, or that
-    only partly follows the stored end, is rolled back and raises.
+    Delivery promise: exactly once in the store, including aggregations, if ``write`` uses only the
+    transaction's handle. A repeated batch has no effect. A batch that would skip messages, or that only
+    partly follows the stored end, is rolled back and raises.
 
     Parameters
     ----------
     store : OffsetStore
-        Such as ``SqlOffsetStore(url, job="orders")``.
+        For example ``SqlOffsetStore(url, job="orders")``.
     write : Callable
         Called on the driver with the transaction's handle and the batch's RDD.
 
     Raises
     ------
     DataLossError
-        From within the batch: it does not follow the stored end.
+        Raised in the batch: it does not follow the stored end.
     """
     run = uuid.uuid4().hex
 

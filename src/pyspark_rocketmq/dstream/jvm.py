@@ -1,15 +1,16 @@
-"""What the RDD and DStream APIs ask of Spark's JVM; classic Spark only."""
+"""Access of the RDD and DStream APIs to Spark's JVM. Classic Spark only."""
 
 # Facts (Spark 4.3.0, read with javap and tried)
-# - SparkContext.makeRDD(Seq[(T, Seq[String])]) makes one partition an element; "executor_<host>_<id>" is the
-#   location of an executor.
-# - ConstantInputDStream is the one input stream without receiver, files or queue. Its RDD comes back from a
-#   checkpoint without its SparkContext (a transient field), which DStream.clearMetadata needs.
-# - py4j asks the JVM for each part of a dotted name, and the JVM looks through all jars for a class of it:
-#   milliseconds each. The end of an iteration over a collection is a Java exception, for which PySpark asks
-#   as many classes as it knows exceptions: tens of milliseconds.
-# - While StreamingContext.start() recovers, the context is not "active" yet, but its progress listener is
-#   registered with the SparkContext already, and knows it.
+# - SparkContext.makeRDD(Seq[(T, Seq[String])]) creates one partition per element; "executor_<host>_<id>" is
+#   the location of an executor.
+# - ConstantInputDStream is the only input stream without receiver, files or queue. After a recovery from a
+#   checkpoint, its RDD lacks its SparkContext (a transient field), which DStream.clearMetadata needs.
+# - py4j sends a request for each part of a dotted name, and the JVM searches all jars for a class:
+# milliseconds each. An iteration over a collection ends with a Java exception, which PySpark compares with
+# every exception
+#   class that it knows: tens of milliseconds.
+# - While StreamingContext.start() recovers, the context is not yet "active", but its progress listener is
+#   already registered with the SparkContext, and references the context.
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ _PROGRESS_LISTENER: Final = "org.apache.spark.streaming.ui.StreamingJobProgressL
 
 
 class _Names:
-    """Packages and classes of the JVM, each asked for once."""
+    """Packages and classes of the JVM, each requested once."""
 
     def __init__(self, node: Any) -> None:
         self._node = node
@@ -76,7 +77,7 @@ def jvm_of(sc: SparkContext) -> Any:
     Raises
     ------
     OptionError
-        There is none: Spark Connect.
+        There is no JVM (Spark Connect).
     """
     jvm = getattr(sc, "_jvm", None)
     if jvm is None:
@@ -85,27 +86,27 @@ def jvm_of(sc: SparkContext) -> Any:
 
 
 def use_this_python(sc: SparkContext) -> None:
-    """Have the workers of this machine be this very interpreter, unless ``PYSPARK_PYTHON`` names one.
+    """Use this interpreter for the workers on this machine, unless ``PYSPARK_PYTHON`` is set.
 
-    PySpark would start ``python3``, which may be another one that lacks the job's packages.
+    PySpark would start ``python3``, which may be an interpreter without the job's packages.
     """
     if "PYSPARK_PYTHON" not in os.environ and (sc.master or "").startswith("local"):
         sc.pythonExec = sys.executable
 
 
 def elements_of_seq(sc: SparkContext, seq: Any) -> list[Any]:
-    """Return what a Scala sequence holds."""
+    """Return the elements of a Scala sequence."""
     return _elements_of(jvm_of(sc).scala.jdk.javaapi.CollectionConverters.asJava(seq))
 
 
 def _elements_of(collection: Any) -> list[Any]:
-    """Return what a Java collection holds, without iterating over it."""
+    """Return the elements of a Java collection, without iterating over it."""
     array = collection.toArray()
     return [array[at] for at in range(len(array))]
 
 
 def elements_rdd(sc: SparkContext, elements: Sequence[Any], locations: Sequence[Sequence[str]]) -> RDD[Any]:
-    """Return an RDD with one partition for each element, and where Spark should put them."""
+    """Return an RDD with one partition per element, at the preferred locations."""
     use_this_python(sc)
     if not elements:
         return sc.emptyRDD()
@@ -125,7 +126,7 @@ def bytes_tag(sc: SparkContext) -> Any:
 
 
 def env_part(sc: SparkContext, name: str) -> Any:
-    """Return a field of Spark's SparkEnv, whose methods py4j cannot look through."""
+    """Return a field of Spark's SparkEnv, whose methods py4j cannot inspect."""
     cls = jvm_of(sc).org.apache.spark.util.Utils.classForName("org.apache.spark.SparkEnv", True, False)
     field = cls.getDeclaredField(name)
     field.setAccessible(True)
@@ -149,7 +150,7 @@ def scala_map(sc: SparkContext, entries: dict[str, str]) -> Any:
 
 
 def empty_input(sc: SparkContext, jssc: Any) -> Any:
-    """Return an input stream (a Java DStream) that has one empty RDD a batch."""
+    """Return an input stream (a Java DStream) with one empty RDD per batch."""
     jvm = jvm_of(sc)
     scala = sc._jsc.sc()  # noqa: SLF001
     tag = bytes_tag(sc)
@@ -158,13 +159,13 @@ def empty_input(sc: SparkContext, jssc: Any) -> Any:
 
 
 def planned_stream(ssc: StreamingContext, maker: Any) -> tuple[Any, int]:
-    """Return a Java DStream whose RDDs a function makes, called with each batch's time, and its id.
+    """Return a Java DStream whose RDDs a function creates, called with each batch's time, and its id.
 
     Spark pickles the function into every checkpoint.
     """
     sc = ssc.sparkContext
     use_this_python(sc)
-    base = empty_input(sc, ssc._jssc)  # noqa: SLF001 - PySpark's own way to the JVM's context
+    base = empty_input(sc, ssc._jssc)  # noqa: SLF001 - as PySpark accesses the JVM's context
     function = TransformFunction(sc, maker, NoOpSerializer())  # type: ignore[no-untyped-call]
     transformed = jvm_of(sc).org.apache.spark.streaming.api.python.PythonTransformedDStream(
         base.dstream(), function
@@ -173,7 +174,7 @@ def planned_stream(ssc: StreamingContext, maker: Any) -> tuple[Any, int]:
 
 
 def listen(sc: SparkContext, context: Any, listener: StreamingListener) -> None:
-    """Have a listener told of batches."""
+    """Register a listener for batches."""
     java = jvm_of(sc).org.apache.spark.streaming.api.java
     context.addStreamingListener(
         java.JavaStreamingListenerWrapper(java.PythonStreamingListenerWrapper(listener))
@@ -182,17 +183,19 @@ def listen(sc: SparkContext, context: Any, listener: StreamingListener) -> None:
 
 def failures(batch_info: Any) -> list[str]:
     """Return why outputs of a finished batch failed, from Spark's BatchInfo."""
-    outputs = get_method(batch_info.outputOperationInfos(), "values")()  # py4j's map has one of its own
+    outputs = get_method(
+        batch_info.outputOperationInfos(), "values"
+    )()  # py4j's map has a `values` method, too
     return [reason for output in _elements_of(outputs) if (reason := output.failureReason())]
 
 
 def pending_times(context: Any) -> frozenset[int]:
-    """Return the times of the batches that a StreamingContext from a checkpoint runs again, in ms."""
+    """Return the times (ms) of the batches that a StreamingContext from a checkpoint runs again."""
     return frozenset(int(time.milliseconds()) for time in context.initialCheckpoint().pendingTimes())
 
 
 def remember_ms(context: Any, stream_id: int) -> int:
-    """Return how long Spark may ask for a stream's batch again, which windows make longer."""
+    """Return how long Spark may request a stream's batch again (longer with windows)."""
     streams = context.graph().getInputStreams()
     mine = next((stream for stream in streams if stream.id() == stream_id), None)
     duration = None if mine is None else mine.rememberDuration()
@@ -202,7 +205,7 @@ def remember_ms(context: Any, stream_id: int) -> int:
 def report_input(
     sc: SparkContext, context: Any, stream_id: int, time_ms: int, *, messages: int, about: str
 ) -> None:
-    """Tell Spark's input info tracker what a batch has: the Streaming tab shows it."""
+    """Report a batch to Spark's input info tracker: the Streaming tab shows it."""
     streaming = jvm_of(sc).org.apache.spark.streaming
     context.scheduler().inputInfoTracker().reportInfo(
         streaming.Time(time_ms),
@@ -211,7 +214,7 @@ def report_input(
 
 
 def revive(sc: SparkContext, rdd: RDD[Any]) -> None:
-    """Give the RDD of an `empty_input` its SparkContext back, which it lost in a checkpoint."""
+    """Restore the SparkContext of an `empty_input`'s RDD, which a checkpoint does not contain."""
     field = (
         jvm_of(sc)
         .org.apache.spark.util.Utils.classForName("org.apache.spark.rdd.RDD", True, False)
@@ -223,12 +226,12 @@ def revive(sc: SparkContext, rdd: RDD[Any]) -> None:
 
 
 def streaming_context(sc: SparkContext) -> Any:
-    """Return the Scala StreamingContext that runs, or is being started, on a SparkContext.
+    """Return the Scala StreamingContext that runs or is starting on a SparkContext.
 
     Raises
     ------
     RocketMQError
-        There is none.
+        No such context exists.
     """
     jvm = jvm_of(sc)
     cls = jvm.org.apache.spark.util.Utils.classForName(_PROGRESS_LISTENER, True, False)

@@ -1,4 +1,4 @@
-"""How fast the batches of a DStream may be: Spark's settings of backpressure."""
+"""The rate limits of a DStream: Spark's backpressure settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Pace", "pace_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How fast batches may be.
+    """The rate limits of batches.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class Pace:
     backpressure : bool
         ``spark.streaming.backpressure.enabled``.
     initial_rate : int, optional
-        Messages a second over all queues, until backpressure has an estimate.
+        Messages per second over all queues, until backpressure has an estimate.
     """
 
     pid: PidSettings
@@ -29,7 +29,7 @@ class Pace:
 
 
 def pace_of(setting: Callable[[str], str | None], batch_interval_ms: int) -> Pace:
-    """Return what ``spark.streaming.backpressure.*`` says, looked up in a SparkConf."""
+    """Return the settings ``spark.streaming.backpressure.*`` of a SparkConf."""
     prefix = "spark.streaming.backpressure"
     initial = setting(f"{prefix}.initialRate")
 

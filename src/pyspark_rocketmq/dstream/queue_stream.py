@@ -1,4 +1,4 @@
-"""A stream of what the program puts into a queue: for a consumer of one's own at the driver."""
+"""A stream of the elements of a queue in the driver, for a user-defined consumer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["queue_stream"]
 
 
 class QueueMaker:
-    """Makes the RDD of each batch of what the queue has at its time; what Spark calls.
+    """Creates the RDD of each batch from the elements that the queue has at its time. Spark calls it.
 
     Parameters
     ----------
     waiting : queue.Queue or queue.SimpleQueue
     most : int, optional
-        How many elements a batch has at most.
+        Maximum elements per batch.
     """
 
     def __init__(self, waiting: queue.Queue[Any] | queue.SimpleQueue[Any], most: int | None) -> None:
@@ -39,7 +39,7 @@ class QueueMaker:
         )
 
     def __call__(self, time: datetime, rdd: RDD[Any]) -> RDD[Any]:
-        """Take what is there when the batch begins: a fast producer fills the next batch."""
+        """Take the elements present when the batch begins: later elements are in the next batch."""
         sc = rdd.context
         count = self._waiting.qsize()
         found = list(
@@ -56,7 +56,7 @@ class QueueMaker:
         while True:
             try:
                 yield self._waiting.get_nowait()
-            except queue.Empty:  # somebody else takes from it, too
+            except queue.Empty:  # another consumer takes from it, too
                 return
 
 
@@ -68,7 +68,7 @@ def queue_stream(
     Raises
     ------
     OptionError
-        It is no queue, or a batch would have nothing.
+        The argument is no queue, or batches would be empty.
     """
     if not (hasattr(waiting, "get_nowait") and hasattr(waiting, "qsize")):
         raise OptionError("a stream needs a queue.Queue or queue.SimpleQueue", given=type(waiting).__name__)

@@ -1,4 +1,4 @@
-"""Offset ranges as rocketmq-spark's users know them: by (topic, queue id), and by Spark partition."""
+"""Offset ranges as in rocketmq-spark: by (topic, queue id), and by Spark partition."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicQueueId:
-    """A queue id of a topic, over all brokers: what rocketmq-spark calls a partition."""
+    """A queue id of a topic, at all brokers: a partition in rocketmq-spark's terms."""
 
     topic: str
     queue_id: int
 
 
 class OffsetRanges(tuple[OffsetRange, ...]):
-    """The ranges of an RDD: the i-th is what Spark's partition i reads.
+    """The ranges of an RDD: Spark's partition i reads the i-th range.
 
-    Empty ranges come last and have no partition. Plain values: they travel into tasks with a closure.
+    Empty ranges come last and have no partition. Picklable, so that closures may contain them.
 
     Examples
     --------
@@ -48,19 +48,19 @@ class OffsetRanges(tuple[OffsetRange, ...]):
     __slots__ = ()
 
     def get(self, key: TopicQueueId) -> tuple[OffsetRange, ...]:
-        """Return the ranges of a queue id, one a broker; none if the RDD has no such queue.
+        """Return the ranges of a queue id, one per broker; none if the RDD has no such queue.
 
         Raises
         ------
         OptionError
-            A task looks its own range up by its partition's number, as rocketmq-spark's README does, and
-            reads another queue.
+            A task looks up its range by its partition's number, as in rocketmq-spark's README, but reads
+            another queue.
         """
         _check_look_up(self, key)
         return _ranges_of(self, key)
 
     def toDict(self) -> dict[TopicQueueId, list[OffsetRange]]:
-        """Return the form of rocketmq-spark: the ranges by (topic, queue id)."""
+        """Return the ranges by (topic, queue id), as in rocketmq-spark."""
         found: dict[TopicQueueId, list[OffsetRange]] = {}
         for r in self:
             found.setdefault(TopicQueueId(r.topic, r.queue_id), []).append(r)
@@ -68,7 +68,7 @@ class OffsetRanges(tuple[OffsetRange, ...]):
 
     @property
     def planned(self) -> int:
-        """How many offsets there are in all."""
+        """The number of offsets in all ranges."""
         return sum(map(len, self))
 
 
@@ -76,12 +76,12 @@ RangesLike: TypeAlias = Iterable[OffsetRange] | Mapping[TopicQueueId, Sequence[O
 
 
 def to_ranges(given: RangesLike) -> OffsetRanges:
-    """Bring ranges into the order of the partitions: as given, empty ones last.
+    """Sort ranges into the order of the partitions: as given, empty ones last.
 
     Raises
     ------
     OptionError
-        A key of the mapping names another topic or queue id than its ranges.
+        A key of the mapping has another topic or queue id than its ranges.
     """
     if isinstance(given, Mapping):
         for key, ranges in given.items():
@@ -100,11 +100,11 @@ def to_ranges(given: RangesLike) -> OffsetRanges:
 
 
 _reading: tuple[int, OffsetRange] | None = None
-"""The task that runs in this process (its attempt's id), and the range that it reads."""
+"""The task attempt that runs in this process (its id), and the range that it reads."""
 
 
 def reads_now(ranges: Sequence[OffsetRange]) -> None:
-    """Take note of what the task of this process reads."""
+    """Record the range that the task of this process reads."""
     global _reading  # noqa: PLW0603 - a Python worker runs one task at a time
     context = TaskContext.get()
     if context is not None and len(ranges) == 1:
@@ -112,9 +112,9 @@ def reads_now(ranges: Sequence[OffsetRange]) -> None:
 
 
 def _check_look_up(ranges: OffsetRanges, key: TopicQueueId) -> None:
-    """Refuse the look-up of rocketmq-spark's README where it would answer with another queue's range.
+    """Reject the lookup of rocketmq-spark's README where it would return another queue's range.
 
-    Partitions are numbered without the queues that have no news, and over all brokers.
+    Partition numbers skip queues without new messages, and count the queues of all brokers.
     """
     context = TaskContext.get()
     if context is None or _reading is None or context.partitionId() != key.queue_id:
@@ -135,7 +135,7 @@ def _ranges_of(ranges: Iterable[OffsetRange], key: TopicQueueId) -> tuple[Offset
 
 
 class HasOffsetRanges(ABC):
-    """An RDD that knows which messages it consists of."""
+    """An RDD with offset ranges."""
 
     @property
     @abstractmethod
@@ -144,7 +144,7 @@ class HasOffsetRanges(ABC):
 
 
 class CanCommitOffsets(ABC):
-    """A stream whose progress can be committed to the brokers."""
+    """A stream whose offsets can be committed to the brokers."""
 
     @abstractmethod
     def commitAsync(self, offsetRanges: RangesLike, callback: Any = None) -> None:
@@ -152,7 +152,7 @@ class CanCommitOffsets(ABC):
 
 
 def explain_missing_ranges() -> None:
-    """Let ``offsetRanges`` of RDDs that have none say why, as PySpark adds ``toDF`` to RDDs."""
+    """Make ``offsetRanges`` of RDDs without ranges raise an explanation, as PySpark adds ``toDF`` to RDDs."""
 
     def offset_ranges(rdd: RDD[Any]) -> OffsetRanges:
         raise NoOffsetRangesError(

@@ -39,12 +39,12 @@ def key_value(message: Message) -> tuple[str | None, bytes]:
 
 
 def batch_projection(columns: Sequence[str] | None, body_as: str) -> Projection:
-    """Return what ``recordBatches(columns, bodyAs)`` reads.
+    """Return the columns that ``recordBatches(columns, bodyAs)`` reads.
 
     Raises
     ------
     OptionError
-        On a name that is no column, or another type of body than binary and string.
+        An unknown column, or a body type other than binary and string.
     """
     if body_as not in ("binary", "string"):
         raise OptionError("bodyAs is binary or string", bodyAs=body_as)
@@ -53,7 +53,7 @@ def batch_projection(columns: Sequence[str] | None, body_as: str) -> Projection:
 
 @dataclass(frozen=True, slots=True)
 class _MessageReader:
-    """What a task does with its range: plain, as Spark pickles it."""
+    """How a task reads its range. Picklable for Spark."""
 
     options: SourceOptions
     handler: MessageHandler | None
@@ -83,12 +83,12 @@ class _BatchReader:
 
 
 class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
-    """Messages of offset ranges: one partition a range, in offset order; empty ranges have none.
+    """An RDD of the messages of offset ranges: one partition per non-empty range, in offset order.
 
-    Delivery promise: the same ranges give the same messages in the same order, however often a partition is
+    Delivery promise: the same ranges return the same messages in the same order, however often a partition is
     computed, while the brokers have them.
 
-    Made by ``RocketMQUtils.createRDD`` and by direct streams.
+    Created by ``RocketMQUtils.createRDD`` and by direct streams.
 
     Parameters
     ----------
@@ -96,14 +96,14 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
     ranges : OffsetRanges
     options : SourceOptions
     given : Mapping
-        The options as the user gave them, for `toDF`.
+        The options as the user set them, for `toDF`.
     location : LocationStrategy
     handler : Callable, optional
-        Applied to each message in the reader.
+        Called with each message in the task.
     reader : Callable, optional
         Replaces the reader of messages.
     placed : Mapping, optional
-        Where the queues were read before.
+        Where the queues were read previously.
     """
 
     def __init__(
@@ -120,7 +120,9 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
     ) -> None:
         explain_missing_ranges()
         full = [found for found in ranges if len(found) > 0]
-        queues = [found.queue for found in ranges]  # also those without news: they keep their executors
+        queues = [
+            found.queue for found in ranges
+        ]  # also those without new messages: they keep their executors
         self.placed = location.locations(queues, executors(sc), placed) if full else dict(placed or {})
         places = [[self.placed[r.queue]] if r.queue in self.placed else [] for r in full]
         super().__init__(elements_rdd(sc, full, places), reader or _MessageReader(options, handler))
@@ -135,28 +137,28 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
         return self._ranges
 
     def count(self) -> int:
-        """Return the number of messages: from the ranges alone where that is exact.
+        """Return the number of messages, computed from the ranges alone if that is exact.
 
-        It is where the brokers filter nothing and still have every offset; else the messages are counted.
-        Topics that RocketMQ compacts have holes that only reading shows: use ``mapPartitions`` there.
+        It is exact if the brokers filter nothing and still have every offset; else the messages are read and
+        counted. Compacted topics have gaps that only reading shows: use ``mapPartitions`` for them.
         """
         if self._options.selector.takes_all and _all_there(shared_client(self._options.client), self._ranges):
             return self._ranges.planned
         return super().count()
 
     def recordBatches(self, columns: Sequence[str] | None = None, bodyAs: str = "binary") -> RocketMQRDD:
-        """Return the same messages as an RDD of ``pyarrow.RecordBatch``: many times faster than objects.
+        """Return the same messages as an RDD of ``pyarrow.RecordBatch``, many times faster than objects.
 
         Parameters
         ----------
         columns : sequence of str, optional
-            As the data source's option; its default columns when absent, ``["*"]`` for all.
+            As the data source's option ``columns``. Default: its default columns; ``["*"]`` for all.
         bodyAs : {"binary", "string"}
 
         Raises
         ------
         OptionError
-            On a name that is no column.
+            An unknown column.
         """
         reader = _BatchReader(self._options, batch_projection(columns, bodyAs))
         return RocketMQRDD(
@@ -166,13 +168,13 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
         )
 
     def toDF(self, spark: SparkSession, **options: Any) -> DataFrame:  # type: ignore[override]
-        """Return the messages of the ranges as a DataFrame of the batch source, read anew.
+        """Return the messages of the ranges as a DataFrame of the batch source, which reads them again.
 
         Parameters
         ----------
         spark : SparkSession
         **options
-            Of the data source, such as ``columns``.
+            Options of the data source, such as ``columns``.
 
         Raises
         ------
@@ -203,7 +205,7 @@ def _schema(options: Mapping[str, Any]) -> Any:
 
 
 def _readable(given: Mapping[str, Any]) -> dict[str, str]:
-    """Leave out what only streams of RDDs know."""
+    """Omit the options that only streams of RDDs have."""
     speeds = {"pull.max.speed.per.partition", "maxrateperqueue"}
     return {key: str(value) for key, value in given.items() if key.lower() not in speeds}
 

@@ -1,4 +1,4 @@
-"""Giving output operations the RDD that was made for a batch: PySpark wraps it anew for each of them."""
+"""Passes the RDD created for a batch to output operations: PySpark creates a new wrapper for each."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LIVE: Final[weakref.WeakValueDictionary[int, RDD[Any]]] = weakref.WeakValueDict
 
 
 def keep_live(rdd: RDD[Any]) -> None:
-    """Have functions of `of_batches` get this very object, for as long as somebody keeps it."""
+    """Have functions of `of_batches` receive this object, as long as it is referenced."""
     _LIVE[rdd.id()] = rdd
 
 
 def of_batches(func: Callable[..., Any]) -> Callable[[datetime, RDD[Any]], Any]:
-    """Give a function the RDD that was made for the batch instead of PySpark's new wrapper around it."""
+    """Pass a function the RDD that was created for the batch instead of PySpark's new wrapper."""
     if func.__code__.co_argcount == 1:
         return lambda _, rdd: func(_made(rdd))
     return lambda time, rdd: func(time, _made(rdd))
@@ -30,7 +30,7 @@ def of_batches(func: Callable[..., Any]) -> Callable[[datetime, RDD[Any]], Any]:
 def _made(rdd: RDD[Any]) -> RDD[Any]:
     made = _LIVE.get(rdd.id(), rdd)
     level = rdd.getStorageLevel()
-    # PySpark runs a chain of Python steps as one, from its beginning, unless the RDD before them is cached:
-    # of a stream that is persisted Spark has told the JVM's RDD only.
+    # PySpark runs a chain of Python steps as one, from its beginning, unless the RDD before them is cached.
+    # # For a persisted stream, Spark has marked only the JVM's RDD as cached.
     made.is_cached = made.is_cached or level.useMemory or level.useDisk
     return made

@@ -38,32 +38,32 @@ _EARLIEST: Final = -2
 
 @dataclass(frozen=True, slots=True)
 class EarliestStrategy:
-    """The group's offset; where there is none, the queue's min offset."""
+    """The group's committed offset; without one, the queue's min offset."""
 
     def __call__(self) -> Self:
-        """Return itself: ``earliest`` and ``earliest()`` are the same, as in Scala and Java."""
+        """Return itself: ``earliest`` and ``earliest()`` are equivalent, as in Scala and Java."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class LatestStrategy:
-    """The group's offset; where there is none, the queue's max offset."""
+    """The group's committed offset; without one, the queue's max offset."""
 
     def __call__(self) -> Self:
-        """Return itself: ``latest`` and ``latest()`` are the same."""
+        """Return itself: ``latest`` and ``latest()`` are equivalent."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class SpecificOffsetStrategy:
-    """The group's offset, or these offsets: always where ``forceSpecial`` is set, else where it has none.
+    """These offsets where the group has no committed offset; with ``forceSpecial``, always these offsets.
 
     Parameters
     ----------
     offsets : Mapping
-        The next offset to read by queue; -2 is the min offset, -1 the max offset.
+        The next offset to read of each queue; -2 is the min offset, -1 the max offset.
     default : int
-        For the queues that are not listed: -2 or -1.
+        For queues that are not listed: -2 or -1.
     """
 
     offsets: Mapping[MessageQueue, int]
@@ -85,7 +85,7 @@ Strategy: TypeAlias = EarliestStrategy | LatestStrategy | SpecificOffsetStrategy
 
 
 class ConsumerStrategy:
-    """Where a direct stream starts that is not recovered from a checkpoint.
+    """Where a direct stream starts without a checkpoint.
 
     Examples
     --------
@@ -110,16 +110,16 @@ class ConsumerStrategy:
 def start_policy(
     strategy: Strategy, committed: Mapping[MessageQueue, int | None], *, force_special: bool
 ) -> StartPolicy:
-    """Return where the queues start, now and those that are found later.
+    """Return where the queues start: those that exist now, and those that appear later.
 
     Parameters
     ----------
     strategy : EarliestStrategy, LatestStrategy or SpecificOffsetStrategy
     committed : Mapping
-        The group's offsets of the queues that specific offsets are given for; not used with
+        The group's committed offsets of the queues that have specific offsets; not used with
         ``force_special``.
     force_special : bool
-        Whether specific offsets go before the group's.
+        Whether specific offsets override the group's.
     """
     match strategy:
         case EarliestStrategy():
@@ -151,19 +151,19 @@ def _position(offset: int) -> Position:
 
 @dataclass(frozen=True, slots=True)
 class LocationStrategy:
-    """Which host, or executor, should read a queue; Spark may still run a task elsewhere.
+    """The preferred host or executor of each queue. Spark may still run a task elsewhere.
 
     Parameters
     ----------
     hosts : Mapping
-        Host names by `MessageQueue`, or by `TopicQueueId` for all brokers; the rest is dealt out evenly over
-        the executors, and a stream's queue stays on its executor.
+        Host names by `MessageQueue`, or by `TopicQueueId` for all brokers. The other queues are distributed
+        evenly over the executors, and a stream's queue stays on its executor.
     """
 
     hosts: Mapping[MessageQueue | TopicQueueId, str] = field(default_factory=dict)
 
     def __call__(self) -> Self:
-        """Return itself: ``PreferConsistent`` and ``PreferConsistent()`` are the same."""
+        """Return itself: ``PreferConsistent`` and ``PreferConsistent()`` are equivalent."""
         return self
 
     def locations(
@@ -172,15 +172,15 @@ class LocationStrategy:
         executors: Sequence[str],
         before: Mapping[MessageQueue, str] | None = None,
     ) -> dict[MessageQueue, str]:
-        """Return where each queue should be read; in local mode only the queues with a host have a place.
+        """Return where each queue should be read. In local mode, only queues with a host have a location.
 
         Parameters
         ----------
         queues : iterable of MessageQueue
         executors : sequence of str
-            Their locations in a stable order; none in local mode.
+            The executors' locations in a stable order; none in local mode.
         before : Mapping, optional
-            An earlier answer: queues stay where they were as far as the shares stay even.
+            An earlier result: queues keep their executors as far as the distribution stays even.
         """
         names = set(queues)
         fixed = {queue: host for queue in names if (host := self._host(queue)) is not None}
@@ -193,16 +193,17 @@ class LocationStrategy:
 def deal(
     queues: AbstractSet[MessageQueue], executors: Sequence[str], before: Mapping[MessageQueue, str]
 ) -> dict[MessageQueue, str]:
-    """Deal queues out over executors: no two shares differ by more than one.
+    """Distribute queues over executors: no two shares differ by more than one.
 
-    As few queues move as that allows: if an executor goes, only its queues do; if one comes, only its share.
+    Moves as few queues as that allows: if an executor is removed, only its queues; if one is added, its
+    share.
 
     Parameters
     ----------
     queues : set of MessageQueue
     executors : sequence of str
     before : Mapping
-        Where queues were before.
+        The previous locations of queues.
     """
     if not executors:
         return {}

@@ -1,7 +1,7 @@
-"""The files that a direct stream keeps beside Spark's checkpoints: its batches, and how far they got.
+"""The files that a direct stream keeps next to Spark's checkpoints: its batches and their progress.
 
-``<checkpoint directory>/rocketmq-<stream>/<time>`` holds the ranges of the batch of a time (ms), and
-``ends-<time>`` the next offsets after the batches up to that time, all of which are finished.
+``<checkpoint directory>/rocketmq-<stream>/<time>`` contains the ranges of the batch of a time (ms).
+``ends-<time>`` contains the next offsets after the batches up to that time, all of which are finished.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _VERSION: Final = 1
 
 
 def encode_ranges(ranges: Iterable[OffsetRange]) -> str:
-    """Return the text of a batch's file."""
+    """Return the content of a batch's file."""
     rows = [[r.topic, r.broker_name, r.queue_id, r.from_offset, r.until_offset] for r in ranges]
     return json.dumps({"version": _VERSION, "ranges": rows})
 
 
 def decode_ranges(text: str) -> tuple[OffsetRange, ...] | None:
-    """Return the ranges; None for a file that was not finished: its batch never ran."""
+    """Return the ranges; None for an incomplete file: its batch never ran."""
     rows = _rows(text, "ranges")
     if rows is None:
         return None
@@ -49,13 +49,13 @@ def decode_ranges(text: str) -> tuple[OffsetRange, ...] | None:
 
 
 def encode_ends(ends: Mapping[MessageQueue, int]) -> str:
-    """Return the text of the file that says how far all batches are finished."""
+    """Return the content of the file with the offsets up to which all batches are finished."""
     rows = [[q.topic, q.broker_name, q.queue_id, offset] for q, offset in sorted(ends.items())]
     return json.dumps({"version": _VERSION, "ends": rows})
 
 
 def decode_ends(text: str) -> dict[MessageQueue, int] | None:
-    """Return the next offsets; None for a file that was not finished."""
+    """Return the next offsets; None for an incomplete file."""
     rows = _rows(text, "ends")
     if rows is None:
         return None
@@ -73,27 +73,27 @@ def _rows(text: str, what: str) -> list[list[Any]] | None:
 
 
 def is_direct_checkpoint(checkpoint: Path) -> bool:
-    """Whether a direct stream keeps its checkpoints in a folder of this machine."""
+    """Whether a direct stream keeps its checkpoints in a folder on this machine."""
     return bool(_folders(checkpoint))
 
 
 def next_offsets(checkpoint: Path, *, stream: int | None = None) -> dict[MessageQueue, int]:
-    """Return where a new job has to start so that it misses nothing of a direct stream that has stopped.
+    """Return where a new job must start to continue a stopped direct stream without loss.
 
-    It is the end of the last batch that is finished together with all batches before it. Queues that no such
-    batch knows start where the first batch that knows them did.
+    It is the end of the last batch that is finished together with all batches before it. Queues that are in
+    no such batch start where the first batch that contains them did.
 
     Parameters
     ----------
     checkpoint : Path
         The directory of ``ssc.checkpoint``, on this machine.
     stream : int, optional
-        Spark's id of the stream, where several are in the checkpoint.
+        Spark's id of the stream, if the checkpoint contains several.
 
     Raises
     ------
     OptionError
-        There is no such stream, or there are several to choose from, or no batch was ever planned.
+        No such stream exists, several exist and none is selected, or no batch was ever planned.
     """
     folders = _folders(checkpoint)
     wanted = [folder for number, folder in folders.items() if stream in {None, number}]
@@ -130,5 +130,5 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except OSError as error:
         raise OptionError(f"the checkpoint cannot be read: {error.strerror}", file=file) from error
-    except UnicodeDecodeError:  # torn within a character
+    except UnicodeDecodeError:  # truncated within a character
         return ""

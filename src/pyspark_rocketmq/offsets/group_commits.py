@@ -1,8 +1,8 @@
-"""Telling the brokers how far the group has read, so that RocketMQ's own tools show the right lag.
+"""Commits of the group's progress to the brokers, so that RocketMQ's tools show the correct lag.
 
-The checkpoint alone decides what is read; what is committed here is for people and for queries that start
-from the group's offsets. So a commit never holds a query up and never ends it: it is made by a thread of its
-own, which lives as long as there is something to commit, and what fails is logged and tried again.
+Only the checkpoint determines what is read. The committed offsets are for people, and for queries that start
+from the group's offsets. So a commit never delays or ends a query: a separate thread makes it, which runs
+while there is something to commit. A failed commit is logged and retried.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOG: Final = logging.getLogger(__name__)
 class GroupCommits:
     """Commits the ends of finished micro-batches, at most every ``interval_ms``; the newest wins.
 
-    Delivery promise: what is committed is the next offset after a finished micro-batch, never more.
+    Delivery promise: the committed offset is the next offset after a finished micro-batch, never more.
 
     Parameters
     ----------
@@ -49,14 +49,14 @@ class GroupCommits:
         self._worker: threading.Thread | None = None
 
     def finished(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Take note that everything before these offsets is finished; commit it if it is time."""
+        """Record that everything before these offsets is finished; commit it if the interval has passed."""
         with self._lock:
             self._finished = dict(offsets)
             if self._clock.monotonic() >= self._due:
                 self._start()
 
     def flush(self, timeout_s: float) -> None:
-        """Commit what is finished now, and wait for it up to ``timeout_s``: no later call may come."""
+        """Commit what is finished now, and wait up to ``timeout_s``: this may be the last call."""
         deadline = Deadline(self._clock, timeout_s * 1000)
         for _ in range(2):  # a commit under way may be of an earlier batch
             with self._lock:
@@ -71,7 +71,7 @@ class GroupCommits:
             _LOG.warning("offsets of group %s in %d queues are not committed", self._group, missing)
 
     def _start(self) -> None:
-        """Start the thread that commits, unless it runs or there is nothing to do; call it locked."""
+        """Start the commit thread, unless it runs or there is nothing to commit. Requires the lock."""
         if self._worker is None and self._news():
             self._worker = threading.Thread(target=self._work, name="group-commits", daemon=True)
             self._worker.start()
@@ -80,7 +80,7 @@ class GroupCommits:
         return {q: offset for q, offset in self._finished.items() if self._committed.get(q) != offset}
 
     def _work(self) -> None:
-        """Commit what is new, broker by broker: one that is away does not keep the others from it."""
+        """Commit what is new, broker by broker: one that is down does not prevent commits at the others."""
         try:
             with self._lock:
                 news = self._news()

@@ -1,4 +1,4 @@
-"""Asking the brokers where queues begin and end, as the pure planning says what to ask."""
+"""Request from the brokers the offsets that the planning functions need."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def queues_to_read(
     Parameters
     ----------
     whole : bool
-        Wait for brokers that had queues of a topic lately: nobody would come back for what they have.
+        Wait for brokers that had queues of a topic recently: their messages would not be read later.
 
     Raises
     ------
     TopicNotFoundError
         A topic does not exist.
     BrokerNotFoundError
-        With ``whole``: a broker that had queues of a topic lately is still unknown.
+        With ``whole``: a broker that had queues of a topic recently is still unknown.
     NameServerError
         No name server answers.
     """
@@ -91,14 +91,14 @@ def _wanted(queues: Iterable[MessageQueue], options: SourceOptions) -> tuple[Mes
 
 
 def check_filter(client: PlanningClient, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
-    """Refuse an ``sqlFilter`` that a broker cannot parse, before anything is read by it.
+    """Reject an ``sqlFilter`` that a broker cannot parse, before messages are read with it.
 
-    A broker without an answer is passed over: whoever pulls from it asks it first, too.
+    A broker that does not answer is skipped: tasks repeat the check before they pull from it.
 
     Raises
     ------
     OptionError
-        It does not parse, or a broker does not filter by SQL.
+        The filter cannot be parsed, or a broker does not support SQL filters.
     """
     try:
         client.check_selector_at(queues, options.selector, group=options.group)
@@ -117,17 +117,17 @@ def resolve_offsets(
     start_time_ms: int,
     ends: Mapping[MessageQueue, int] | None = None,
 ) -> dict[MessageQueue, int]:
-    """Resolve a policy to one offset a queue.
+    """Resolve a policy to one offset per queue.
 
     Parameters
     ----------
     ends : Mapping, optional
-        Max offsets that are known already: "latest" then means the same moment as they do.
+        Max offsets that are already known: "latest" then resolves to them.
 
     Raises
     ------
     OptionError
-        A queue is not listed, or the group has committed nothing and may not fall back.
+        A queue is not listed, or the group has no committed offset and no fallback is allowed.
     RocketMQError
         A broker does not answer.
     """
@@ -150,14 +150,14 @@ def resolve_batch(
     *,
     start_time_ms: int,
 ) -> tuple[OffsetRange, ...]:
-    """Resolve both ends of a batch, the starts first: queues grow meanwhile.
+    """Resolve both ends of a batch, the starts first, since queues grow meanwhile.
 
-    "latest" and "the last n messages" mean the same moment at both ends.
+    "latest" and "the last n messages" refer to the same time at both ends.
 
     Raises
     ------
     OptionError
-        As `resolve_offsets`; or a start lies after its end.
+        As `resolve_offsets`; or a start is after its end.
     RocketMQError
         A broker does not answer.
     """
@@ -176,7 +176,7 @@ def resolve_batch(
 
 
 def _all_but_ends(client: PlanningClient, asked: Lookups, options: SourceOptions) -> Answers:
-    """Ask for everything but max offsets: these come last, or a start by time may lie after them."""
+    """Request everything but max offsets: they come last, else a start by time may be after them."""
     return Answers(
         min_offsets=client.min_offsets(asked.min_offsets) if asked.min_offsets else {},
         committed=client.committed_offsets(options.group, asked.committed) if asked.committed else {},
@@ -185,15 +185,15 @@ def _all_but_ends(client: PlanningClient, asked: Lookups, options: SourceOptions
 
 
 def available_ends(client: PlanningClient, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-    """Return the max offset of every queue whose broker answers: what a query starts from.
+    """Return the max offset of every queue whose broker answers, at the start of a query.
 
-    A broker that is away (out of the route, or in it but dead) costs its queues this round, no more: they
-    keep their offsets and continue when it is back. All brokers together have 10 s.
+    The queues of a broker that is down (in the route or not) are omitted from this round only: they keep
+    their offsets and continue when it returns. All brokers together have 10 s.
 
     Raises
     ------
     RocketMQError
-        Nobody answers, or a broker refuses to.
+        No broker answers, or a broker rejects the request.
     """
     ends = client.ends(queues, patience_ms=OPERATION_TIMEOUT_MS)
     _check_answered(ends)
@@ -201,19 +201,20 @@ def available_ends(client: PlanningClient, queues: Iterable[MessageQueue]) -> di
 
 
 def running_ends(client: PlanningClient, options: SourceOptions, *, patience_ms: float | None = None) -> Ends:
-    """Return where the queues of a running stream end, without waiting for brokers that are away.
+    """Return where the queues of a running stream end, without waiting for brokers that are down.
 
-    Slaves stand in for masters, unless queues are aligned by event time: what a slave lacks is a backlog too.
+    Slaves replace masters, unless queues are aligned by event time: messages that a slave lacks are backlog,
+    too.
 
     Parameters
     ----------
     patience_ms : float, optional
-        How long a broker is waited for that has answered the last time.
+        How long to wait for a broker that answered the previous request.
 
     Raises
     ------
     RocketMQError
-        Nobody answers, or a broker refuses to.
+        No broker answers, or a broker rejects the request.
     """
     slaves = options.event_time_alignment is EventTime.OFF
     ends = client.ends(_queues_with_a_route(client, options), patience_ms=patience_ms, slaves=slaves)
@@ -235,15 +236,15 @@ def patient_ends(
     deadline: Deadline,
     patience_ms: float | None = None,
 ) -> Ends:
-    """Return what `running_ends` does, and go on asking while nobody answers.
+    """Return what `running_ends` does, and retry while no broker answers.
 
-    A topic without a route waits too: a name server forgets the topics of a broker that restarts. So do name
-    servers that are down: those of a whole cluster that restarts.
+    Also retries if a topic has no route (a name server forgets the topics of a broker that restarts), and if
+    all name servers are down (a whole cluster that restarts).
 
     Raises
     ------
     RocketMQError
-        Nobody has answered by the deadline.
+        No broker has answered by the deadline.
     """
     while True:
         try:
@@ -286,26 +287,26 @@ def late_begins(
     brokers: Collection[str],
     first_topics: Callable[[str], bool],
 ) -> dict[MessageQueue, int]:
-    """Return where the queues begin that a running stream has no position of; without an answer they wait.
+    """Return where queues without a position in a running stream begin. Without an answer, they wait.
 
     Parameters
     ----------
     known : Mapping
         The stream's positions.
     seen : iterable of MessageQueue
-        The queues that there are now.
+        The queues that exist now.
     started_at_ms : int
-        When the stream's start was resolved.
+        The time at which the stream's start was resolved.
     brokers : collection of str
-        The brokers all of whose topics were seen then.
+        The brokers whose topics were all known at that time.
     first_topics : Callable
-        Whether a topic was asked for then.
+        Whether a topic was read at that time.
     """
     found = discover(known, seen, brokers=brokers)
     if not found.new:
         return {}
     late = late_policy(policy, start_time_ms=started_at_ms, grown=found.grown)
-    # A topic that was created since holds nothing older than the start, whatever the driver's clock says.
+    # A topic created later has no messages older than the start, whatever the driver's clock says.
     newer = late_policy(policy, start_time_ms=0)
     created = tuple(queue for queue in found.created if first_topics(queue.topic))
     others = tuple(queue for queue in found.new if queue not in created)
@@ -328,12 +329,12 @@ def moved_back(
     *,
     fail_on_data_loss: bool,
 ) -> dict[MessageQueue, int]:
-    """Return where the queues go on that end before their position.
+    """Return where queues continue that end before their position.
 
     Raises
     ------
     DataLossError
-        There is one, and ``fail_on_data_loss`` is set.
+        Such a queue exists, and ``fail_on_data_loss`` is set.
     """
     queues = behind(known, ends)
     if not queues:
@@ -353,7 +354,7 @@ def moved_back(
 
 
 def hidden(known: Iterable[MessageQueue], seen: Iterable[MessageQueue]) -> frozenset[MessageQueue]:
-    """Return the known queues that are not seen though their topic is, at their broker: it has fewer now."""
+    """Return known queues that are missing although their broker has the topic: it has fewer queues now."""
     there = set(seen)
     places = {(queue.topic, queue.broker_name) for queue in there}
     return frozenset(q for q in known if q not in there and (q.topic, q.broker_name) in places)
@@ -366,12 +367,12 @@ def check_hidden(
     *,
     fail_on_data_loss: bool,
 ) -> None:
-    """Tell of `hidden` queues that were not read to their ends.
+    """Report `hidden` queues that were not read to their ends.
 
     Raises
     ------
     DataLossError
-        There is one, and ``fail_on_data_loss`` is set.
+        Such a queue exists, and ``fail_on_data_loss`` is set.
     """
     for queue, end in client.max_offsets(queues).items():
         unread = decide_hidden(queue, known[queue], max_offset=end, fail_on_data_loss=fail_on_data_loss)

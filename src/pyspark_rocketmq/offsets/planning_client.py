@@ -1,4 +1,4 @@
-"""What planning asks of a RocketMQ, and the client that asks it."""
+"""The requests that planning makes to RocketMQ, and the client that sends them."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ T = TypeVar("T")
 _LOG: Final = logging.getLogger(__name__)
 
 OPERATION_TIMEOUT_MS: Final = 10_000
-"""How long a question may take that is asked once, such as for the start of a query."""
+"""The timeout of one-time requests, such as for the start of a query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """Where queues end, as far as somebody answers.
+    """The max offsets of queues, as far as a broker answers.
 
     Parameters
     ----------
     masters : Mapping
-        Max offsets as masters know them.
+        Max offsets as masters report them.
     slaves : Mapping
-        Max offsets at readable slaves, of queues whose master is away. A slave may lag: what it has can be
-        read, what it lacks says nothing about loss.
+        Max offsets at readable slaves, for queues whose master is down. A slave may lag: the messages that it
+        has can be read; the messages that it lacks are not evidence of loss.
     held : Mapping
-        What masters say of queues that are not read now, because they end before their position.
+        Max offsets at masters of queues that are not read now, because they end before their position.
     failed : Mapping
-        Why, for each queue without an end from its master.
+        The error for each queue without an end from its master.
     """
 
     masters: Mapping[MessageQueue, int] = field(default_factory=dict)
@@ -53,34 +53,34 @@ class Ends:
 
     @property
     def readable(self) -> dict[MessageQueue, int]:
-        """How far each queue can be read now."""
+        """The offset up to which each queue can be read now."""
         return {**self.slaves, **self.masters}
 
     @property
     def seen(self) -> dict[MessageQueue, int]:
-        """The queues of which their master tells."""
+        """The queues whose master answered."""
         return {**self.held, **self.masters}
 
     def holding(self, queues: Iterable[MessageQueue]) -> Self:
-        """Return these ends without the queues that shall not be read now."""
+        """Return these ends without the queues that must not be read now."""
         held = {queue: self.masters[queue] for queue in queues}
         masters = {queue: end for queue, end in self.masters.items() if queue not in held}
         return replace(self, masters=masters, held=held)
 
 
 class PlanningClient(Protocol):
-    """What planning needs to know of a RocketMQ; `planning_client` opens the real one."""
+    """The requests that planning makes to RocketMQ; `planning_client` opens the real client."""
 
     def topics(self) -> tuple[str, ...]:
-        """Return every topic there is, the system's too."""
+        """Return every topic, including system topics."""
         ...
 
     def broker_names(self) -> frozenset[str]:
-        """Return the brokers that are registered now; none where that cannot be asked (a proxy)."""
+        """Return the brokers that are registered now; none if the server does not support that (a proxy)."""
         ...
 
     def look_up(self, topics: Iterable[str], *, whole: bool = False) -> None:
-        """Look up routes together; ``whole``: wait for brokers that had a topic and are not known now."""
+        """Look up routes together; ``whole``: wait for brokers that had a topic and are unknown now."""
         ...
 
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -92,25 +92,25 @@ class PlanningClient(Protocol):
         ...
 
     def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Return the offsets to be written next."""
+        """Return the max offsets (the next to be written)."""
         ...
 
     def ends(
         self, queues: Iterable[MessageQueue], *, patience_ms: float | None = None, slaves: bool = False
     ) -> Ends:
-        """Return the max offsets that can be had in one pass; a broker that is away holds nobody back."""
+        """Return the max offsets from one pass; a broker that is down does not delay the others."""
         ...
 
     def offsets_at(self, timestamps: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Return the first offsets stored at or after a moment."""
+        """Return the first offsets stored at or after a time."""
         ...
 
     def committed_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """Return a group's next offsets, None where it has committed nothing."""
+        """Return a group's committed offsets (the next to read), None where it has committed nothing."""
         ...
 
     def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Store a group's next offsets."""
+        """Commit a group's next offsets."""
         ...
 
     def message_times(
@@ -120,19 +120,19 @@ class PlanningClient(Protocol):
         ...
 
     def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
-        """Return when the messages at exactly these offsets were stored (ms), where there are any."""
+        """Return the store times (ms) of the messages at exactly these offsets, where they exist."""
         ...
 
     def message_sizes(
         self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
     ) -> dict[MessageQueue, int]:
-        """Return the bytes that an offset brings, by a sample at these offsets."""
+        """Return the bytes per offset, estimated from a sample at these offsets."""
         ...
 
     def check_selector_at(
         self, queues: Iterable[MessageQueue], selector: MessageSelector, *, group: str
     ) -> None:
-        """Have the queues' brokers parse an SQL selector, each once."""
+        """Have each of the queues' brokers parse an SQL selector once."""
         ...
 
     def close(self) -> None:
@@ -141,10 +141,10 @@ class PlanningClient(Protocol):
 
 
 class _Client(Client):
-    """A client that plans: it remembers the topic list as long as routes, and which brokers are away."""
+    """The client for planning. Caches the topic list as long as routes; knows which brokers are down."""
 
     def __init__(self, options: ClientOptions) -> None:
-        # Gives up early: a stream has a patience of its own, and whoever starts a batch waits for it.
+        # Gives up early: streams retry by themselves, and a user waits for the start of a batch.
         super().__init__(options, operation_timeout_ms=OPERATION_TIMEOUT_MS)
         self._topics: tuple[str, ...] = ()
         self._topics_expire = -math.inf
@@ -159,11 +159,11 @@ class _Client(Client):
         super().close()
 
     def topics(self) -> tuple[str, ...]:
-        """Return every topic there is, the system's too."""
+        """Return every topic, including system topics."""
         if self.clock.monotonic() >= self._topics_expire:
             try:
                 self._topics = Admin(self).topics(include_system=True)
-            except NameServerError as error:  # as with routes: brokers serve without name servers
+            except NameServerError as error:  # as with routes: brokers work without name servers
                 if not self._topics:
                     raise
                 _LOG.warning("the topics stay as they were: %s", error)
@@ -171,7 +171,7 @@ class _Client(Client):
         return self._topics
 
     def broker_names(self) -> frozenset[str]:
-        """Return the brokers that are registered now; none where that cannot be asked (a proxy)."""
+        """Return the brokers that are registered now; none if the server does not support that (a proxy)."""
         try:
             return frozenset(Admin(self).cluster_info().brokers)
         except RocketMQError as error:
@@ -185,7 +185,7 @@ class _Client(Client):
     def ends(
         self, queues: Iterable[MessageQueue], *, patience_ms: float | None = None, slaves: bool = False
     ) -> Ends:
-        """Return the max offsets that can be had in one pass; a broker that is away holds nobody back."""
+        """Return the max offsets from one pass; a broker that is down does not delay the others."""
         queues = tuple(queues)
         found = self._masters.ask({q: broker.max_offset(q) for q in queues}, patience_ms=patience_ms)
         failed = {queue: end for queue, end in found.items() if isinstance(end, RocketMQError)}
@@ -197,20 +197,20 @@ class _Client(Client):
         )
 
     def _slave_ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Return what slaves have of queues whose master is away, where they hand it out."""
+        """Return the max offsets at readable slaves for queues whose master is down."""
         found = self._slaves.ask({q: broker.max_offset(q) for q in queues if self._has_slave(q)})
         ends = {queue: end for queue, end in found.items() if not isinstance(end, RocketMQError) and end > 0}
-        # slaveReadEnable=false: such a slave tells its offsets, and refuses every pull.
+        # slaveReadEnable=false: such a slave returns its offsets, but rejects every pull.
         probes = {queue.broker_name: queue for queue in ends}
         looks = self._slaves.ask({queue: _look(queue, ends[queue] - 1) for queue in probes.values()})
         open_at = {queue.broker_name for queue, look in looks.items() if not isinstance(look, RocketMQError)}
         return {queue: end for queue, end in ends.items() if queue.broker_name in open_at}
 
     def _has_slave(self, queue: MessageQueue) -> bool:
-        """Whether a slave may stand in.
+        """Whether a slave may replace the master.
 
-        Only once the route has no master: tasks ask a master that it names first, and may wait for it. The
-        queues of a static topic wait: they name no broker of their own.
+        Only if the route has no master: tasks first pull from a master in the route, and may wait for it. The
+        queues of a static topic wait: they have no fixed broker.
         """
         try:
             route = self.route(queue.topic)
@@ -232,26 +232,26 @@ class _Client(Client):
         return message_times(_Once(self._masters, self._slaves), offsets, group=group)
 
     def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
-        """Return when the messages at exactly these offsets were stored (ms), where there are any."""
+        """Return the store times (ms) of the messages at exactly these offsets, where they exist."""
         return stored_at(_Once(self._masters), offsets, group=group)
 
     def message_sizes(
         self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
     ) -> dict[MessageQueue, int]:
-        """Return the bytes that an offset brings, by a sample at these offsets."""
+        """Return the bytes per offset, estimated from a sample at these offsets."""
         return message_sizes(_Once(self._masters, self._slaves), offsets, group=group, selector=selector)
 
 
 @dataclass(frozen=True, slots=True)
 class _Once:
-    """Asks in one pass, for looks that can be done without: raises the first error."""
+    """Sends optional requests in one pass and raises the first error."""
 
     masters: ReachableBrokers
     slaves: ReachableBrokers | None = None
-    """These answer for masters that are away."""
+    """The slaves that answer for masters that are down."""
 
     def ask(self, calls: Mapping[MessageQueue, Call[T]], /) -> dict[MessageQueue, T]:
-        """Make one call a queue and return every answer, or raise."""
+        """Make one call per queue and return every answer, or raise."""
         found = self.masters.ask(calls)
         failed = [queue for queue, answer in found.items() if isinstance(answer, RocketMQError)]
         if self.slaves is not None and failed:
@@ -270,5 +270,5 @@ def _look(queue: MessageQueue, offset: int) -> Call[broker.PullAnswer]:
 
 
 def planning_client(options: ClientOptions) -> PlanningClient:
-    """Open the client that plans."""
+    """Open the client for planning."""
     return _Client(options)

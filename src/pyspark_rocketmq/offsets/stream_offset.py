@@ -1,14 +1,14 @@
-"""What a streaming query writes into its checkpoint: versioned offsets as JSON.
+"""The offsets that a streaming query writes into its checkpoint: versioned JSON.
 
-Spark keeps only the **end** of each batch, hands it back as the start of the next one, and asks for the
-initial offset anew whenever it has no finished batch: twice in a fresh query, and again after a failed
-first batch. So
+Spark keeps only the **end** of each batch and passes it back as the start of the next one. It requests the
+initial offset whenever it has no finished batch: twice in a new query, and again after a failed first batch.
+Therefore:
 
-* the initial offset says nothing but "yet to be resolved" and is the same at every call;
-* the end of a batch carries in ``begin`` where each queue begins that the batch's start does not know:
-  all of them in the first batch, and later those that are new or begin elsewhere than the last batch ended.
+* the initial offset means only "not yet resolved" and is the same at every call;
+* ``begin`` in the end of a batch contains the start of each queue that the batch's start does not contain:
+  all queues in the first batch, later the new queues and those that do not begin where the last batch ended.
 
-Both ends of a batch therefore stand in its end, and the same (start, end) always means the same ranges.
+So the end of a batch contains both ends of its ranges. The same (start, end) always means the same ranges.
 
 Version 1::
 
@@ -18,13 +18,12 @@ Version 1::
      "offsets": {"orders": {"broker-a": {"0": 120, "1": 98}}},
      "begin": {"orders": {"broker-a": {"1": 7}}}}
 
-``startedAt`` is the moment of the start in milliseconds since the epoch; the initial offset has
-``"unresolved": true`` in place of it and of the offsets. ``brokers`` names those whose topics
-were all seen at that moment. ``heartbeatAt``, in the same unit, is there once
-the query has had a heartbeat row (`heartbeat`): a batch has one exactly when it grew. ``alignedAt``, in the
-same unit, is there where rows have the column of that name (`aligned_column`). ``witness`` holds, as
-``[offset, store time]``, one of the messages that were read last of each topic and broker (`witness`).
-Secrets have no place in it.
+``startedAt`` is the time of the start in milliseconds since the epoch. The initial offset has ``"unresolved":
+true`` instead of it and of the offsets. ``brokers`` are the brokers whose topics were all known at that time.
+``heartbeatAt``, in the same unit, is present once the query has had a heartbeat row (`heartbeat`): a batch
+has such a row exactly if the value grew. ``alignedAt``, in the same unit, is present if rows have the column
+``alignedTimestamp`` (`aligned_column`). ``witness`` contains, as ``[offset, store time]``, one of the last
+messages read of each topic and broker (`topic_recreation`). The offsets contain no secrets.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _FIELDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceIdentity:
-    """What offsets belong to, so that tools which see nothing but offsets know whose they are."""
+    """The source that offsets belong to, for tools that see only offsets."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -102,7 +101,7 @@ class SourceIdentity:
         return topic in self.topics if self.pattern is None else bool(re.fullmatch(self.pattern, topic))
 
     def client_options(self) -> dict[str, str]:
-        """Return what of the client's options is known: where the source is."""
+        """Return the client options that the identity contains."""
         known = {"nameServer": self.name_server, "namespace": self.namespace}
         return {name: value for name, value in known.items() if value}
 
@@ -121,7 +120,7 @@ class SourceIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A message that was read: its offset, and when its broker stored it (ms since the epoch)."""
+    """A message that was read: its offset and its store time (ms since the epoch)."""
 
     offset: int
     stored_at_ms: int
@@ -137,15 +136,15 @@ class SourceOffset:
     offsets : Mapping
         The next offset of each queue.
     begin : Mapping
-        Where the batch that ends here began, for the queues whose begin is not the end of the batch before.
+        Where the batch that ends here began, for queues that did not begin at the end of the previous batch.
     started_at_ms : int, optional
-        The moment at which the query's start was resolved; None while it is unresolved.
+        The time at which the query's start was resolved; None while it is unresolved.
     heartbeat_at_ms : int
         The time of the last heartbeat row; 0 before the first one.
     aligned_at_ms : int
-        What the rows of the batch that ends here have as ``alignedTimestamp``; 0 where they have none.
+        The ``alignedTimestamp`` of the rows of the batch that ends here; 0 if they have none.
     brokers : frozenset of str
-        The brokers all of whose topics were seen at that moment: what else they have was created since.
+        The brokers whose topics were all known at that time: their other topics were created later.
     witnesses : Mapping
         A message of each topic and broker, by its queue.
     """
@@ -161,14 +160,14 @@ class SourceOffset:
 
     @property
     def resolved(self) -> bool:
-        """Whether this is a position, not the wish for one."""
+        """Whether the start has been resolved."""
         return self.started_at_ms is not None
 
     def named_as(self, seen: Iterable[MessageQueue]) -> Self:
-        """Return the same position under the names of the queues that are there.
+        """Return the same position with the current names of the queues.
 
-        Before a static topic's queue had a name of its own, checkpoints called it by its owner. One that was
-        read over a remap may stand there twice then: everything before the greater offset was read.
+        Checkpoints of earlier releases named a static topic's queue after its owner. A queue that was read
+        across a remap may occur twice in them: everything before the greater offset was read.
         """
         seen = tuple(seen)
         return replace(
@@ -203,7 +202,7 @@ class SourceOffset:
             return self
         return replace(
             self,
-            # Remembered again, such a queue is not newer than the start.
+            # If the queue is added again later, it must not count as newer than the start.
             brokers=self.brokers - {queue.broker_name for queue in dropped},
             offsets={queue: at for queue, at in self.offsets.items() if not forgotten(queue)},
             begin={queue: at for queue, at in self.begin.items() if not forgotten(queue)},
@@ -234,7 +233,7 @@ class SourceOffset:
         Raises
         ------
         OptionError
-            On a version or a field that this release does not know, or on offsets that are not ours.
+            The version or a field is unknown to this release, or the offsets are not of this source.
         """
         version = document.get("version")
         if version != VERSION:
@@ -266,12 +265,12 @@ class SourceOffset:
 
 
 def offset_of_rocketmq(text: str | None) -> SourceOffset | None:
-    """Read an offset of any source, as Spark logs and reports it; None when it is not RocketMQ's.
+    """Read an offset of any source, as Spark logs and reports it; None if it is not RocketMQ's.
 
     Raises
     ------
     OptionError
-        A release wrote it that this one does not know.
+        A release that this one does not know wrote it.
     """
     try:
         document: Any = json.loads(text or "null")

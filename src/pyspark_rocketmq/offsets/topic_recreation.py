@@ -1,11 +1,11 @@
-"""How a stream notices offsets that are used again, though its queues have grown past its position.
+"""Detection of offsets that are used again in queues that have grown past the stream's position.
 
-A topic that was deleted and created anew counts from 0 again, a broker that lost its disk too. Once there
-are as many messages as before, offsets alone cannot tell. So the end of each micro-batch names a *witness* a
-topic and broker: the last message of one of its queues, and when it was stored. A run of the query that
-continues from there looks whether that very message is still where it was, and so does every micro-batch
-before more of that topic and broker is read. Store times are only compared with themselves, so no clock
-matters; a message that has expired since says nothing.
+After a topic is deleted and re-created, or a broker loses its disk, offsets start from 0 again. Once the
+queue has as many messages as before, offsets alone cannot show this. So the end of each micro-batch names a
+*witness* per topic and broker: the last message of one of its queues, with its store time. A run of the query
+that continues from there checks that the message is still at its offset, and so does every micro-batch before
+it reads more of that topic and broker. A store time is only compared with the store time at the same offset,
+so clocks do not matter. A message that has expired shows nothing.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from pyspark_rocketmq.planning.data_loss import decide_replaced
 __all__ = ["Looks", "Place", "check_witnesses", "new_witnesses", "place", "places_ahead"]
 
 Place: TypeAlias = tuple[str, str]
-"""A topic at a broker: created and deleted as one."""
+"""A topic at a broker: created and deleted as a unit."""
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looks:
-    """What became of a look at witnesses; where there was none to look at, neither has the place.
+    """The result of checking witnesses. A place without a witness to check is in neither set.
 
     Parameters
     ----------
     done : frozenset of Place
-        Witnesses that are where they were, or have expired.
+        Places whose witness is unchanged or has expired.
     failed : frozenset of Place
-        There was no answer. Keep these witnesses, and look again.
+        Places without an answer. Keep their witnesses, and check again.
     """
 
     done: frozenset[Place] = frozenset()
@@ -46,14 +46,14 @@ class Looks:
 
 
 def place(queue: MessageQueue) -> Place:
-    """Return the topic and broker that a queue's witness stands for."""
+    """Return the topic and broker that a queue's witness represents."""
     return (queue.topic, queue.broker_name)
 
 
 def places_ahead(
     positions: Mapping[MessageQueue, int], reach: Mapping[MessageQueue, int]
 ) -> frozenset[Place]:
-    """Return where there is more to read: there a witness is looked at first."""
+    """Return the places with more to read: their witnesses are checked first."""
     return frozenset(place(queue) for queue in reach if reach[queue] > positions[queue])
 
 
@@ -65,7 +65,7 @@ def check_witnesses(
     group: str,
     fail_on_data_loss: bool,
 ) -> Looks:
-    """Look whether messages that were read are still there.
+    """Check that messages that were read are still at their offsets.
 
     Parameters
     ----------
@@ -74,18 +74,19 @@ def check_witnesses(
     ends : Mapping
         The max offsets of the queues whose masters answer.
     group : str
-        The group that messages are looked at with.
+        The group that the pull requests name.
     fail_on_data_loss : bool
 
     Raises
     ------
     DataLossError
-        OFFSET_WENT_BACK: another one is in the place of one, and ``fail_on_data_loss`` is set.
+        OFFSET_WENT_BACK: an offset has another message now, and ``fail_on_data_loss`` is set.
     """
     offsets = {
         queue: witness.offset
         for queue, witness in witnesses.items()
-        if queue in ends and witness.offset < ends[queue]  # else the queue is shorter: `moved_back` tells
+        if queue in ends
+        and witness.offset < ends[queue]  # else the queue is shorter: `moved_back` reports it
     }
     found = _stored_at(client, offsets, group)
     looked_at = frozenset(map(place, offsets))
@@ -113,17 +114,17 @@ def new_witnesses(
     *,
     group: str,
 ) -> dict[MessageQueue, Witness]:
-    """Return the witnesses of a micro-batch's end; what was not read on, or cannot be seen, keeps its former.
+    """Return the witnesses of a micro-batch's end. Places not read, or not accessible, keep their witness.
 
     Parameters
     ----------
     client : PlanningClient
     former : Mapping
-        Those of the batch's start.
+        The witnesses of the batch's start.
     positions, until : Mapping
         Where the batch begins and ends.
     group : str
-        The group that messages are looked at with.
+        The group that the pull requests name.
     """
     longest: dict[Place, MessageQueue] = {}
     for queue in sorted(until):
@@ -141,7 +142,7 @@ def new_witnesses(
 def _stored_at(
     client: PlanningClient, offsets: Mapping[MessageQueue, int], group: str
 ) -> dict[MessageQueue, int] | None:
-    """Ask for store times; None if that fails now: the query goes on without an answer."""
+    """Request store times; None if that fails now: the query continues without them."""
     try:
         return client.stored_at(offsets, group) if offsets else {}
     except RocketMQError as error:

@@ -1,4 +1,4 @@
-"""What became of the offsets that a task was to read: each has an explanation, or the task fails."""
+"""Accounts for the offsets of a task: each is explained, or the task fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN: Final = 5
 
 @dataclass(slots=True)
 class Account:
-    """The sum of range reports, held against what was planned.
+    """The sum of range reports, compared with the plan.
 
     Parameters
     ----------
@@ -27,12 +27,12 @@ class Account:
     reports: list[RangeReport] = field(default_factory=list)
 
     def add(self, report: RangeReport) -> None:
-        """Take a range's report.
+        """Add a range's report.
 
         Raises
         ------
         DataLossError
-            ``RANGE_UNACCOUNTED``: its parts do not make up the range.
+            ``RANGE_UNACCOUNTED``: its parts do not add up to the range.
         """
         lost = sum(len(part.offsets) for part in report.lost)
         parts = (report.rows, report.filtered, report.gaps, lost, report.skipped)
@@ -46,12 +46,12 @@ class Account:
         self.reports.append(report)
 
     def close(self, rows: int) -> None:
-        """Check that every planned range was reported, once, and that all rows were handed out.
+        """Check that every planned range was reported once, and that all rows were returned.
 
         Raises
         ------
         DataLossError
-            ``RANGE_UNACCOUNTED``: one was not, or another one was; or rows went missing on the way.
+            ``RANGE_UNACCOUNTED``: a planned range was not reported, another one was, or rows are missing.
         """
         reported = sorted(report.offsets for report in self.reports)
         planned = sorted(self.planned)
@@ -62,7 +62,7 @@ class Account:
             raise _unaccounted(f"{rows} rows were handed out, but {self.count('rows')} read", planned[0])
 
     def count(self, part: Literal["rows", "filtered", "gaps", "lost", "skipped", "nulled"]) -> int:
-        """Return how many offsets became what."""
+        """Return the number of offsets by outcome."""
         if part == "lost":
             return sum(len(lost.offsets) for report in self.reports for lost in report.lost)
         return sum(getattr(report, part) for report in self.reports)

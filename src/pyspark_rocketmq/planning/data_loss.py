@@ -1,23 +1,23 @@
-"""Data loss is decided here and nowhere else.
+"""The only module that decides about data loss.
 
-Three named conditions, and what ``failOnDataLoss=false`` makes of them:
+Three named conditions, and the effect of ``failOnDataLoss=false``:
 
 OFFSETS_EXPIRED
     The queue's min offset has passed the range, or the broker has deleted the files of messages within it:
-    the deleted part is skipped and counted. Compacted and static topics have holes that are no loss.
+    the deleted part is skipped and counted. Gaps of compacted and static topics are no loss.
 OFFSET_WENT_BACK
-    The queue ends before the range, or another message stands where one was read: its log was truncated (an
-    unclean crash, a failover to a replica that lagged) or the topic was created anew. The range is skipped
-    and counted; a stream goes on at the queue's end, or where it was, never before that: what lies there may
+    The queue ends before the range, or an offset that was read has another message: its log was truncated
+    (an unclean crash, a failover to a lagging replica) or the topic was re-created. The range is skipped and
+    counted. A stream continues at the queue's end, or at its position, never before that: messages there may
     have been read already.
 QUEUE_LOST
-    The topic or the queue was deleted, or the topic's number of read queues lowered: the range is skipped
+    The topic or the queue was deleted, or the topic's number of read queues was reduced: the range is skipped
     and counted.
 
-RANGE_UNACCOUNTED (`planning.account`) is none of the user's: what a task read does not add up to what was
-planned, and no setting lets that pass.
+RANGE_UNACCOUNTED (`planning.completeness`) is an internal error: the offsets that a task read do not add up
+to the plan. No option disables it.
 
-A broker that is away, or out of the route, is none of these: its queues wait.
+A broker that is down, or not in the route, is none of these: its queues wait.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ __all__ = [
 
 
 class PullVerdict(enum.Enum):
-    """Why a broker does not hand out a planned offset."""
+    """Why a broker does not return a planned offset."""
 
     BELOW_MIN = "BELOW_MIN"
-    """The offset lies before the queue's min offset."""
+    """The offset is below the queue's min offset."""
     BEYOND_MAX = "BEYOND_MAX"
-    """The offset lies at or behind the queue's max offset."""
+    """The offset is at or above the queue's max offset."""
     REMOVED = "REMOVED"
-    """The queue has the offset, but its message is gone: the file that held it was deleted."""
+    """The queue has the offset, but the file with its message was deleted."""
     QUEUE_GONE = "QUEUE_GONE"
-    """The topic or queue does not exist any more."""
+    """The topic or queue no longer exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class LossDecision:
-    """Go on at ``offset``; ``lost`` is what lies before it."""
+    """Continue at ``offset``; ``lost`` counts the messages before it."""
 
     offset: int
     lost: LostRange
@@ -63,22 +63,22 @@ class LossDecision:
 def decide_loss(
     wanted: OffsetRange, verdict: PullVerdict, bound: int, *, fail_on_data_loss: bool
 ) -> LossDecision:
-    """Decide what becomes of a planned range that its broker cannot give.
+    """Decide about a planned range that its broker cannot return.
 
     Parameters
     ----------
     wanted : OffsetRange
-        What is still to be read.
+        The part that is still to be read.
     verdict : PullVerdict
     bound : int
-        The queue's min offset for ``BELOW_MIN``, its max offset for ``BEYOND_MAX``, the next offset that has
-        a message for ``REMOVED``.
+        For ``BELOW_MIN`` the queue's min offset, for ``BEYOND_MAX`` its max offset, for ``REMOVED`` the next
+        offset that has a message.
     fail_on_data_loss : bool
 
     Raises
     ------
     DataLossError
-        If ``fail_on_data_loss`` is set; names queue, range, cause, and what the option would do.
+        ``fail_on_data_loss`` is set. Names queue, range, cause, and the effect of the option.
     """
     match verdict:
         case PullVerdict.BELOW_MIN:
@@ -120,10 +120,10 @@ def decide_loss(
 def decide_moved_back(
     queue: MessageQueue, position: int, *, min_offset: int, max_offset: int, fail_on_data_loss: bool
 ) -> int:
-    """Decide where a stream goes on in a queue that now ends before the stream's position.
+    """Decide where a stream continues in a queue that now ends before the stream's position.
 
-    Call it only for offsets that a master has confirmed for a while: a broker that restarts builds its index
-    anew, and a replica may lag.
+    Call it only for offsets that a master has confirmed for some time: a broker that restarts rebuilds its
+    index, and a replica may lag.
 
     Parameters
     ----------
@@ -131,13 +131,13 @@ def decide_moved_back(
     position : int
         The next offset that the stream would read, above ``max_offset``.
     min_offset, max_offset : int
-        What the queue holds now.
+        The queue's current offsets.
     fail_on_data_loss : bool
 
     Returns
     -------
     int
-        ``max_offset``: offsets below it were used before, so reading them could repeat messages.
+        ``max_offset``: offsets below it were used before, so messages could be read twice.
 
     Raises
     ------
@@ -162,15 +162,15 @@ def decide_moved_back(
 def decide_replaced(
     queue: MessageQueue, offset: int, *, stored_at_ms: int, found_ms: int, fail_on_data_loss: bool
 ) -> None:
-    """Decide about a queue in which another message stands where one was read: offsets were used again.
+    """Decide about a queue in which an offset that was read has another message: offsets were used again.
 
     Parameters
     ----------
     queue : MessageQueue
     offset : int
-        Of a message that was read.
+        The offset of a message that was read.
     stored_at_ms, found_ms : int
-        When that message was stored, and the one that is there now.
+        The store times of that message and of the one at its offset now.
     fail_on_data_loss : bool
 
     Raises
@@ -192,9 +192,9 @@ def decide_replaced(
 
 
 def decide_hidden(queue: MessageQueue, position: int, *, max_offset: int, fail_on_data_loss: bool) -> int:
-    """Decide what becomes of a queue that its topic's lowered number of read queues hides.
+    """Decide about a queue that is hidden because its topic's number of read queues was reduced.
 
-    Brokers (4.9 and 5.4) keep its messages and tell its offsets, but hand none out.
+    Brokers (4.9 and 5.4) keep its messages and report its offsets, but return no messages.
 
     Parameters
     ----------
@@ -202,18 +202,18 @@ def decide_hidden(queue: MessageQueue, position: int, *, max_offset: int, fail_o
     position : int
         The next offset that the stream would read.
     max_offset : int
-        What the queue's broker says.
+        The max offset that the queue's broker reports.
     fail_on_data_loss : bool
 
     Returns
     -------
     int
-        How many messages wait unread, until the queue can be read again; its position is kept for that.
+        Number of unread messages. The position is kept until the queue can be read again.
 
     Raises
     ------
     DataLossError
-        QUEUE_LOST, if there are such messages and ``fail_on_data_loss`` is set.
+        QUEUE_LOST: unread messages exist and ``fail_on_data_loss`` is set.
     """
     unread = max(0, max_offset - position)
     if unread and fail_on_data_loss:

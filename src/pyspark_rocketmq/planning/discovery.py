@@ -1,9 +1,9 @@
-"""Which queues a query reads, as topics, brokers and queues come, go, and come back.
+"""Which queues a query reads, as topics, brokers and queues are added, removed, and return.
 
-A stream knows its queues by their positions. A queue that leaves the route keeps its position and goes on
-there when it is back: leaving the route is never taken for data loss, and never leads back to the start
-policy. A queue that is first seen while the stream runs begins where the query's start would have put it
-(`planning.starts.late_policy`).
+A stream's queues are those that have a position. A queue that leaves the route keeps its position and
+continues there when it returns: leaving the route never counts as data loss, and never applies the start
+policy again. A queue that first appears while the stream runs begins where it would have begun at the query's
+start (`planning.offset_resolution.late_policy`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark_rocketmq.planning.queue_names import named_as
 
 __all__ = ["Discovery", "check_checkpoint", "discover", "matching_topics", "plan_ranges", "targets"]
 
-# Facts: TopicValidator.java (5.4.0) lists the topics that belong to the system.
+# Facts: TopicValidator.java (5.4.0) lists the system topics.
 _SYSTEM_TOPICS: Final = frozenset(
     {
         "TBW102",
@@ -37,18 +37,18 @@ _SYSTEM_PREFIX: Final = "rmq_sys_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """How the known queues and those of the route relate.
+    """The differences between the known queues and those of the route.
 
     Parameters
     ----------
     new : tuple of MessageQueue
-        Queues without a position: each needs one before it is read.
+        Queues without a position: each needs a position before it is read.
     grown : tuple of MessageQueue
-        Those of ``new`` that extend a topic on a broker whose queues were known: certainly created since.
+        Those of ``new`` that extend a topic at a broker whose queues were known: certainly created later.
     created : tuple of MessageQueue
-        Those of ``new`` of a topic that a broker did not have when the query started: created since, too.
+        Those of ``new`` of a topic that a broker did not have when the query started: created later, too.
     absent : tuple of MessageQueue
-        Known queues that the route does not show (broker away, queue count reduced, topic deleted).
+        Known queues that are not in the route (broker down, queue count reduced, topic deleted).
     """
 
     new: tuple[MessageQueue, ...]
@@ -64,7 +64,7 @@ def discover(
     closed: bool = False,
     brokers: Collection[str] = (),
 ) -> Discovery:
-    """Compare the queues that have a position with those that the route shows now.
+    """Compare the queues that have a position with those in the route now.
 
     Parameters
     ----------
@@ -73,9 +73,9 @@ def discover(
     seen : iterable of MessageQueue
         The readable queues of the route now, of all topics that the query reads.
     closed : bool
-        Under ``Trigger.AvailableNow`` queues that appear wait for the next run.
+        With ``Trigger.AvailableNow``, new queues wait for the next run.
     brokers : collection of str
-        The brokers all of whose topics were seen when the query started.
+        The brokers whose topics were all known when the query started.
     """
     there = set(seen)
     absent = tuple(sorted(queue for queue in known if queue not in there))
@@ -108,10 +108,10 @@ def targets(
     positions : Mapping
         The next offset of every known queue.
     max_offsets : Mapping
-        The max offsets of the queues that can be asked now; an absent queue stays where it is.
+        The max offsets of the queues that are available now; an absent queue keeps its position.
     frozen : Mapping, optional
-        The targets of an AvailableNow run, taken at its start: no queue goes further, and the target of a
-        queue that has gone is dropped with it.
+        The targets of an AvailableNow run, resolved at its start: no queue is read further, and the target
+        of a removed queue is dropped with it.
     """
     reach: dict[MessageQueue, int] = {}
     for queue, position in positions.items():
@@ -127,19 +127,19 @@ def plan_ranges(
     end: Mapping[MessageQueue, int],
     begins: Mapping[MessageQueue, int] | None = None,
 ) -> tuple[OffsetRange, ...]:
-    """Return the ranges between two offsets of a stream, empty ones left out, in the queues' order.
+    """Return the non-empty ranges between two offsets of a stream, in the queues' order.
 
     Parameters
     ----------
     start, end : Mapping
         Positions by queue.
     begins : Mapping, optional
-        Where queues begin that ``end`` has for the first time; goes before ``start``.
+        Where queues begin that are new in ``end``; overrides ``start``.
 
     Raises
     ------
     OptionError
-        ``end`` has a queue of which no begin is known: the offsets do not belong together.
+        ``end`` has a queue whose begin is unknown: the offsets do not belong together.
     """
     ranges: list[OffsetRange] = []
     for queue in sorted(end):
@@ -150,26 +150,27 @@ def plan_ranges(
                 "or was written by another query",
                 queue=queue,
             )
-        # An end before its start is a position that was moved back (a log that began anew): nothing to read.
+        # An end before its start is a position that was moved back (a log that started again): nothing to
+        # read.
         if begin < end[queue]:
             ranges.append(OffsetRange(queue, begin, end[queue]))
     return tuple(ranges)
 
 
 def matching_topics(pattern: re.Pattern[str], topics: Iterable[str]) -> tuple[str, ...]:
-    """Return the topics whose whole name matches, sorted.
+    """Return the topics whose full name matches, sorted.
 
-    The system's own topics never match; retry and dead-letter topics only if the pattern begins with their
+    System topics never match; retry and dead-letter topics match only if the pattern begins with their
     prefix.
     """
     return tuple(sorted({topic for topic in topics if pattern.fullmatch(topic) and _is_for(pattern, topic)}))
 
 
 def check_checkpoint(known: Iterable[MessageQueue], options: SourceOptions) -> None:
-    """Check that the positions of a checkpoint belong to what the query reads.
+    """Check that the positions of a checkpoint belong to topics that the query reads.
 
-    More topics than before are fine: their queues are new. Fewer are not: their messages would be left
-    out without a word.
+    More topics than before are allowed: their queues are new. Fewer are not: their messages would silently
+    be skipped.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""From a start (or end) policy to one offset a queue, in two pure steps.
+"""Resolves a start (or end) policy to one offset per queue, in two pure steps.
 
-`lookups` says what must be asked of the brokers, so that the caller can ask everything at once; `resolve`
-turns the answers into offsets. Neither asks a clock: the moment of the query's start comes in, and callers
-keep it, because a moving start must be resolved only once in a query's life.
+`lookups` returns the requests for the brokers, so that the caller can send them together; `resolve` converts
+the answers to offsets. Neither uses a clock: the time of the query's start is an argument, and callers keep
+it, because a relative start must be resolved only once in a query's life.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Policy = TypeVar("_Policy", StartPolicy, AtOffsets)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookups:
-    """What to ask of the brokers; ``timestamps`` are milliseconds since the epoch."""
+    """The requests for the brokers; ``timestamps`` are milliseconds since the epoch."""
 
     min_offsets: frozenset[MessageQueue]
     max_offsets: frozenset[MessageQueue]
@@ -48,10 +48,10 @@ class Lookups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the brokers said; every queue of the `Lookups` must be there.
+    """The brokers' answers, for every queue of the `Lookups`.
 
-    ``committed`` is None for a queue where the group has committed nothing. ``timestamps`` holds the first
-    offset stored at or after the asked time, which is the max offset when there is none.
+    ``committed`` is None for a queue where the group has committed nothing. ``timestamps`` contains the first
+    offset stored at or after the requested time, or the max offset if there is none.
     """
 
     min_offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
@@ -61,12 +61,12 @@ class Answers:
 
 
 def check_listed(policy: StartPolicy, queues: Collection[MessageQueue]) -> None:
-    """Check that what the policy lists is among the queues that the query reads.
+    """Check that the query reads the topics and queues that the policy lists.
 
     Raises
     ------
     OptionError
-        A listed topic or queue is not there; or a queue is not listed and there is no default.
+        A listed topic or queue does not exist; or a queue is not listed and there is no default.
     """
     if not isinstance(policy, AtOffsets):
         return
@@ -95,14 +95,14 @@ def lookups(
     start_time_ms: int,
     strategy: TimestampStrategy = TimestampStrategy.LATEST,
 ) -> Lookups:
-    """Return what must be asked to resolve the policy for the queues.
+    """Return the requests that are needed to resolve the policy for the queues.
 
     Parameters
     ----------
     policy : StartPolicy
     queues : iterable of MessageQueue
     start_time_ms : int
-        The moment of the query's start; relative times count from it.
+        The time of the query's start; relative times refer to it.
     strategy : TimestampStrategy
         ERROR also needs the max offsets of the queues that start by time.
 
@@ -152,15 +152,15 @@ def resolve(
     *,
     strategy: TimestampStrategy = TimestampStrategy.LATEST,
 ) -> dict[MessageQueue, int]:
-    """Turn the policy and the answers to its `lookups` into one offset a queue.
+    """Resolve the policy and the answers to its `lookups` to one offset per queue.
 
-    Explicit and committed offsets are returned as they are, also outside of what the queue holds now:
-    whether that is data loss is for `planning.gaps` to decide.
+    Explicit and committed offsets are returned unchanged, even outside the queue's current offsets:
+    `planning.data_loss` decides whether that is data loss.
 
     Raises
     ------
     OptionError
-        The group has committed nothing and ``groupOffsetReset`` is ``fail``; or a start time lies after the
+        The group has committed nothing and ``groupOffsetReset`` is ``fail``; or a start time is after the
         last message and the strategy is ERROR.
     """
     queues = tuple(queues)
@@ -204,20 +204,20 @@ def resolve(
 def late_policy(
     policy: StartPolicy, *, start_time_ms: int, grown: Collection[MessageQueue] = ()
 ) -> AtOffsets:
-    """Return where queues begin that are first seen while the query runs.
+    """Return where queues begin that first appear while the query runs.
 
-    Such a queue begins where it would have begun had it been seen at the query's start. What moves with
-    time (latest, the last messages) is therefore taken at the start's moment: for a queue that is truly new
-    this is its min offset, and a broker that was only absent is not read from long before the query.
+    Such a queue begins where it would have begun at the query's start. So relative positions (latest, the
+    last messages) refer to the time of the start. For a new queue this is its min offset. A queue of a broker
+    that was only down is not read from long before the query.
 
     Parameters
     ----------
     policy : StartPolicy
-        The query's own.
+        The query's policy.
     start_time_ms : int
-        The moment of the query's start.
+        The time of the query's start.
     grown : collection of MessageQueue
-        Queues that are certainly newer than the query (see `planning.discovery`): they begin at their min.
+        Queues that are certainly newer than the query (see `planning.discovery`): they begin at min offset.
     """
     offsets: Mapping[MessageQueue, Position] = {}
     topics: Mapping[str, Position] = {}
@@ -235,14 +235,14 @@ def late_policy(
 def batch_ranges(
     starts: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]
 ) -> tuple[OffsetRange, ...]:
-    """Pair a batch's starts and ends into ranges, empty ones left out, in the queues' order.
+    """Combine a batch's starts and ends to non-empty ranges, in the queues' order.
 
-    Ask the brokers for the ends after the starts: a start by time may be the end of a queue that grows.
+    Request the ends after the starts: a start by time may be the end of a growing queue.
 
     Raises
     ------
     OptionError
-        A queue's start lies after its end.
+        A queue's start is after its end.
     """
     wrong = [
         f"{queue} from {starts[queue]} to {ends[queue]}"
@@ -259,12 +259,12 @@ def batch_ranges(
 
 
 def _named_as(policy: _Policy, queues: Iterable[MessageQueue]) -> _Policy:
-    """Return the policy with the names that the queues have: those of a static topic have several.
+    """Return the policy with the queues' current names: queues of a static topic have several names.
 
     Raises
     ------
     OptionError
-        Two of its offsets are of one queue, and differ.
+        Two different offsets are set for one queue.
     """
     if not isinstance(policy, AtOffsets) or not policy.offsets:
         return policy
@@ -281,7 +281,7 @@ def _named_as(policy: _Policy, queues: Iterable[MessageQueue]) -> _Policy:
 
 
 def _of(policy: StartPolicy, queue: MessageQueue) -> _QueuePolicy | None:
-    """Return the part of the policy that speaks for the queue."""
+    """Return the part of the policy that applies to the queue."""
     if not isinstance(policy, AtOffsets):
         return policy
     if queue in policy.offsets:
@@ -297,7 +297,7 @@ def _demand(policy: StartPolicy, queue: MessageQueue) -> _QueuePolicy:
 
 
 def _fallback(asked: _QueuePolicy) -> Position | None:
-    """Return what counts when there is no committed offset."""
+    """Return the position that applies without a committed offset."""
     return asked.reset if isinstance(asked, GroupOffsets) else asked
 
 
@@ -314,7 +314,7 @@ def _frozen(position: Position, start_time_ms: int) -> Earliest | AtTimestamp | 
         case Latest() | LastMessages():
             return AtTimestamp(start_time_ms)
         case AtTimestamp() | Ago():
-            # A time in the future meant the end of the queue at the start.
+            # At the start, a time in the future meant the end of the queue.
             return AtTimestamp(min(start_time_ms, _moment(position, start_time_ms)))
     assert_never(position)
 
@@ -327,7 +327,7 @@ def _late_default(policy: _QueuePolicy | None, start_time_ms: int) -> Earliest |
             return GroupOffsets(AtTimestamp(start_time_ms))
         case AtTimestamp() | Ago():
             return AtTimestamp(min(start_time_ms, _moment(policy, start_time_ms)))
-        case _:  # "fail" too: the user could not have listed a queue that was not there
+        case _:  # "fail", too: the user could not have listed a queue that did not exist
             return AtTimestamp(start_time_ms)
 
 

@@ -1,7 +1,7 @@
-"""How offset ranges become Spark partitions: big ranges are split, small ones packed together.
+"""How offset ranges become Spark partitions: large ranges are split, small ones combined.
 
-A function of the ranges and the options alone: no cores, no sizes, no clock. A replayed micro-batch must
-get the same partitions.
+A function of the ranges and the options only: no cores, no sizes, no clock. A replayed micro-batch must have
+the same partitions.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pyspark_rocketmq.model import OffsetRange
 __all__ = ["SMALL_RANGE", "split"]
 
 SMALL_RANGE: Final = 32_768
-"""Ranges below so many offsets share a partition until it holds about as many.
+"""Ranges with fewer offsets than this share a partition until it contains about this many.
 
-A Python task costs Spark 30 to 50 ms of CPU before it reads anything; so many messages of 1 KiB take 100 ms.
+A Python task costs Spark 30 to 50 ms of CPU before it reads; this many messages of 1 KiB take 100 ms.
 """
 
 
@@ -30,7 +30,7 @@ def split(
     partition_per_queue: bool = False,
     small_range: int = SMALL_RANGE,
 ) -> tuple[tuple[OffsetRange, ...], ...]:
-    """Turn ranges into partitions, each a tuple of ranges to be read one after the other.
+    """Convert ranges to partitions, each a tuple of ranges to read one after the other.
 
     Every offset is in exactly one partition. Within a partition a queue's messages keep their order, and
     partitions are ordered by their first range, so that the parts of a queue follow one another.
@@ -38,13 +38,13 @@ def split(
     Parameters
     ----------
     ranges : iterable of OffsetRange
-        At most one for each queue; empty ones are left out.
+        At most one per queue; empty ranges are omitted.
     min_partitions : int, optional
-        At least so many partitions, if there are as many messages.
+        Minimum number of partitions, if there are as many messages.
     max_records_per_partition : int, optional
-        At most so many offsets a partition.
+        Maximum offsets per partition.
     partition_per_queue : bool
-        One partition for each queue, whatever its size.
+        One partition per queue, regardless of its size.
     small_range : int
         See `SMALL_RANGE`.
     """
@@ -62,7 +62,7 @@ def split(
 
 
 def _part_counts(ranges: Sequence[OffsetRange], min_partitions: int, most: int | None) -> list[int]:
-    """Return into how many parts each range is cut: the one with the biggest parts gets the next cut."""
+    """Return the number of parts of each range: the range with the largest parts is split next."""
     counts = [1 if most is None else -(-len(r) // most) for r in ranges]
     missing = min(min_partitions, sum(map(len, ranges))) - sum(counts)
     by_size = [
@@ -81,7 +81,7 @@ def _biggest(r: OffsetRange, count: int) -> int:
 
 
 def _cut(r: OffsetRange, count: int) -> list[OffsetRange]:
-    """Cut a range into parts whose lengths differ by one at most."""
+    """Split a range into parts whose lengths differ by at most one."""
     bounds = [r.from_offset + len(r) * index // count for index in range(count + 1)]
     return [OffsetRange(r.queue, begin, end) for begin, end in itertools.pairwise(bounds)]
 
@@ -89,7 +89,7 @@ def _cut(r: OffsetRange, count: int) -> list[OffsetRange]:
 def _pack(
     parts: Sequence[OffsetRange], enough: int, most: int | None, *, at_least: int
 ) -> list[tuple[OffsetRange, ...]]:
-    """Spread small parts evenly over as few partitions as hold ``enough`` each, none above ``most``."""
+    """Distribute small parts evenly over few partitions: each has ``enough``, none is above ``most``."""
     if not parts:
         return []
     wanted = min(len(parts), max(1, at_least, sum(map(len, parts)) // enough))

@@ -1,9 +1,10 @@
-"""What batches consist of, written down before they run.
+"""A log of the ranges of batches, written before the batches run.
 
-Spark writes a checkpoint after it has started a batch's jobs. A driver that dies in between comes back with
-a checkpoint that does not know the batch, and would give its time other ranges. So each batch's ranges go
-into a small file beside the checkpoints first; a recovered stream reads them before it plans anew. How far
-batches are finished is written down, too: a checkpoint is of no use to changed code, these files are.
+Spark writes a checkpoint after it has started a batch's jobs. A driver that dies in between recovers from a
+checkpoint without the batch, and would plan other ranges for its time. So each batch's ranges are first
+written to a small file next to the checkpoints. A recovered stream reads these files before it plans. The
+progress of finished batches is also written: changed code cannot use a checkpoint, but it can use these
+files.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _KEPT_ENDS: Final = 3
 
 
 class BatchLog:
-    """The files of one stream in ``<checkpoint directory>/rocketmq-<stream>``; any path that Hadoop knows.
+    """The files of one stream in ``<checkpoint directory>/rocketmq-<stream>``, any path that Hadoop supports.
 
     Parameters
     ----------
     sc : SparkContext
     directory : str
-        Of the checkpoints.
+        The checkpoint directory.
     stream_id : int
     """
 
@@ -52,7 +53,7 @@ class BatchLog:
         self._ends: Mapping[MessageQueue, int] = {}
 
     def read(self, time_ms: int) -> OffsetRanges | None:
-        """Return what a former life of the stream planned for a time, if it did."""
+        """Return the ranges that an earlier run of the stream planned for a time, if any."""
         if time_ms not in self._times:
             return None
         stream = self._files.open(self._path(time_ms))
@@ -64,12 +65,12 @@ class BatchLog:
         return None if ranges is None else OffsetRanges(ranges)
 
     def write(self, time_ms: int, ranges: OffsetRanges) -> None:
-        """Write a batch down: it may run when this returns."""
+        """Write a batch's ranges. The batch may run when this returns."""
         self._create(str(time_ms), encode_ranges(ranges))
         self._times.add(time_ms)
 
     def write_ends(self, time_ms: int, ends: Mapping[MessageQueue, int]) -> None:
-        """Write down how far all batches are finished: where changed code has to start."""
+        """Write the offsets up to which all batches are finished: changed code starts there."""
         if ends == self._ends:
             return
         name = f"{ENDS_PREFIX}{time_ms}"
@@ -81,7 +82,7 @@ class BatchLog:
         self._ends_files = self._ends_files[-_KEPT_ENDS:]
 
     def forget(self, needed: Collection[int]) -> None:
-        """Delete old files, but for those of the batches that are needed and the newest ones."""
+        """Delete old files, except those of needed batches and the newest ones."""
         for time_ms in sorted(self._times)[:-_KEPT]:
             if time_ms not in needed:
                 self._files.delete(self._path(time_ms), False)

@@ -1,4 +1,4 @@
-"""Which messages each batch of a direct stream consists of: the state that Spark keeps in its checkpoint."""
+"""The plan of a direct stream's batches: the state that Spark keeps in its checkpoint."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = ["DirectPlan"]
 _LOG: Final = logging.getLogger(__name__)
 
 _PATIENCE_MS: Final = {"outage": 60_000, "behind": 10_000}
-"""How long batches stay empty while nobody answers, and queues wait that end before their position."""
+"""How long batches stay empty while no broker answers, and queues wait that end before their position."""
 
 
 @dataclass(slots=True)
@@ -52,23 +52,22 @@ class _Batch:
 
 @dataclass
 class DirectPlan:
-    """Plans the batches of a direct stream, each once: asked again, also after a recovery, it says the same.
+    """Plans each batch of a direct stream once. Repeated calls, also after a recovery, return the same plan.
 
-    Batches are planned by one thread and finished by another. What Spark pickles into the checkpoint is
-    everything but the clock, so a recovered stream goes on with the same positions, unfinished batches, and
-    rate.
+    One thread plans batches, another finishes them. Spark pickles everything except the clock into the
+    checkpoint, so a recovered stream continues with the same positions, unfinished batches, and rate.
 
     Parameters
     ----------
     policy : StartPolicy
-        For queues that are found later.
+        For queues that appear later.
     positions : dict
         The next offset of each queue.
     started_at_ms : int
-        When the start was resolved.
+        The time at which the start was resolved.
     pace : Pace
     brokers : frozenset of str
-        The brokers all of whose topics were seen at that moment.
+        The brokers whose topics were all known at that time.
     """
 
     policy: StartPolicy
@@ -93,30 +92,30 @@ class DirectPlan:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.witnesses = {}  # which plans of former releases lack
+        self.witnesses = {}  # missing in plans of earlier releases
         self.__dict__.update(state, _lock=threading.Lock(), _waits={}, clock=SYSTEM_CLOCK)
 
     def ranges(
         self, time_ms: int, client: PlanningClient, options: SourceOptions, *, remember_ms: int
     ) -> OffsetRanges:
-        """Return the ranges of the batch of a time, one for each queue that is known.
+        """Return the ranges of the batch of a time, one per known queue.
 
         Parameters
         ----------
         time_ms : int
-            Spark's name of the batch.
+            Spark's batch time.
         client : PlanningClient
         options : SourceOptions
         remember_ms : int
-            How long Spark may ask again for a batch that is finished.
+            How long Spark may request a finished batch again.
 
         Raises
         ------
         RocketMQError
-            Nobody has answered for a minute.
+            No broker has answered for a minute.
         DataLossError
-            A queue ends before its position, or holds another message than was read, and ``failOnDataLoss``
-            is set.
+            A queue ends before its position, or an offset that was read has another message now, and
+            ``failOnDataLoss`` is set.
         """
         with self._lock:
             planned = self._batches.get(time_ms)
@@ -151,7 +150,7 @@ class DirectPlan:
         return ranges
 
     def adopt(self, time_ms: int, ranges: OffsetRanges) -> None:
-        """Take over what a former life planned for a batch, unless it is known or does not follow on."""
+        """Adopt an earlier run's plan of a batch, unless it is known or does not follow the last one."""
         follows = all(self.positions.get(r.queue, r.from_offset) == r.from_offset for r in ranges)
         with self._lock:
             if time_ms not in self._batches and follows:
@@ -159,33 +158,33 @@ class DirectPlan:
                 self.positions |= {found.queue: found.until_offset for found in ranges}
 
     def recover(self, pending: Collection[int]) -> None:
-        """Take note of the batches that Spark runs again after a recovery: all others had finished.
+        """Record the batches that Spark runs again after a recovery: all others are finished.
 
-        Spark writes a checkpoint when a batch is done, maybe before its listeners hear of it. What such a
-        checkpoint does not know to be finished would never be, and nothing after it would be committed.
+        Spark writes a checkpoint when a batch is done, possibly before its listeners are notified. Without
+        this, such a batch would never count as finished, and no later batch would be committed.
         """
         with self._lock:
             for time, batch in self._batches.items():
                 batch.finished = batch.finished or time not in pending
 
     def remembered(self) -> frozenset[int]:
-        """Return the times of the batches that may be asked for again."""
+        """Return the times of the batches that Spark may request again."""
         with self._lock:
             return frozenset(self._batches)
 
     def finished(self, time_ms: int, delays: tuple[int, int, int]) -> Mapping[MessageQueue, int] | None:
-        """Take note that every output of a batch succeeded.
+        """Record that every output of a batch succeeded.
 
         Parameters
         ----------
         time_ms : int
         delays : tuple of int
-            When it ended (ms since the epoch), and how long it was processed and scheduled (ms).
+            Its end (ms since the epoch), processing delay and scheduling delay (ms).
 
         Returns
         -------
         Mapping or None
-            The next offsets after all batches that are finished without one before them that is not.
+            The next offsets after the batches that are finished together with all batches before them.
         """
         with self._lock:
             batch = self._batches.get(time_ms)
@@ -220,9 +219,9 @@ class DirectPlan:
     def _check_witnesses(
         self, client: PlanningClient, options: SourceOptions, places: Collection[Place], ends: Ends
     ) -> frozenset[Place]:
-        """Look whether what was read is still there, before more of the same topic and broker is read.
+        """Check that messages that were read still exist, before more of the same topic and broker is read.
 
-        Returns the places that could not be looked at.
+        Returns the places that could not be checked.
         """
         looks = check_witnesses(
             client,
@@ -234,7 +233,7 @@ class DirectPlan:
         return looks.failed
 
     def _ends(self, client: PlanningClient, options: SourceOptions) -> Ends:
-        """Return the ends of the queues that can be asked and are not behind; none in an outage."""
+        """Return the ends of reachable queues, except those before their position; none in an outage."""
         try:
             ends = running_ends(client, options)
         except RocketMQError as error:
@@ -244,13 +243,13 @@ class DirectPlan:
             _LOG.warning("nobody answers, the batch stays empty: %s", error)
             return Ends()
         self._waits.pop("outage", None)
-        with self._lock:  # a checkpoint may call a static topic's queues by their former owners
+        with self._lock:  # a checkpoint may name a static topic's queues after former owners
             self.positions = renamed(self.positions, ends.masters, choose=max)
         wrong = behind(self.positions, ends.masters)
         if not wrong:
             self._waits.pop("behind", None)
         elif not self._waited("behind"):
-            # A broker that restarts rebuilds its index: give it time.
+            # A broker that restarts rebuilds its index: wait for it.
             _LOG.warning("queues end before their position and wait: %s", ", ".join(map(str, wrong)))
             ends = ends.holding(wrong)
         return ends

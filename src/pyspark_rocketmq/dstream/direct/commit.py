@@ -20,18 +20,18 @@ __all__ = ["CommitCallback", "Committer"]
 _LOG: Final = logging.getLogger(__name__)
 
 CommitCallback: TypeAlias = Callable[[Mapping[MessageQueue, int], RocketMQError | None], None]
-"""Called with the offsets, and with None or what went wrong."""
+"""Called with the offsets, and with None or the error."""
 
 
 class Committer(CanCommitOffsets):
-    """Commits a group's offsets, in the order of the calls, by a thread that ends with the last of them.
+    """Commits a group's offsets in the order of the calls, in a thread that ends after the last commit.
 
-    Closures of a stream's output operations may hold one: it travels into the checkpoint as its options.
+    Closures of a stream's output operations may contain a committer: the checkpoint contains its options.
 
     Parameters
     ----------
     given : Mapping
-        The options as the user gave them: what comes from the environment stays out of checkpoints.
+        The options as the user set them: values from the environment are not written to checkpoints.
     group : str
     """
 
@@ -43,11 +43,11 @@ class Committer(CanCommitOffsets):
         return Committer, (self._given, self._group)
 
     def commitAsync(self, offsetRanges: RangesLike, callback: CommitCallback | None = None) -> None:
-        """Commit the ends of the ranges: call it when the output of the batch is stored.
+        """Commit the ends of the ranges. Call it after the output of the batch is stored.
 
-        Delivery promise: at least once. The committed offset is the next one to read, so that a new stream
-        of the group begins exactly there; what was not committed before a crash is read again. Call it on
-        the driver. Without a callback a failure is logged.
+        Delivery promise: at least once. The committed offset is the next one to read, so a new stream of the
+        group begins exactly there. Batches that were not committed before a crash are read again. Call it on
+        the driver. Without a callback, a failure is logged.
         """
         ends = {found.queue: found.until_offset for found in to_ranges(offsetRanges)}
         if ends:
@@ -87,7 +87,7 @@ class _Queue:
                 error = failure
                 if callback is None:
                     _LOG.warning("offsets are not committed: %s", failure)
-            except Exception as failure:  # noqa: BLE001 - the thread's outermost frame; later commits go on
+            except Exception as failure:  # noqa: BLE001 - the outermost frame; later commits continue
                 _LOG.exception("offsets are not committed")
                 error = RocketMQError(f"offsets are not committed: {failure!r}")
                 error.__cause__ = failure

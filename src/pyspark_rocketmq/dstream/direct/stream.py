@@ -1,8 +1,8 @@
-"""The direct stream: no receiver, the ranges of each batch planned at the driver, read by its tasks.
+"""The direct stream: no receiver. The driver plans the ranges of each batch, tasks read them.
 
-How it stands on PySpark, which knows no input streams in Python: an input stream of empty RDDs, and a
-transformation that turns each of them into the batch's RDD. Spark calls it once a batch, when it makes the
-batch's jobs, and pickles it into every checkpoint, with the plan in it.
+PySpark has no input streams in Python. So this is an input stream of empty RDDs, and a transformation that
+replaces each of them with the batch's RDD. Spark calls the transformation once per batch, when it generates
+the batch's jobs, and pickles it, with the plan, into every checkpoint.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _SHOWN_RANGES: Final = 20
 
 
 class BatchMaker:
-    """Makes the RDD of each batch; what Spark calls and pickles.
+    """Creates the RDD of each batch. Spark calls and pickles it.
 
     Parameters
     ----------
     plan : DirectPlan
     given : Mapping
-        The options as the user gave them: what comes from the environment stays out of checkpoints.
+        The options as the user set them: values from the environment are not written to checkpoints.
     topics : tuple of str
     group : str
     fail_on_data_loss, auto_commit : bool
@@ -90,7 +90,7 @@ class BatchMaker:
 
     @property
     def options(self) -> SourceOptions:
-        """The options of reading."""
+        """The reading options."""
         options = parse_direct_options(self.given)
         return replace(options, fail_on_data_loss=self.fail_on_data_loss).source(self.topics, self.group)
 
@@ -104,7 +104,7 @@ class BatchMaker:
 
 
 class _Run(StreamingListener):
-    """A stream's life in this process: its connections, its RDDs, and what Spark tells of its batches."""
+    """A stream's state in this process: its connections, its RDDs, and Spark's events about its batches."""
 
     def __init__(self, maker: BatchMaker, sc: SparkContext) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class _Run(StreamingListener):
         weakref.finalize(self, self._client.close)
 
     def batch(self, time_ms: int) -> RocketMQRDD:
-        """Plan a batch, make its RDD, and report it to Spark."""
+        """Plan a batch, create its RDD, and report it to Spark."""
         ranges = self._planned(time_ms)
         made = RocketMQRDD(
             self._sc,
@@ -155,7 +155,7 @@ class _Run(StreamingListener):
         return ranges
 
     def onBatchCompleted(self, batchCompleted: Any) -> None:
-        """Take note of a batch all of whose outputs succeeded."""
+        """Record that all outputs of a batch succeeded."""
         info = batchCompleted.batchInfo()
         time_ms = info.batchTime().milliseconds()
         if failures(info):
@@ -178,13 +178,13 @@ class _Run(StreamingListener):
 
 
 class RocketMQDStream(DStream[Any], CanCommitOffsets):
-    """A stream of `Message`, or of what the message handler returns; its RDDs have ``offsetRanges``.
+    """A stream of `Message`, or of the message handler's results. Its RDDs have ``offsetRanges``.
 
-    Delivery promise: every message is in exactly one batch, in offset order within its queue, one partition a
-    queue; a batch that is computed again, also after a recovery from a checkpoint, has the same messages.
-    Output operations are at least once, as Spark's are.
+    Delivery promise: every message is in exactly one batch, in offset order within its queue, one partition
+    per queue. A batch that is computed again, also after a recovery from a checkpoint, has the same messages.
+    Output operations are at least once, as in Spark.
 
-    Made by ``RocketMQUtils.createMQPullStream``.
+    Created by ``RocketMQUtils.createMQPullStream``.
 
     Parameters
     ----------
@@ -199,7 +199,8 @@ class RocketMQDStream(DStream[Any], CanCommitOffsets):
         self._committer = Committer(maker.given, maker.group)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An output operation may hold the stream to commit with it: that is all that a checkpoint keeps.
+        # An output operation may reference the stream to commit with it: a checkpoint keeps only the
+        # committer.
         return self._committer.__reduce__()
 
     def commitAsync(self, offsetRanges: RangesLike, callback: CommitCallback | None = None) -> None:
@@ -207,9 +208,9 @@ class RocketMQDStream(DStream[Any], CanCommitOffsets):
         self._committer.commitAsync(offsetRanges, callback)
 
     def transform(self, func: Callable[..., RDD[Any]]) -> Any:
-        """Apply a function to each batch's RDD, which knows its ``offsetRanges``."""
+        """Apply a function to each batch's RDD, which has ``offsetRanges``."""
         return super().transform(of_batches(func))
 
     def foreachRDD(self, func: Callable[..., None]) -> None:
-        """Call a function with each batch's RDD, which knows its ``offsetRanges``."""
+        """Call a function with each batch's RDD, which has ``offsetRanges``."""
         super().foreachRDD(of_batches(func))

@@ -1,8 +1,8 @@
-"""What a receiver stores at once: a block of pulled records, or of objects, as bytes with a checksum."""
+"""The block format: pulled records or objects, as bytes with a checksum."""
 
-# Facts: ours. ">4sBBHI" magic, version, kind, 0, length of the JSON head; ">I" CRC-32 of all that stands
-# before and behind it; the head; records back to back, or one pickle. A block is written by one task and
-# read by others of the same job.
+# Facts: ours. ">4sBBHI" magic, version, kind, 0, length of the JSON head; ">I" CRC-32 of everything before
+# and after it; the head; records back to back, or one pickle. One task writes a block, other tasks of the
+# same job read it.
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ _VERSION: Final = 1
 _RECORDS: Final = 0
 _OBJECTS: Final = 1
 _OFFSET_AT: Final = 20
-"""Where a record has its queue offset, see ``record.layout``."""
+"""The position of the queue offset in a record, see ``record.layout``."""
 
 
 def count_records(run: PulledRun) -> int:
-    """Return how many records of a run count, without decoding them; an inner batch counts as one.
+    """Return the number of records of a run without decoding them; an inner batch counts as one.
 
     Raises
     ------
     CorruptMessageError
-        The last one is cut off.
+        The last record is truncated.
     """
     records, begin, end = run.records, run.from_offset - run.offset_delta, run.until_offset - run.offset_delta
     count = at = 0
@@ -82,9 +82,9 @@ def encode_runs(runs: Sequence[PulledRun]) -> bytes:
 
 
 def encode_objects(objects: Sequence[Any]) -> bytes:
-    """Return a block of what ``deserialize`` returned, also of classes of the program's own file.
+    """Return a block of the results of ``deserialize``; they may be of classes of the main program.
 
-    Those are in no module that another process could import: PySpark's cloudpickle sends them along.
+    Other processes cannot import such classes: PySpark's cloudpickle includes them.
     """
     data: bytes = cloudpickle.dumps(list(objects), pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
     return _framed(_OBJECTS, b"", [data])
@@ -92,14 +92,14 @@ def encode_objects(objects: Sequence[Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class BlockReading:
-    """Which messages of a block are handed out, and what becomes of those that do not decode.
+    """Which messages of a block are returned, and how messages that cannot be decoded are handled.
 
     Parameters
     ----------
     tags : frozenset of str, optional
-        Leave out messages of others: brokers compare hashes of tags only.
+        Drop messages with other tags: brokers compare hashes of tags only.
     on_corrupt : CorruptPolicy
-        A record that breaks the layout is an error, whatever this says: its answer is not pulled again.
+        A record with an invalid layout is always an error: its response is not pulled again.
     check_crc : bool
     """
 
@@ -122,7 +122,7 @@ _ALL: Final = BlockReading()
 
 
 def reading_of(options: ReceiverOptions) -> BlockReading:
-    """Return how the blocks of a receiver are read."""
+    """Return how to read the blocks of a receiver."""
     return BlockReading(options.selector.tags, options.on_corrupt, options.check_crc)
 
 
@@ -137,12 +137,12 @@ def block_elements(block: bytes, reading: BlockReading = _ALL) -> Iterator[Any]:
     Raises
     ------
     CorruptMessageError
-        The block, or a record of it, does not decode.
+        The block, or a record in it, cannot be decoded.
     """
     kind, head_size = _opened(block)
     if kind == _OBJECTS:
         data = memoryview(block)[_HEAD.size + _CRC_SIZE :]
-        yield from pickle.loads(data)  # noqa: S301 - what a task of this very job wrote
+        yield from pickle.loads(data)  # noqa: S301 - written by a task of the same job
         return
     for queue, chunks in _by_queue(block, head_size):
         yield from map(shown_message, reading.messages(queue, chunks))
@@ -151,14 +151,14 @@ def block_elements(block: bytes, reading: BlockReading = _ALL) -> Iterator[Any]:
 def block_batches(
     block: bytes, decode: DecodeOptions, tags: frozenset[str] | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a block's messages as record batches; raises as `block_elements`.
+    """Yield a block's messages as record batches. Raises as `block_elements`.
 
-    Messages that come again through ``%RETRY%group`` show that as their topic.
+    Redelivered messages have the topic ``%RETRY%group``.
 
     Raises
     ------
     OptionError
-        The receiver's ``deserialize`` made objects of the messages.
+        The block contains objects of the receiver's ``deserialize``, not messages.
     """
     kind, head_size = _opened(block)
     if kind == _OBJECTS:
@@ -168,7 +168,7 @@ def block_batches(
 
 
 def run_messages(run: PulledRun, reading: BlockReading = _ALL) -> Iterator[Message]:
-    """Yield the messages of one pull as they are stored, with their own offsets and topics."""
+    """Yield the messages of one pull as stored, with their offsets and topics."""
     return reading.messages(run.queue, [run.chunk()])
 
 
@@ -183,7 +183,7 @@ def _framed(kind: int, head: bytes, parts: Sequence[bytes | memoryview]) -> byte
 
 
 def _opened(block: bytes) -> tuple[int, int]:
-    """Check a block; return its kind and how long its JSON head is."""
+    """Check a block; return its kind and the length of its JSON head."""
     start = _HEAD.size + _CRC_SIZE
     if len(block) < start:
         raise CorruptMessageError("a block of a receiver is cut off", size=len(block))
@@ -196,7 +196,7 @@ def _opened(block: bytes) -> tuple[int, int]:
 
 
 def _by_queue(block: bytes, head_size: int) -> Iterator[tuple[MessageQueue, list[Chunk]]]:
-    """Group the runs by queue, each queue's in the order in which they were pulled."""
+    """Group the runs by queue, in the order of the pulls."""
     buffer = memoryview(block)
     at = _HEAD.size + _CRC_SIZE
     rows = json.loads(block[at : at + head_size])

@@ -1,4 +1,4 @@
-"""What a receiver has pulled and not stored yet: how fast it comes, in what order, and what is a block."""
+"""The messages that a receiver has pulled but not stored yet: rate, order, and blocks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
 __all__ = ["Collected", "Collector", "Given", "InTurn", "RateLimiter"]
 
 _BLOCK_BYTES: Final = 8 << 20
-"""A block is closed when it has this much, before its interval is over."""
+"""The size at which a block is closed before its interval ends."""
 
 
 class RateLimiter:
-    """Spreads messages over time so that they do not exceed a rate; safe for threads.
+    """Spreads messages over time so that they do not exceed a rate. Thread-safe.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class RateLimiter:
         self._lock = threading.Lock()
         self._free_at = 0.0
         self.rate: float | None = None
-        """Messages a second; None is no limit."""
+        """Messages per second; None is no limit."""
 
     def reserve(self, count: int) -> float:
         """Return how many seconds to wait before that many messages may pass."""
@@ -43,7 +43,7 @@ class RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """One pull that waits to be stored; with objects if they were made of its messages."""
+    """One pull that waits to be stored, with the objects that were created from its messages, if any."""
 
     worker: QueueWorker
     run: PulledRun
@@ -53,14 +53,14 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Elements that the receiver's own code gave to ``store``, which waits until they are stored."""
+    """Elements that the receiver's code passed to ``store``, which waits until they are stored."""
 
     objects: tuple[Any, ...]
     stored: threading.Event
 
 
 class Collector:
-    """What waits to become a block; safe for threads."""
+    """The elements that wait to become a block. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class Collector:
         self.full = threading.Event()
 
     def add(self, collected: Collected | Given) -> None:
-        """Take what a pull found, or what somebody waits for: that makes a block at once."""
+        """Take the result of a pull, or elements that a caller waits for: they become a block immediately."""
         with self._lock:
             self._waiting.append(collected)
             self._bytes += _size(collected)
@@ -77,7 +77,7 @@ class Collector:
                 self.full.set()
 
     def take(self) -> list[Collected | Given]:
-        """Return what the next block consists of, the oldest first, and forget it."""
+        """Remove and return the elements of the next block, the oldest first."""
         with self._lock:
             size = count = 0
             while count < len(self._waiting) and size < _BLOCK_BYTES:
@@ -90,25 +90,25 @@ class Collector:
             return taken
 
     def clear(self) -> None:
-        """Forget everything: it was not acknowledged."""
+        """Drop everything: it was not acknowledged."""
         while self.take():
             pass
 
 
 def _size(collected: Collected | Given) -> int:
-    """Return the bytes that were pulled; how large given objects are is not known before they are pickled."""
+    """Return the pulled bytes; the size of given objects is unknown until they are pickled."""
     return len(collected.run.records) if isinstance(collected, Collected) else 0
 
 
 class InTurn:
-    """Hands on what several threads make of the runs of a queue, in the order in which these were pulled.
+    """Passes on the results of several threads for the runs of a queue, in the order of the pulls.
 
-    Safe for threads.
+    Thread-safe.
 
     Parameters
     ----------
     hand_on : Callable
-        Called with one thing at a time.
+        Called with one result at a time.
     """
 
     def __init__(self, hand_on: Callable[[Collected], None]) -> None:
@@ -117,14 +117,14 @@ class InTurn:
         self._places: dict[QueueWorker, deque[_Place]] = {}
 
     def enter(self, worker: QueueWorker) -> _Place:
-        """Take the next place of a queue; called in the order of its runs."""
+        """Reserve the next place of a queue; called in the order of its runs."""
         place = _Place()
         with self._lock:
             self._places.setdefault(worker, deque()).append(place)
         return place
 
     def leave(self, worker: QueueWorker, place: _Place, collected: Collected) -> None:
-        """Hand on what was made of a run as soon as every run before it was handed on."""
+        """Pass on the result of a run once every run before it was passed on."""
         with self._lock:
             place.collected = collected
             row = self._places.get(worker)
@@ -135,7 +135,7 @@ class InTurn:
                 self._places.pop(worker, None)
 
     def clear(self) -> None:
-        """Forget every place."""
+        """Drop every place."""
         with self._lock:
             self._places.clear()
 

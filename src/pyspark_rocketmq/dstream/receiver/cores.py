@@ -1,4 +1,4 @@
-"""Receivers hold a core each for as long as they run: whether there is one left for batches."""
+"""Each receiver occupies a core while it runs: checks that a core is left for batches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LOCAL: Final = re.compile(r"local(?:\[\s*(?P<cores>\*|[0-9]+)\s*(?:,.*)?\])?")
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(?P<workers>[0-9]+)\s*,\s*(?P<cores>[0-9]+)\s*,.*\]")
 
 _HELD: Final[weakref.WeakKeyDictionary[StreamingContext, int]] = weakref.WeakKeyDictionary()
-"""How many receivers were asked for, by context."""
+"""Number of requested receivers, by context."""
 
 
 def local_cores(master: str | None) -> int | None:
-    """Return how many tasks a master runs at once, where its name says it.
+    """Return how many tasks a master runs concurrently, if its URL says so.
 
     Examples
     --------
@@ -42,12 +42,12 @@ def local_cores(master: str | None) -> int | None:
 
 
 def held_cores(ssc: StreamingContext, receivers: int) -> None:
-    """Take note of receivers of a context.
+    """Register receivers of a context.
 
     Raises
     ------
     OptionError
-        No core would be left.
+        No core would be left for batches.
     """
     held = _HELD.get(ssc, 0)
     check_cores(ssc.sparkContext, receivers, asked=held)
@@ -55,12 +55,12 @@ def held_cores(ssc: StreamingContext, receivers: int) -> None:
 
 
 def check_cores(sc: SparkContext, receivers: int, *, asked: int) -> None:
-    """Raise if receivers, with those asked for before, leave no core to batches, as far as Spark tells.
+    """Raise if receivers, with those registered before, leave no core for batches, as far as is known.
 
     Raises
     ------
     OptionError
-        They leave none.
+        No core would be left for batches.
     """
     cores = local_cores(sc.master)
     if cores is None:

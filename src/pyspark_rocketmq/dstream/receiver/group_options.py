@@ -1,4 +1,4 @@
-"""How a receiver is a member of its group."""
+"""The consumer options of a receiver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STARTS: Final = {
 
 
 def push_options(options: ReceiverOptions) -> PushOptions:
-    """Return how a receiver consumes."""
+    """Return the consumer options of a receiver."""
     return PushOptions(
         broadcasting=options.message_model is MessageModel.BROADCASTING,
         ordered=options.ordered,

@@ -37,18 +37,18 @@ HELLO_SIZE: Final = 4 + hashlib.sha256().digest_size
 
 
 class FrameKind(enum.IntEnum):
-    """What a task tells."""
+    """The kind of a task's frame."""
 
     BLOCK = 0
     ALIVE = 1
     RESTART = 2
-    """The receiver restarts; the payload says why."""
+    """The receiver restarts; the payload is the reason."""
     STARTED = 3
-    """The receiver has been started; the payload says where."""
+    """The receiver has started; the payload is its location."""
 
 
 class ReplyStatus(enum.IntEnum):
-    """What the driver makes of it."""
+    """The status of the driver's reply."""
 
     STORED = 0
     REFUSED = 1
@@ -57,13 +57,13 @@ class ReplyStatus(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The driver's answer.
+    """The driver's reply.
 
     Parameters
     ----------
     status : ReplyStatus
     rate : float, optional
-        Messages a second from now on.
+        Messages per second from now on.
     """
 
     status: ReplyStatus
@@ -72,15 +72,15 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverSpec:
-    """What a receiver's task has to know; travels with the task.
+    """The parameters of a receiver's task, sent with the task.
 
     Parameters
     ----------
     number : int
     host, port : str, int
-        Where the driver listens.
+        The driver's address.
     secret : bytes
-        Of this run of the stream.
+        The secret of this run of the stream.
     block_interval_ms : int
     """
 
@@ -92,23 +92,23 @@ class ReceiverSpec:
 
 
 def proof(secret: bytes, nonce: bytes, number: int) -> bytes:
-    """Return what shows that a task knows the secret."""
+    """Return the proof that a task knows the secret."""
     return hmac.digest(secret, nonce + number.to_bytes(4, "big"), "sha256")
 
 
 class Link:
-    """A task's end of the connection.
+    """A task's side of the connection.
 
     Parameters
     ----------
     spec : ReceiverSpec
     timeout_s : float
-        How long an answer may take.
+        Timeout of a reply.
 
     Raises
     ------
     ConnectionLostError
-        From every method: the driver is not there (any more), or did not answer in time.
+        Raised by every method: the driver is gone, or did not reply in time.
     """
 
     def __init__(self, spec: ReceiverSpec, timeout_s: float) -> None:
@@ -130,7 +130,7 @@ class Link:
         self._socket.close()
 
     def tell(self, kind: FrameKind, payload: bytes = b"", *, messages: int = 0, skipped: int = 0) -> Reply:
-        """Send a frame and return the answer: of a block, when it is stored or refused."""
+        """Send a frame and return the reply: for a block, after it is stored or rejected."""
         self._send(FRAME.pack(kind, len(payload), messages, skipped))
         self._send(payload)
         status, rate = REPLY.unpack(self._receive(REPLY.size))

@@ -1,4 +1,4 @@
-"""The messages of a batch as an RDD: what blocks hold, decoded where they are."""
+"""The messages of a batch as an RDD: blocks, decoded in the tasks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Batches:
 
 
 class ReceivedRDD(PipelinedRDD[bytes, Any]):
-    """The messages of a batch, or the objects that ``deserialize`` made: one partition a block.
+    """The messages of a batch, or the objects that ``deserialize`` returned: one partition per block.
 
     Parameters
     ----------
@@ -56,22 +56,22 @@ class ReceivedRDD(PipelinedRDD[bytes, Any]):
 
     @property
     def received(self) -> int:
-        """How many messages the batch has, from what the receivers counted."""
+        """The number of messages in the batch, as the receivers counted them."""
         return self._batch.messages
 
     def recordBatches(self, columns: Sequence[str] | None = None, bodyAs: str = "binary") -> ReceivedRDD:
-        """Return the same messages as an RDD of ``pyarrow.RecordBatch``: many times faster than objects.
+        """Return the same messages as an RDD of ``pyarrow.RecordBatch``, many times faster than objects.
 
         Parameters
         ----------
         columns : sequence of str, optional
-            As the data source's option; its default columns when absent, ``["*"]`` for all.
+            As the data source's option ``columns``. Default: its default columns; ``["*"]`` for all.
         bodyAs : {"binary", "string"}
 
         Raises
         ------
         OptionError
-            On a name that is no column.
+            An unknown column.
         """
         projection = batch_projection(columns, bodyAs)
         decode = DecodeOptions(

@@ -1,4 +1,4 @@
-"""Receivers: what of a stream runs as a long Spark task, as a member of a consumer group."""
+"""Receivers: the part of a stream that runs as a long Spark task and is a member of a consumer group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_rocketmq.options import MessageModel, ReceiverOptions, parse_option
 __all__ = ["ReceiverSupport", "ReliableRocketMQReceiver", "RocketMQReceiver", "TopicsLike", "storage_level"]
 
 TopicsLike: TypeAlias = str | Iterable[str] | Mapping[str, int]
-"""A topic, several, or how many threads of a receiver deserialize for each."""
+"""A topic, several topics, or a mapping of topics to the number of deserializing threads per receiver."""
 
 _LEVELS: dict[str, StorageLevel] = {
     name: level
@@ -23,12 +23,12 @@ _LEVELS: dict[str, StorageLevel] = {
 
 
 def storage_level(level: StorageLevel | str) -> StorageLevel:
-    """Return a storage level, also by Spark's name; ``_SER`` is what Python's are anyway.
+    """Return a storage level, also by Spark's name. Python's levels are always serialized (``_SER``).
 
     Raises
     ------
     OptionError
-        Spark has no such level.
+        Spark has no level of this name.
     """
     if isinstance(level, StorageLevel):
         return level
@@ -41,18 +41,18 @@ def storage_level(level: StorageLevel | str) -> StorageLevel:
 
 
 class ReceiverSupport(Protocol):
-    """What a receiver can ask of the task that runs it."""
+    """The task that runs a receiver, as the receiver sees it."""
 
     @property
     def number(self) -> int:
-        """Which of its stream's receivers it is, from 0 on."""
+        """The receiver's number in its stream, from 0."""
 
     @property
     def stopped(self) -> bool:
-        """Whether it does not receive any more."""
+        """Whether it has stopped receiving."""
 
     def open_consumer(self) -> None:
-        """Join the group and begin to receive."""
+        """Join the group and start to receive."""
 
     def close_consumer(self) -> None:
         """Leave the group."""
@@ -61,19 +61,19 @@ class ReceiverSupport(Protocol):
         """Add an element to the stream."""
 
     def ask_to_restart(self, message: str, error: BaseException | None) -> None:
-        """Have the receiver stopped and started again."""
+        """Stop the receiver and start it again."""
 
 
 class RocketMQReceiver:
     """A member of a consumer group whose messages become a stream; see ``RocketMQUtils.receiverStream``.
 
-    Delivery promise: offsets advance behind blocks that Spark has stored at the storage level. Without a log
-    these are lost with the driver; `ReliableRocketMQReceiver` does not lose them. What was stored and not yet
-    committed comes again.
+    Delivery promise: offsets are committed only after Spark has stored the messages' blocks at the storage
+    level. Without a write-ahead log, blocks are lost if the driver dies; `ReliableRocketMQReceiver` does not
+    lose them. Messages that were stored but not yet committed are delivered again.
 
-    Overwrite `deserialize` (or give the argument of that name) to store objects instead of messages, and
-    `onStart` and `onStop` to do something of one's own around the consumer's life, or to run another consumer
-    that calls `store`. All of them are called in the receiver's task.
+    Override `deserialize` (or pass the argument of that name) to store objects instead of messages. Override
+    `onStart` and `onStop` to run code when the consumer starts and stops, or to run another consumer that
+    calls `store`. All of them are called in the receiver's task.
 
     Parameters
     ----------
@@ -83,16 +83,16 @@ class RocketMQReceiver:
         See `TopicsLike`.
     group : str
     storageLevel : StorageLevel or str
-        Where blocks are kept until their batches are done.
+        Where Spark keeps blocks until their batches are done.
     options : Mapping, optional
         See `ReceiverOptions`.
     deserialize : Callable, optional
-        Makes an object of a body, or an iterator of several; None skips the message.
+        Converts a body to an object, or to an iterator of several objects; None skips the message.
 
     Raises
     ------
     OptionError
-        An argument or option is wrong.
+        An argument or option is invalid.
     """
 
     reliable: ClassVar[bool] = False
@@ -131,68 +131,69 @@ class RocketMQReceiver:
         return {**self.__dict__, "_task": None}
 
     def parsed(self) -> ReceiverOptions:
-        """Return the options, with what this process's environment adds."""
+        """Return the options, including those from this process's environment."""
         return parse_options(ReceiverOptions, self.given)
 
     @property
     def makes_objects(self) -> bool:
-        """Whether there is a ``deserialize``."""
+        """Whether the receiver has a ``deserialize``."""
         return self._deserialize is not None or type(self).deserialize is not RocketMQReceiver.deserialize
 
     def deserialize(self, body: bytes) -> Any:
-        """Make an element of the stream of a message's body, or an iterator (a generator) of several.
+        """Convert a message's body to an element of the stream, or to an iterator (a generator) of several.
 
-        Called by several threads; what they make of a queue's messages stays in the messages' order. What
-        this calls `store` with becomes part of the message's elements, before those that it returns.
+        Called by several threads; the elements of a queue's messages keep the messages' order. Elements
+        passed to `store` in this call are part of the message's elements, before those that it returns.
 
-        None skips the message, which is counted. After an exception none of its elements are kept: the
-        message comes again through ``%RETRY%group``, and goes to ``%DLQ%group`` after 16 times.
+        None skips the message; skipped messages are counted. After an exception, none of the message's
+        elements are kept: the message is redelivered through ``%RETRY%group``, and sent to ``%DLQ%group``
+        after 16 times.
         """
         if self._deserialize is None:
             raise NotImplementedError("this receiver stores messages as they are")
         return self._deserialize(body)
 
     def onStart(self) -> None:
-        """Join the group and begin to receive; must return."""
+        """Join the group and start to receive. Must return."""
         self._running().open_consumer()
 
     def onStop(self) -> None:
-        """Leave the group: what is not stored yet comes again."""
+        """Leave the group. Messages that are not stored yet are delivered again."""
         self._running().close_consumer()
 
     def store(self, element: Any) -> None:
-        """Add an element to the stream, or all elements of an iterator; from any thread of the task.
+        """Add an element, or all elements of an iterator, to the stream. Any thread of the task may call it.
 
-        Within `deserialize` it returns at once, and the message is acknowledged after its elements are
-        stored. On other threads, such as those of a consumer of one's own, it returns when Spark has stored
-        the element (with a log: when it is logged); acknowledge after that. Elements of several threads share
-        blocks.
+        In `deserialize`, it returns immediately, and the message is acknowledged after its elements are
+        stored. On other threads, such as those of a user-defined consumer, it returns after Spark has stored
+        the element (with a log: after it is logged); acknowledge after that. Elements of several threads may
+        share blocks.
 
         Raises
         ------
         RocketMQError
-            The receiver was stopped, or restarts, before the element was stored.
+            The receiver stopped or restarted before the element was stored.
         """
         self._running().store(element)
 
     def restart(self, message: str, error: BaseException | None = None) -> None:
-        """Have the receiver stopped and, after ``spark.streaming.receiverRestartDelay``, started again.
+        """Stop the receiver and start it again after ``spark.streaming.receiverRestartDelay``.
 
-        Returns at once; may be called from any thread of the task. The driver logs why.
+        Returns immediately. May be called from any thread of the task. The driver logs the reason.
         """
         self._running().ask_to_restart(message, error)
 
     def isStopped(self) -> bool:
-        """Whether the receiver is not, or not any more, receiving."""
+        """Whether the receiver is not receiving (yet, or any longer)."""
         return self._task is None or self._task.stopped
 
     @property
     def receiverId(self) -> int:
-        """Which of its stream's receivers this is, from 0 on."""
+        """The receiver's number in its stream, from 0."""
         return self._running().number
 
     def attach(self, task: ReceiverSupport) -> None:
-        """Make it the receiver of a task: what the stream does."""
+        """Attach the receiver to a task. Called by the stream."""
         self._task = task
 
     def _running(self) -> ReceiverSupport:
@@ -202,11 +203,11 @@ class RocketMQReceiver:
 
 
 class ReliableRocketMQReceiver(RocketMQReceiver):
-    """A receiver whose blocks are in a write-ahead log before they are acknowledged.
+    """A receiver whose blocks are written to a write-ahead log before they are acknowledged.
 
-    Delivery promise: at least once. Nothing that a broker has handed out gets lost when an executor, a
-    worker, or the driver dies: what is in the log and not processed is processed after a recovery from the
-    checkpoint; what is not in the log has not been acknowledged and comes again.
+    Delivery promise: at least once. No message is lost if an executor, a worker, or the driver dies. Messages
+    that are in the log but not processed are processed after a recovery from the checkpoint. Messages that
+    are not in the log were not acknowledged and are delivered again.
     """
 
     reliable: ClassVar[bool] = True

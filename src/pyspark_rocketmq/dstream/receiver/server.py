@@ -1,4 +1,4 @@
-"""The driver's end of receivers: takes their blocks within the JVM, and keeps their tasks running."""
+"""The driver's side of receivers: stores their blocks in the JVM, and keeps their tasks running."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 _HELLO_S: Final = 10.0
 _MOST_FAILURES: Final = 10
-"""How often a task may end without having stored anything in between, before the stream fails."""
+"""How often a task may end without storing anything in between, before the stream fails."""
 _FAILURE_COUNTS_S: Final = 3_600.0
 _LONGEST_PAUSE_S: Final = 30.0
 _POOL: Final = "rocketmq-receivers"
@@ -44,21 +44,21 @@ _POOL: Final = "rocketmq-receivers"
 
 @dataclass(slots=True)
 class ReceiverInfo:
-    """What is known of a receiver, as Spark's own Streaming tab tells of its receivers.
+    """The status of a receiver, as in Spark's Streaming tab.
 
     Parameters
     ----------
     number : int
     active : bool
-        Whether its task runs and has the group's consumer.
+        Whether its task runs and its consumer is a member of the group.
     location : str
         The host of the task.
     blocks, messages : int
-        What was stored of it.
+        Number of stored blocks and messages.
     skipped : int
-        Messages that ``deserialize`` made None of, since the task began.
+        Messages for which ``deserialize`` returned None, since the task started.
     restarts, failures : int
-        Of the receiver, and of its task.
+        Number of restarts of the receiver, and of failures of its task.
     last_error : str
     """
 
@@ -74,7 +74,7 @@ class ReceiverInfo:
 
 
 class FailureRow:
-    """Counts failures in a row: success ends the row, and a failure counts for an hour only.
+    """Counts consecutive failures. A success resets the count, and a failure counts for one hour only.
 
     A receiver of a quiet topic that dies once a day must not end its stream after ten days.
     """
@@ -83,40 +83,40 @@ class FailureRow:
         self._times: list[float] = []
 
     def add(self, now_s: float, *, after_success: bool) -> int:
-        """Take note of a failure; return how many there are in the row now."""
+        """Record a failure; return the number of consecutive failures."""
         kept = [] if after_success else [at for at in self._times if now_s - at < _FAILURE_COUNTS_S]
         self._times = [*kept, now_s]
         return len(self._times)
 
 
 class BlockSink(Protocol):
-    """What stores blocks."""
+    """Stores blocks."""
 
     def buffer(self, size: int) -> Any:
-        """Return a JVM's buffer for a block of a size."""
+        """Return a buffer in the JVM for a block of a size."""
         ...
 
     def put(self, buffer: Any, messages: int) -> bool:
-        """Store a filled buffer; False or a Py4JError: it is not stored."""
+        """Store a filled buffer. False or a Py4JError: the block is not stored."""
         ...
 
 
 class ReceiverServer:
-    """Runs the receivers of one stream, each as a Spark job of one task, and stores what they send.
+    """Runs the receivers of one stream, each as a Spark job with one task, and stores their blocks.
 
-    A task that ends is started anew, elsewhere if Spark likes, after a pause that grows up to half a minute.
+    A task that ends is started again, possibly on another executor, after a delay that grows up to 30 s.
 
     Parameters
     ----------
     sc : SparkContext
     receiver : RocketMQReceiver
     count : int
-        How many receivers there are.
+        Number of receivers.
     sink : BlockSink
     rate : Callable
-        Says how many messages a second each may receive now; None is no limit.
+        Returns how many messages per second each receiver may receive now; None is no limit.
     name : str
-        Of the stream, for Spark's list of jobs.
+        The stream's name, for Spark's list of jobs.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class ReceiverServer:
         self._sc, self._receiver, self._sink, self._rate, self._name = sc, receiver, sink, rate, name
         self._clock = clock
         self._jvm = jvm_of(sc)
-        self._scala = sc._jsc.sc()  # noqa: SLF001 - kept: PySpark forgets it when the context is stopped
+        self._scala = sc._jsc.sc()  # noqa: SLF001 - kept: PySpark drops it when the context is stopped
         self._secret = secrets.token_bytes(32)
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -158,7 +158,7 @@ class ReceiverServer:
         ]
 
     def start(self, when: Callable[[], bool]) -> None:
-        """Listen, and start the receivers as soon as a condition is true, which is asked again and again."""
+        """Listen, and start the receivers once a condition is true, which is polled."""
         threading.Thread(target=self._accept, name="receivers", daemon=True).start()
 
         def begin() -> None:
@@ -172,20 +172,20 @@ class ReceiverServer:
 
     @property
     def stopping(self) -> bool:
-        """Whether receivers are stopped, or being stopped."""
+        """Whether receivers are stopped or stopping."""
         return self._stopping.is_set()
 
     def ask_to_stop(self) -> None:
-        """Have the receivers store what they have, leave the group, and end."""
+        """Have the receivers store their pending messages, leave the group, and end."""
         self._stopping.set()
 
     @property
     def stopped(self) -> bool:
-        """Whether no task runs any more."""
+        """Whether no task is running."""
         return not any(keeper.is_alive() for keeper in self._keepers)
 
     def close(self, timeout_s: float) -> None:
-        """Take no block any more: what is not acknowledged comes again. Tasks that go on are cancelled."""
+        """Accept no more blocks: unacknowledged messages are delivered again. Cancel running tasks."""
         self.ask_to_stop()
         with self._lock:
             channels = list(self._channels.values())
@@ -210,7 +210,7 @@ class ReceiverServer:
                 reason = "its task ended"
             except Py4JError as error:
                 reason = str(getattr(error, "java_exception", error)).splitlines()[0][:500]
-            except Exception as error:  # noqa: BLE001 - the thread's outermost frame; said and tried again
+            except Exception as error:  # noqa: BLE001 - the thread's outermost frame; logged and retried
                 reason = repr(error)
             info.active = False
             if self._stopping.is_set():
@@ -261,7 +261,7 @@ class ReceiverServer:
                     self.infos[number].active = False
 
     def _admit(self, channel: Any) -> int | None:
-        """Return the number of the receiver at the other end; None if it does not know the secret."""
+        """Return the number of the connected receiver; None if it does not know the secret."""
         timer = threading.Timer(_HELLO_S, lambda: _quietly(channel.close))
         timer.daemon = True
         timer.start()

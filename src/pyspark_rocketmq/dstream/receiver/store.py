@@ -1,4 +1,4 @@
-"""Where received blocks are until their batches are done: Spark's own block manager, log and tracker."""
+"""Storage of received blocks until their batches are done: Spark's block manager, log and tracker."""
 
 # Facts (Spark 4.3.0, read with javap and tried)
 # - ReceivedBlockHandler, ReceivedBlockTracker, BlockRDD and WriteAheadLogBackedBlockRDD are what Spark's
@@ -28,12 +28,12 @@ __all__ = ["ARRAY_HEAD", "BlockStore", "StoredBatch"]
 _FOREVER: Final = 1 << 62
 
 ARRAY_HEAD: Final = bytes.fromhex("aced0005757200025b42acf317f8060854e0020000" + "7870")
-"""What stands before length and bytes of a byte array that Java serialized."""
+"""The bytes before the length and the content of a byte array that Java serialized."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """The blocks of a batch: an RDD of bytes, one partition and one element a block."""
+    """The blocks of a batch: an RDD of bytes, one partition and one element per block."""
 
     rdd: RDD[Any]
     messages: int
@@ -48,11 +48,11 @@ class BlockStore:
     sc : SparkContext
     stream_id : int
     level : StorageLevel
-        Of the JVM.
+        The JVM's storage level.
     directory : str, optional
-        For the logs; any path that Hadoop knows. Without one blocks are in the block manager only.
+        Folder of the logs, any path that Hadoop supports. Without it, blocks are in the block manager only.
     recover : bool
-        Whether the logs of a former life count.
+        Whether to recover blocks from the logs of an earlier run.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class BlockStore:
     ) -> None:
         self._sc, self._jvm, self._stream_id, self._level = sc, jvm_of(sc), stream_id, level
         streaming = self._jvm.org.apache.spark.streaming
-        self._scala = sc._jsc.sc()  # noqa: SLF001 - kept: PySpark forgets it when the context is stopped
+        self._scala = sc._jsc.sc()  # noqa: SLF001 - kept: PySpark drops it when the context is stopped
         self._tag = bytes_tag(sc)
         conf, hadoop = self._scala.conf(), self._scala.hadoopConfiguration()
         clock = self._jvm.org.apache.spark.util.SystemClock()
@@ -91,23 +91,23 @@ class BlockStore:
         self._closed = False
 
     def buffer(self, size: int) -> Any:
-        """Return a JVM's buffer that has room for so many bytes of a block, and is ready for the first."""
+        """Return a buffer in the JVM for a block of that many bytes, positioned at its first byte."""
         buffer = self._jvm.java.nio.ByteBuffer.allocate(len(ARRAY_HEAD) + 4 + size)
         buffer.put(bytearray(ARRAY_HEAD + size.to_bytes(4, "big")))
         return buffer
 
     def put(self, buffer: Any, messages: int) -> bool:
-        """Store a filled `buffer`: with a log it is in there when this returns.
+        """Store a filled `buffer`. With a log, it is logged when this returns.
 
         Returns
         -------
         bool
-            False: it is not stored.
+            False: the block is not stored.
 
         Raises
         ------
         Py4JError
-            It is not stored: no room at a level without disk, or the log cannot be written.
+            The block is not stored: no memory at a level without disk, or the log cannot be written.
         """
         streaming = self._jvm.org.apache.spark.streaming
         stream = self._jvm.org.apache.spark.util.ByteBufferInputStream(buffer.flip())
@@ -123,7 +123,7 @@ class BlockStore:
         return bool(self._tracker.addBlock(info))
 
     def batch(self, time_ms: int) -> StoredBatch:
-        """Return the batch of a time: what came since the one before; asked again, the same."""
+        """Return the batch of a time: the blocks since the previous one. A repeated call returns the same."""
         time = self._jvm.org.apache.spark.streaming.Time(time_ms)
         self._tracker.allocateBlocksToBatch(time)
         infos = elements_of_seq(self._sc, self._tracker.getBlocksOfBatchAndStream(time, self._stream_id))
@@ -137,16 +137,16 @@ class BlockStore:
 
     @property
     def unallocated(self) -> bool:
-        """Whether there are blocks that no batch has yet."""
+        """Whether blocks exist that are in no batch yet."""
         return bool(self._tracker.hasUnallocatedReceivedBlocks())
 
     def forget(self, before_ms: int) -> None:
-        """Drop the blocks of the batches before a time: nobody asks for them any more."""
+        """Drop the blocks of batches before a time: they are no longer needed."""
         for time_ms in [known for known in list(self._held) if known < before_ms]:
             self._rdd(self._held.pop(time_ms)).removeBlocks()
 
     def clean_log(self, before_ms: int) -> None:
-        """Delete what the logs have of the time before."""
+        """Delete the logs' entries from before a time."""
         self._handler.cleanupOldBlocks(before_ms)
         self._tracker.cleanupOldBatches(self._jvm.org.apache.spark.streaming.Time(before_ms), False)
 

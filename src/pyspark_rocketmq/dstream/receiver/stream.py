@@ -1,4 +1,4 @@
-"""Streams of receivers: what Spark calls once a batch, and pickles into checkpoints."""
+"""Streams of receivers: the object that Spark calls once per batch, and pickles into checkpoints."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ _LOOK_S: Final = 0.3
 _CLOSE_S: Final = 20.0
 _CLEAN_EVERY_S: Final = 10.0
 _LOG_KEPT_MS: Final = 60_000
-"""How much longer than Spark remembers a batch the log keeps it: a newer checkpoint may turn out torn."""
+"""How much longer than Spark the log keeps a batch: a newer checkpoint may be truncated."""
 
 _RUNS: Final[dict[int, _Run]] = {}
 """The streams of this driver's running StreamingContext, by Spark's id."""
 
 
 class ReceiverMaker:
-    """Makes the RDD of each batch of received blocks; what Spark calls and pickles.
+    """Creates the RDD of each batch of received blocks. Spark calls and pickles it.
 
     Parameters
     ----------
     receiver : RocketMQReceiver
     receivers : int
-        How many of them run.
+        Number of running receivers.
     """
 
     def __init__(self, receiver: RocketMQReceiver, receivers: int) -> None:
@@ -91,7 +91,7 @@ class ReceiverMaker:
 
 
 class _Run(StreamingListener):
-    """A stream's life in this process: its receivers, its blocks, and what Spark tells of its batches."""
+    """A stream's state in this process: its receivers, its blocks, and Spark's events about its batches."""
 
     def __init__(self, maker: ReceiverMaker, sc: SparkContext) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class _Run(StreamingListener):
         return self._server.infos
 
     def batch(self, time_ms: int) -> ReceivedRDD:
-        """Allocate what was received to a batch, make its RDD, and report it to Spark."""
+        """Allocate the received blocks to a batch, create its RDD, and report it to Spark."""
         if self._server.failure is not None:
             raise self._server.failure
         stored = self._store.batch(time_ms)
@@ -148,7 +148,7 @@ class _Run(StreamingListener):
         return made
 
     def onBatchCompleted(self, batchCompleted: Any) -> None:
-        """Learn how fast batches are done, and drop what no batch needs any more."""
+        """Record a batch's rate, and drop blocks that no batch needs any longer."""
         info = batchCompleted.batchInfo()
         time_ms = int(info.batchTime().milliseconds())
         made = self._made.get(time_ms)
@@ -171,7 +171,7 @@ class _Run(StreamingListener):
             self._forget(through - remember_ms(self._context, self._maker.stream_id))
 
     def stop(self, timeout_s: float) -> bool:
-        """Stop the receivers, and wait until a batch has what they stored; return whether that came true."""
+        """Stop the receivers, wait until batches contain all that they stored; return whether they do."""
         self._server.ask_to_stop()
         deadline = SYSTEM_CLOCK.monotonic() + timeout_s
         while not self._server.stopped or self._store.unallocated:
@@ -181,13 +181,13 @@ class _Run(StreamingListener):
         return True
 
     def wait_closed(self, timeout_s: float) -> bool:
-        """Wait until nothing of the stream runs any more: its log may have a new owner then."""
+        """Wait until no part of the stream runs: then its log may have a new owner."""
         return self._closed.wait(timeout_s)
 
     # --- inside ---
 
     def _directory(self) -> str | None:
-        """Return where the logs are; None where blocks are in memory only."""
+        """Return the folder of the logs; None if blocks are in memory only."""
         if not _has_log(self._sc, self._maker.receiver):
             return None
         checkpoints = self._context.checkpointDir()
@@ -205,7 +205,7 @@ class _Run(StreamingListener):
         return f"{checkpoints}/rocketmq-receiver-{self._maker.stream_id}"
 
     def _may_begin(self) -> bool:
-        """Whether receivers may start: with a log, when a checkpoint would bring the stream back."""
+        """Whether receivers may start: with a log, once a checkpoint can recover the stream."""
         try:
             recovered = self._log_directory is None or bool(self._context.isCheckpointPresent())
             return recovered or self._newest_checkpoint_ms() is not None
@@ -262,16 +262,16 @@ def _has_log(sc: SparkContext, receiver: RocketMQReceiver) -> bool:
 
 
 def _check_log_directory(ssc: StreamingContext, receiver: RocketMQReceiver) -> None:
-    """Refuse a stream whose log has no place, unless ``StreamingContext.getOrCreate`` gives it one later."""
+    """Reject a stream whose log has no folder, unless ``StreamingContext.getOrCreate`` sets one later."""
     missing = _has_log(ssc.sparkContext, receiver) and ssc._jssc.ssc().checkpointDir() is None  # noqa: SLF001
     if missing and not _in_get_or_create():
         raise OptionError(_NO_DIRECTORY)
 
 
 def _in_get_or_create() -> bool:
-    """Whether this is called from the function that makes a context: PySpark sets its directory then."""
+    """Whether the caller is the function that creates a context: PySpark sets its directory afterwards."""
     maker = StreamingContext.getOrCreate.__func__.__code__  # type: ignore[attr-defined]
-    frame = sys._getframe()  # noqa: SLF001 - PySpark tells the function nothing
+    frame = sys._getframe()  # noqa: SLF001 - PySpark passes no information to the function
     while frame.f_back is not None:
         frame = frame.f_back
         if frame.f_code is maker:
@@ -280,12 +280,12 @@ def _in_get_or_create() -> bool:
 
 
 def receiver_rate(pace: Pace, most: float | None, estimate: RateEstimate, receivers: int) -> float | None:
-    """Return how many messages a second each receiver may receive; None is no limit.
+    """Return how many messages per second each receiver may receive; None is no limit.
 
     Parameters
     ----------
     pace : Pace
-        ``initial_rate`` is each receiver's here, as Spark's own have it; the estimate is the stream's.
+        ``initial_rate`` applies to each receiver, as in Spark; the estimate applies to the stream.
     most : float, optional
         ``spark.streaming.receiver.maxRate``.
     estimate : RateEstimate
@@ -300,24 +300,24 @@ def receiver_rate(pace: Pace, most: float | None, estimate: RateEstimate, receiv
 
 
 class RocketMQReceiverStream(DStream[Any]):
-    """A stream of what receivers get: `Message` objects, or what their ``deserialize`` makes.
+    """A stream of received `Message` objects, or of the results of ``deserialize``.
 
-    Delivery promise: that of `RocketMQReceiver`, and with a log that of `ReliableRocketMQReceiver`. Order
-    within a queue is kept while the queue has one owner.
+    Delivery promise: that of `RocketMQReceiver`; with a log, that of `ReliableRocketMQReceiver`. Messages of
+    a queue are in order while the queue has one owner.
 
-    Made by ``RocketMQUtils.receiverStream``, ``createInputDStream`` and ``createReliableInputDStream``.
+    Created by ``RocketMQUtils.receiverStream``, ``createInputDStream`` and ``createReliableInputDStream``.
 
     Parameters
     ----------
     ssc : StreamingContext
     receiver : RocketMQReceiver
     receivers : int
-        How many tasks, each a member of the group; each holds a core.
+        Number of receiver tasks. Each is a member of the group and occupies a core.
 
     Raises
     ------
     OptionError
-        There would be no core left for batches.
+        No core would be left for batches.
     """
 
     def __init__(self, ssc: StreamingContext, receiver: RocketMQReceiver, receivers: int = 1) -> None:
@@ -339,17 +339,17 @@ class RocketMQReceiverStream(DStream[Any]):
 
 
 def receiver_infos() -> list[ReceiverInfo]:
-    """Return what is known of the running receivers of this driver, stream by stream."""
+    """Return the status of the running receivers of this driver, stream by stream."""
     return [info for _, run in sorted(_RUNS.items()) for info in run.infos]
 
 
 def stop_receivers(timeout_s: float) -> None:
-    """Stop all receivers of this driver, and wait until batches have what they stored.
+    """Stop all receivers of this driver, and wait until batches contain everything that they stored.
 
     Raises
     ------
     RocketMQError
-        That did not come true in time.
+        The timeout passed first.
     """
     late = [stream_id for stream_id, run in list(_RUNS.items()) if not run.stop(timeout_s)]
     if late:

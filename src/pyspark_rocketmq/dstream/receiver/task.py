@@ -1,4 +1,4 @@
-"""What runs in a receiver's task: consume, collect blocks, have the driver store them, acknowledge."""
+"""A receiver's task: it consumes, collects blocks, has the driver store them, and acknowledges."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _STOPPED_LOOK_S: Final = 0.1
 
 
 class ReceiverTask:
-    """One receiver from the start to the end of its task.
+    """One receiver, from the start to the end of its task.
 
     Parameters
     ----------
     receiver : RocketMQReceiver
     options : ReceiverOptions
-        The receiver's, with what the driver's environment adds.
+        The receiver's options, including those from the driver's environment.
     spec : ReceiverSpec
     restart_delay_s : float
     clock : Clock
@@ -83,12 +83,12 @@ class ReceiverTask:
         receiver.attach(self)
 
     def run(self) -> None:
-        """Receive until the driver says stop, or is not there any more.
+        """Receive until the driver stops the receiver or is gone.
 
         Raises
         ------
         ConnectionLostError
-            The driver is gone, or has given the receiver's place to another task.
+            The driver is gone, or has replaced this task with another one.
         """
         with Link(self._spec, self._options.ttl_ms / 1000) as link:
             self._obey(link.tell(FrameKind.STARTED, socket.gethostname().encode()))
@@ -108,12 +108,12 @@ class ReceiverTask:
     # --- what receivers call ---
 
     def open_consumer(self) -> None:
-        """Join the group and begin to collect.
+        """Join the group and start to collect.
 
         Raises
         ------
         RocketMQError
-            A topic, or every name server, is not there.
+            A topic does not exist, or no name server answers.
         """
         options = self._options
         consumer = PushConsumer(options.consumer_group, options.client, push_options(options))
@@ -123,7 +123,7 @@ class ReceiverTask:
         consumer.start_runs(self._take)
 
     def close_consumer(self) -> None:
-        """Commit what is acknowledged, and leave the group."""
+        """Commit what is acknowledged and leave the group."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
@@ -143,7 +143,7 @@ class ReceiverTask:
             self._check_started(start)
 
     def _wait_turn(self, elements: int, start: int) -> None:
-        """Wait as long as the rate demands."""
+        """Wait as long as the rate limit requires."""
         self._check_started(start)
         until = self._clock.monotonic() + self._limiter.reserve(elements)
         while (left := until - self._clock.monotonic()) > 0:
@@ -169,7 +169,7 @@ class ReceiverTask:
         self.stopped = False
         try:
             self._receiver.onStart()
-        except Exception as error:  # noqa: BLE001 - the user's code, or no server; said and tried again
+        except Exception as error:  # noqa: BLE001 - the user's code, or no server; logged and retried
             _LOG.exception("receiver %d did not start", self.number)
             self.ask_to_restart("the receiver did not start", error)
 
@@ -182,7 +182,7 @@ class ReceiverTask:
         self._pools.clear()
 
     def _serve(self, link: Link) -> bool:
-        """Store blocks until the receiver restarts (True) or the driver says stop (False)."""
+        """Store blocks until the receiver restarts (True) or the driver stops it (False)."""
         while self._restart is None:
             self._collector.full.wait(self._spec.block_interval_ms / 1000)
             self._store(link, self._collector.take())
@@ -195,8 +195,8 @@ class ReceiverTask:
         return True
 
     def _drain(self, link: Link) -> None:
-        """Store what is left when nothing more is pulled; not after a block that was refused."""
-        self._storing = False  # a deserialize may wait for threads that wait for this one to store
+        """Store the rest after pulling has ended, unless a block was rejected."""
+        self._storing = False  # a deserialize call may wait for threads that wait for this one to store
         if self._restart is not None:
             return
         if self._consumer is not None:
@@ -207,13 +207,13 @@ class ReceiverTask:
             self._store(link, taken)
 
     def _store(self, link: Link, taken: list[Collected | Given]) -> None:
-        """Have the driver store what was taken: pulled records and objects in blocks of their own."""
+        """Have the driver store what was taken: pulled records and objects in separate blocks."""
         for _, alike in itertools.groupby(taken, lambda each: each.objects is None):
             if self._restart is None:
                 self._store_block(link, list(alike))
 
     def _store_block(self, link: Link, taken: list[Collected | Given]) -> None:
-        """Have the driver store a block, and acknowledge what is in it; else the receiver restarts."""
+        """Have the driver store a block, and acknowledge its messages; on failure, restart the receiver."""
         block, messages = _block(taken)
         tries = 0
         while block is not None:
@@ -238,7 +238,7 @@ class ReceiverTask:
     # --- the consumer's threads ---
 
     def _take(self, worker: QueueWorker, run: PulledRun) -> None:
-        """Take a run. With a message that does not decode it is never finished: the receiver restarts."""
+        """Take a run. A run with a message that cannot be decoded never finishes: the receiver restarts."""
         try:
             self._hand_on(worker, run)
         except RocketMQError as error:
@@ -288,7 +288,7 @@ class ReceiverTask:
             while not worker.stopped:
                 try:
                     made = self._made_of(message.body)
-                except Exception:  # noqa: BLE001 - the user's code; as in Java an exception puts it off
+                except Exception:  # noqa: BLE001 - the user's code; as in Java, the message is retried later
                     _LOG.exception(
                         "a message of %s could not be deserialized: it comes again%s",
                         *(run.queue, _hint(message.body)),
@@ -315,7 +315,7 @@ class ReceiverTask:
             self._of_message.elements = None
 
     def _put_off(self, message: Message, worker: QueueWorker) -> bool:
-        """Have a message come again later; in order it is tried again, and everybody's cannot come again."""
+        """Have a message redelivered later. Ordered: retried in place. Broadcasting: no redelivery."""
         if self._options.message_model is MessageModel.BROADCASTING:
             self._skipped += 1
             return True
@@ -334,7 +334,7 @@ def _hint(body: bytes) -> str:
 
 
 def _block(taken: list[Collected | Given]) -> tuple[bytes | None, int]:
-    """Return the block of what is alike, and its messages or objects; None if every message was skipped."""
+    """Return the block of elements of one kind, and its messages or objects; None if all were skipped."""
     if taken[0].objects is None:
         runs = [each for each in taken if isinstance(each, Collected)]
         return encode_runs([each.run for each in runs]), sum(each.messages for each in runs)
@@ -344,7 +344,7 @@ def _block(taken: list[Collected | Given]) -> tuple[bytes | None, int]:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverRunner:
-    """What the job of a receiver does: plain, as Spark pickles it.
+    """The function of a receiver's job. Picklable for Spark.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ class ReceiverRunner:
     restart_delay_s: float
 
     def __call__(self, _: int, specs: Iterable[ReceiverSpec]) -> Iterator[Any]:
-        """Run each receiver to its end; nothing comes out of it."""
+        """Run each receiver to its end; yields nothing."""
         for spec in specs:
             task = ReceiverTask(self.receiver, self.options, spec, restart_delay_s=self.restart_delay_s)
             try:
