@@ -1,6 +1,6 @@
-"""SQL over RocketMQ: tables as rocketmq-flink declares them, job files, and its code-level API's names.
+"""SQL over RocketMQ: tables declared as in rocketmq-flink, job files, and the names of its code-level API.
 
-Names resolve on first use: Spark's processes that import the package need none of them.
+Names resolve on first use, because Spark's processes that import the package need none of them.
 """
 
 from __future__ import annotations

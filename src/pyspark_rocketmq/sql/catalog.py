@@ -1,4 +1,4 @@
-"""Topics as tables: which there are, and what columns their messages have."""
+"""Topics as tables: list them, and infer the columns of their messages."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class TableDescription:
     ----------
     topic : str
     inferred : Inferred
-        The columns of its bodies, and how many of them were looked at.
+        The columns of its bodies, and how many bodies were inspected.
     """
 
     topic: str
     inferred: Inferred
 
     def ddl(self, name_server: str | None = None) -> str:
-        """Return the ``CREATE TABLE`` that reads it; it can be pasted into a job."""
+        """Return the ``CREATE TABLE`` statement that reads the topic, ready for a job file."""
         columns = [f"  `{name.replace('`', '``')}` {kind}" for name, kind in self.inferred.columns.items()]
         options = {"connector": "rocketmq", "topic": self.topic, "nameServer": name_server}
         lines = [f"  '{name}' = '{value}'" for name, value in options.items() if value is not None]
@@ -41,7 +41,7 @@ class TableDescription:
 
 
 def list_tables(client: Client) -> tuple[str, ...]:
-    """Return the topics that are no part of RocketMQ itself, in order.
+    """Return the topics in order, without RocketMQ's internal ones.
 
     Raises
     ------
@@ -51,12 +51,12 @@ def list_tables(client: Client) -> tuple[str, ...]:
 
 
 def sample_columns(client: Client, topic: str, *, sample: int = _SAMPLE) -> Inferred:
-    """Infer a topic's columns from its last messages; nothing is consumed.
+    """Infer a topic's columns from its newest messages. Consumes nothing.
 
     Raises
     ------
     OptionError
-        None of them is a JSON object, or there is none.
+        The topic has no messages, or none of them is a JSON object.
     TopicNotFoundError, NameServerError, TransportError, BrokerError
     """
     messages = last_messages(client, client.read_queues(topic), sample)
@@ -68,5 +68,5 @@ def sample_columns(client: Client, topic: str, *, sample: int = _SAMPLE) -> Infe
 
 
 def describe_table(client: Client, topic: str, *, sample: int = _SAMPLE) -> TableDescription:
-    """Return a topic with the columns of its last messages. Raises as `sample_columns`."""
+    """Return a topic with the columns of its newest messages. Raises as `sample_columns`."""
     return TableDescription(topic, sample_columns(client, topic, sample=sample))

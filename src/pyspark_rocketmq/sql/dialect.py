@@ -1,7 +1,7 @@
 """A dialect of sqlglot: Spark's SQL with Flink's table definitions.
 
-What is ours (tables, inserts, settings) is parsed here. Queries and expressions are cut out and left to
-Spark: its SQL has no second reading then. Every error says line and column.
+Our statements (tables, inserts, settings) are parsed here. Queries and expressions are cut out and passed to
+Spark, so that only Spark interprets its SQL. Every error has a line and a column.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["FORMATS", "JobDialect", "TableParser"]
 T = TypeVar("T")
 
 FORMATS: Final = frozenset({"rocketmq", "org.apache.rocketmq.spark"})
-"""What ``USING`` and ``'connector'`` name."""
+"""The value of ``USING`` and ``'connector'``."""
 
 _OPENS: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
 _CLOSES: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
@@ -42,12 +42,12 @@ _LITERALS: Final = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.RAW_
 
 
 class TableParser(SparkParser):
-    """The definitions of tables, on sqlglot's parser; statements are its subclass's."""
+    """Parses table definitions, on sqlglot's parser. A subclass parses statements."""
 
     # --- tokens -----------------------------------------------------------------------------
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
-        """Raise our error, which says where.
+        """Raise a SqlError with the position.
 
         Raises
         ------
@@ -59,42 +59,42 @@ class TableParser(SparkParser):
         self.position(at).fail(f"{message}, found {at.text!r}")
 
     def fail_at_end(self, message: str) -> NoReturn:
-        """Raise an error behind the last token."""
+        """Raise an error at the position after the last token."""
         Position.of(self.sql, self._prev.end + 1).fail(f"{message}, found the end of the statement")
 
     def position(self, token: Token) -> Position:
-        """Return where a token begins."""
+        """Return the start of a token."""
         return Position.of(self.sql, token.start)
 
     def here(self) -> Position:
-        """Return where the next token begins."""
+        """Return the start of the next token."""
         return self.position(self._curr or self._prev)
 
     def expect(self, *words: str) -> None:
-        """Take these words."""
+        """Consume these words."""
         if not self._match_text_seq(*words):
             self.raise_error(f"expected {' '.join(words)}")
 
     def next_is(self, *words: str) -> bool:
-        """Say whether these words come next, and leave them."""
+        """Return whether these words come next, without consuming them."""
         return bool(self._match_text_seq(*words, advance=False))
 
     def name(self, what: str) -> Name:
-        """Take a name, quoted or not."""
+        """Consume a name, quoted or not."""
         if not self._curr or self._curr.token_type in _LITERALS or self._curr.token_type in _OPENS | _CLOSES:
             self.raise_error(f"expected {what}")
         self._advance()
         return Name(self._prev.text, self.position(self._prev))
 
     def string(self, what: str) -> str:
-        """Take a text between quotes, or a number."""
+        """Consume a quoted text, or a number."""
         if not self._curr or self._curr.token_type not in _LITERALS:
             self.raise_error(f"expected {what} between quotes")
         self._advance()
         return self._prev.text
 
     def between_commas(self, parse: Callable[[], T]) -> list[T]:
-        """Take ``(item, …)``."""
+        """Consume ``(item, …)``."""
         self.expect("(")
         found = [parse()]
         while self._match(TokenType.COMMA):
@@ -103,21 +103,21 @@ class TableParser(SparkParser):
         return found
 
     def cut(self, first: Token, last: Token, names: frozenset[str]) -> Query:
-        """Cut the text from one token to another out of the job."""
+        """Return the job's text from one token to another."""
         before = "".join("\n" if character == "\n" else " " for character in self.sql[: first.start])
         return Query(before + self.sql[first.start : last.end + 1], names, self.position(first))
 
     def rest(self, what: str) -> Query:
-        """Take everything up to the statement's end."""
+        """Consume everything up to the statement's end."""
         return self._cut_while(what, lambda _kind, _depth: True)
 
     def _expression(self) -> Query:
-        """Take an expression: everything up to a comma, a closing bracket or a COMMENT of the same level."""
+        """Consume an expression: everything up to a comma, closing bracket or COMMENT of the same level."""
         ends = _CLOSES | {TokenType.COMMA, TokenType.COMMENT}
         return self._cut_while("an expression", lambda kind, depth: depth > 0 or kind not in ends)
 
     def _cut_while(self, what: str, goes_on: Callable[[TokenType, int], bool]) -> Query:
-        """Take tokens while it goes on, which is told their kind and how many brackets are open."""
+        """Consume tokens while ``goes_on`` returns True for their kind and the number of open brackets."""
         if not self._curr or not goes_on(self._curr.token_type, 0):
             self.raise_error(f"expected {what}")
         first, depth = self._curr, 0
@@ -131,7 +131,7 @@ class TableParser(SparkParser):
     # --- tables -----------------------------------------------------------------------------
 
     def table(self, start: Token, *, replace: bool, if_not_exists: bool) -> CreateTable:
-        """Take a table of ours, from its name on."""
+        """Consume a RocketMQ table, from its name on."""
         name = self.name("the table's name")
         if self.next_is("."):
             name.position.fail("a table of RocketMQ lives in the job, in no database: give one name")
@@ -204,7 +204,7 @@ class TableParser(SparkParser):
         return self._column()
 
     def _primary_key(self) -> None:
-        """Take ``[CONSTRAINT name] PRIMARY KEY (…) NOT ENFORCED``: a promise of the user, nothing to do."""
+        """Consume ``[CONSTRAINT name] PRIMARY KEY (…) NOT ENFORCED``, which has no effect."""
         if self._match_text_seq("CONSTRAINT"):
             self.name("the constraint's name")
         if not self._match(TokenType.PRIMARY_KEY):
@@ -258,7 +258,7 @@ class TableParser(SparkParser):
         return True
 
     def _type(self, column: Name) -> str:
-        """Take a type of Spark or Flink, and return it as Spark writes it."""
+        """Consume a type of Spark or Flink, and return Spark's name of it."""
         at = self.here()
         found = self._parse_types(schema=True)
         if not isinstance(found, exp.DataType):
@@ -276,10 +276,10 @@ class TableParser(SparkParser):
 
 
 class JobDialect(Spark):
-    """Spark's words, Flink's types."""
+    """Spark's keywords and Flink's types."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Statements such as SHOW are left whole: they are cut out here, not swallowed by the tokenizer."""
+        """Keeps statements such as SHOW as tokens, so that the parser can cut out their text."""
 
         COMMANDS: ClassVar[set[TokenType]] = set()
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']  # a doubled quote is one

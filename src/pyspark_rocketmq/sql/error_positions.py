@@ -1,4 +1,4 @@
-"""Where Spark's errors are in a job's text, and what they say in a line."""
+"""The positions of Spark's errors in a job's text, and their one-line messages."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pyspark_rocketmq.sql.statements import Position
 
 __all__ = ["place_of", "reason_of"]
 
-# The parser of Spark has no query context: its place is in the message.
+# Errors of Spark's parser have no query context: the position is in the message.
 _PLACE: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
 _NOISE: Final = re.compile(r" SQLSTATE: \w+|; line \d+ pos \d+;?| ?\(line \d+, pos \d+\)")
 
 
 def place_of(error: PySparkException, text: str) -> Position | None:
-    """Return where in the job an error is, as far as Spark knows.
+    """Return an error's position in the job, if Spark reports one.
 
-    Queries are given to Spark at their places in the job, so its places are the job's.
+    Queries are passed to Spark padded to their positions in the job, so Spark's positions are the job's.
     """
     for context in error.getQueryContext() or ():
         if context.contextType() == QueryContextType.SQL and not context.objectType():
@@ -29,7 +29,7 @@ def place_of(error: PySparkException, text: str) -> Position | None:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the line of an error that says what happened; of a Python worker's, its last cause."""
+    """Return the line of an error that says what happened. For a Python worker's error, its last cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line.partition("Error: ")[2] for line in lines if line.partition(":")[0].endswith("Error")]
     line = ours[-1] if ours else lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Options of rocketmq-flink's tables, and what they are here."""
+"""Options of rocketmq-flink's tables, and the corresponding options of this package."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FLINK_NAMES: Final[Mapping[str, str]] = {
     "rocketmq.sink.send.timeout": "sendTimeoutMs",
     "retrytimes": "retries",
 }
-"""Names of rocketmq-flink's tables, old and new, in lower case, that are none of the data source's."""
+"""Option names of rocketmq-flink's tables, old and new, in lower case, that the data source does not have."""
 
 FLINK_START_MODES: Final[Mapping[str, str]] = {
     "earliest": "earliest",
@@ -69,7 +69,7 @@ FLINK_START_MODES: Final[Mapping[str, str]] = {
     "largest": "latest",
     "group-offsets": "group",
 }
-"""Values of ``scanStartupMode`` and ``auto.offset.reset``, and ``startingOffsets`` of here."""
+"""Values of ``scanStartupMode`` and ``auto.offset.reset``, and the corresponding ``startingOffsets``."""
 
 _START_MODE_NAMES: Final = frozenset(
     {"scanstartupmode", "scan.startup.mode", "rocketmq.source.startup.scan.mode", "auto.offset.reset"}
@@ -82,22 +82,22 @@ _DIRTY_DATA: Final[Mapping[str, str]] = {
     "skip": "drop",
     "skip_silent": "drop",
 }
-"""Values of rocketmq-flink's ``lengthCheck``, and ``badRecords`` of here."""
+"""Values of rocketmq-flink's ``lengthCheck``, and the corresponding ``badRecords``."""
 
 _FORMAT_PREFIXES: Final = ("json.", "csv.", "avro.", "protobuf.")
 _JOBS_OWN: Final = frozenset({"columns", "includeproperties", "bodyas"})
-"""What a table with columns decides by itself."""
+"""Options that a table with columns sets itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortedOptions:
-    """A table's options, by what they are for, under this package's names.
+    """A table's options by purpose, under this package's names.
 
     Parameters
     ----------
     table, read, write : mapping of str to str
     format : mapping of str to str
-        Those of Spark's function for the format, without their prefix.
+        Options of Spark's function for the format, without their prefix.
     """
 
     table: Mapping[str, str] = field(repr=False)
@@ -108,11 +108,11 @@ class SortedOptions:
 
     @property
     def connection(self) -> dict[str, str]:
-        """Those that say how to reach the RocketMQ."""
+        """The options of the connection to RocketMQ."""
         return {name: value for name, value in self.read.items() if name.lower() in _CONNECTION}
 
     def parse(self, cls: type[O], given: Mapping[str, str], default: TableOption) -> O:
-        """Parse options; what is wrong with one stands where it was written.
+        """Parse options. An error has the position of the wrong option.
 
         Raises
         ------
@@ -126,18 +126,18 @@ class SortedOptions:
 
 
 def sort_options(options: Sequence[TableOption], *, with_columns: bool) -> SortedOptions:
-    """Sort a table's options, and refuse those that nobody knows.
+    """Sort a table's options by purpose. Unknown options are an error.
 
     Parameters
     ----------
     options : sequence of TableOption
     with_columns : bool
-        The table says its columns: what a read builds is not up to its options.
+        The table declares its columns, so options cannot set the columns of a read.
 
     Raises
     ------
     SqlError
-        An option is unknown, or belongs to no table.
+        An option is unknown, or not an option of a table.
     """
     written: dict[str, TableOption] = {}
     table: dict[str, str] = {}
@@ -167,12 +167,12 @@ def sort_options(options: Sequence[TableOption], *, with_columns: bool) -> Sorte
             {"table": table, "read": read, "write": write}[home][name] = value
         written[name.lower()] = option
     if "||" in write.get("tags", "") or write.get("tags") == "*":
-        del write["tags"]  # which messages to read: no tag to write
+        del write["tags"]  # a filter for reading, not a tag to write
     return SortedOptions(table, read, write, of_format, written)
 
 
 def _translated(option: TableOption, topic: str | None, given: Collection[str]) -> tuple[str, str] | None:
-    """Return an option under our name; None if it says nothing that others do not say."""
+    """Return an option under our name, or None if it is redundant."""
     lowered = option.name.lower()
     if lowered in _START_MODE_NAMES:
         mode = option.value.lower()
@@ -202,7 +202,7 @@ def _translated(option: TableOption, topic: str | None, given: Collection[str]) 
 
 
 def _starts(given: Collection[str]) -> bool:
-    """Say whether an option names a time or offsets to start at."""
+    """Return whether an option sets a time or offsets to start at."""
     ours = {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
     return any(
         name in ours or FLINK_NAMES.get(name, "").lower() in ours or name in _OFFSETS for name in given

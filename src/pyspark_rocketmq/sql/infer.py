@@ -1,4 +1,4 @@
-"""The columns of JSON bodies, from a sample of them."""
+"""Infer the columns of JSON bodies from a sample."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONG: Final = range(-(1 << 63), 1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class _Scalar:
-    """A type without parts, by Spark's name."""
+    """An atomic type, with Spark's name."""
 
     name: str
 
@@ -30,7 +30,7 @@ class _Object:
 
 
 _Type: TypeAlias = _Scalar | _List | _Object | None
-"""None: nothing but null was seen."""
+"""None: only null was found."""
 
 _STRING: Final = _Scalar("STRING")
 _NUMBERS: Final = {"BIGINT", "DOUBLE"}
@@ -39,16 +39,16 @@ _SCALARS: Final = {bool: _Scalar("BOOLEAN"), int: _Scalar("BIGINT"), float: _Sca
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """What a sample says.
+    """The result of inferring from a sample.
 
     Parameters
     ----------
     columns : mapping of str to str
-        Spark's types by name, in the order of their first appearance.
+        Spark's types by column name, in the order of first appearance.
     seen, unfit : int
-        How many bodies were looked at, and how many of them are no JSON objects.
+        The number of inspected bodies, and how many of them are not JSON objects.
     always : frozenset of str
-        The columns that every object had, never null.
+        The columns that every object has, never null.
     """
 
     columns: Mapping[str, str]
@@ -58,10 +58,10 @@ class Inferred:
 
 
 def infer_columns(bodies: Iterable[bytes]) -> Inferred:
-    """Infer columns that all the bodies fit.
+    """Infer columns that fit all bodies.
 
-    Whole numbers are BIGINT, others DOUBLE; what is a number here and a text there is STRING; a field
-    that was always null is STRING too. Texts that look like times stay texts: they are what the bodies hold.
+    Whole numbers are BIGINT, other numbers DOUBLE. A field with both numbers and texts is STRING, and so is a
+    field that is always null. Texts that look like times stay texts.
     """
     merged: _Type = None
     counts: dict[str, int] = {}
@@ -106,7 +106,7 @@ def _type_of(value: Any) -> _Type:
 
 
 def _merge(one: _Type, other: _Type) -> _Type:
-    """Return the narrowest type that holds both."""
+    """Return the narrowest type that fits both."""
     match one, other:
         case (None, kind) | (kind, None):
             return kind

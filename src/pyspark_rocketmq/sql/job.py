@@ -1,4 +1,4 @@
-"""Run a job: its statements one after the other, its tables as views, its inserts as queries."""
+"""Run a job: its statements in order, its tables as views, its inserts as queries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SPARK_SETTINGS: Final[Mapping[str, str]] = {
     "parallelism.default": "spark.sql.shuffle.partitions",
     "table.local-time-zone": "spark.sql.session.timeZone",
 }
-"""Flink's settings that are Spark's."""
+"""Flink's settings and the corresponding Spark settings."""
 
 _POLL_S: Final = 0.5
 
@@ -51,33 +51,33 @@ def execute(
     checkpoint_location: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SqlJob:
-    """Run the statements of a job, and start its streaming queries.
+    """Run the statements of a job and start its streaming queries.
 
-    The whole text is parsed before anything runs. When a statement fails, the queries that were started
-    before it are stopped.
+    The whole text is parsed before anything runs. If a statement fails, the queries started before it are
+    stopped.
 
     Parameters
     ----------
     spark : SparkSession
         Tables become its temporary views.
     text : str
-        Statements between semicolons.
+        Statements, separated by semicolons.
     checkpoint_location : str, optional
-        As ``SET 'checkpointLocation'`` at the beginning.
+        Same as ``SET 'checkpointLocation'`` at the beginning.
     settings : mapping of str to str, optional
-        More settings, as of ``SET``.
+        More settings, as in ``SET``.
 
     Returns
     -------
     SqlJob
-        What was started. A write promises what ``writeStream.format("rocketmq")`` does: at least once.
+        The running job. A write has the promise of ``writeStream.format("rocketmq")``: at least once.
 
     Raises
     ------
     SqlError
-        A statement is wrong: the error says its line and column.
+        A statement is invalid. The error has its line and column.
     OptionError
-        A setting is.
+        A setting is invalid.
 
     Examples
     --------
@@ -99,14 +99,14 @@ def execute(
 
 
 class SqlJob:
-    """A running job; as a context manager it stops its queries at the end.
+    """A running job. As a context manager it stops its queries at the end.
 
     Attributes
     ----------
     queries : list of StreamingQuery
-        One an ``INSERT`` (and one a table whose bad records go to a topic).
+        One per ``INSERT``, and one per table whose bad records go to a topic.
     results : list of DataFrame
-        Those of the statements that give rows, in order.
+        The results of the statements that return rows, in order.
     tables : dict of str to Table
     """
 
@@ -119,7 +119,7 @@ class SqlJob:
         self._settings: dict[str, str] = {}
         self._viewed: dict[str, RuntimeMode] = {}
         self._views: set[str] = set()
-        self._refused: set[str] = set()  # tables whose bad records are taken care of
+        self._refused: set[str] = set()  # tables whose bad records already have a query
         self._names: set[str] = set()
         self.options = parse_options(JobOptions, {})
         for name, value in settings.items():
@@ -186,7 +186,7 @@ class SqlJob:
             self._spark.catalog.dropTempView(statement.name.text)
 
     def _query(self, query: Query) -> DataFrame:
-        """Let Spark read a query, after the tables in it have become views."""
+        """Run a query in Spark, after registering its tables as views."""
         mode = self.options.mode
         for key in sorted(query.names & self.tables.keys()):
             table = self.tables[key]
@@ -240,7 +240,7 @@ class SqlJob:
         self._write(messages, table.sink_options(), table.name)
 
     def _insert_into_spark(self, insert: Insert) -> None:
-        """Insert into a table of Spark's: a stream goes there by a query of its own."""
+        """Insert into a Spark table. A stream gets a separate query."""
         key = insert.target.text
         if insert.overwrite or not insert.query.names & self.tables.keys() | self._views & insert.query.names:
             self._query(insert.whole)
@@ -264,7 +264,7 @@ class SqlJob:
             self.queries.append(writer.format(SOURCE).options(**options).start())
 
     def _writer(self, rows: DataFrame, name: str) -> tuple[DataStreamWriter, str]:
-        """Return the writer of a query with a name, and so a checkpoint, of its own."""
+        """Return the writer of a query with its own name, and so its own checkpoint."""
         name = self._unique(self.options.query_name or name)
         self._settings = {
             key: old
@@ -296,7 +296,7 @@ class SqlJob:
         return unique
 
     def _start_dead_letters(self, table: Table) -> None:
-        """Send a table's bad records to their topic, by a query beside those that read the table."""
+        """Send a table's bad records to their topic, with a query besides those that read the table."""
         streaming = self.options.mode is RuntimeMode.STREAMING
         letters = table.dead_letters(self._spark, streaming=streaming)
         self._write(letters, table.given.connection, f"{table.name}-bad-records")
@@ -309,17 +309,17 @@ class SqlJob:
         Parameters
         ----------
         timeout_s : float, optional
-            How long at most.
+            Maximum time to wait.
 
         Returns
         -------
         bool
-            Whether all have.
+            Whether all queries have ended.
 
         Raises
         ------
         RocketMQError
-            A query failed; the others are stopped.
+            A query failed. The others are stopped.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -334,7 +334,7 @@ class SqlJob:
             left = _POLL_S if end is None else min(_POLL_S, end - time.monotonic())
             if left <= 0:
                 return False
-            with contextlib.suppress(PySparkException):  # looked at above
+            with contextlib.suppress(PySparkException):  # checked above
                 active[0].awaitTermination(left)  # type: ignore[arg-type]  # Spark takes fractions
 
     def stop(self) -> None:
@@ -356,7 +356,7 @@ class SqlJob:
 
     @contextlib.contextmanager
     def _placed(self, position: Position) -> Iterator[None]:
-        """Give the errors of options and of Spark a place in the text."""
+        """Add the position in the text to errors of options and of Spark."""
         try:
             yield
         except SqlError:

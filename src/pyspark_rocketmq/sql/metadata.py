@@ -17,18 +17,18 @@ __all__ = ["METADATA", "Metadata", "metadata_of"]
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What can be read or written of a message under a name.
+    """A part of a message that can be read or written under a name.
 
     Parameters
     ----------
     type : str
-        Spark's name of its type.
+        The Spark type.
     source : str, optional
-        The source's column; None if it can only be written.
+        The source's column. None if it can only be written.
     sink : str, optional
-        The sink's column; None if it can only be read.
+        The sink's column. None if it can only be read.
     property : str, optional
-        The property that it is, within the source's column ``properties``.
+        The property's name within the source's column ``properties``.
     doc : str
     """
 
@@ -39,7 +39,7 @@ class Metadata:
     property: str | None = None
 
     def read(self) -> Column:
-        """Return its expression over the source's columns."""
+        """Return its expression on the source's columns."""
         assert self.source is not None
         column = F.col(self.source)
         return column if self.property is None else column[self.property]
@@ -96,12 +96,12 @@ _BY_KEY: Final = {
 
 
 def metadata_of(column: MetadataColumn) -> Metadata:
-    """Return what a column means.
+    """Return the metadata of a column.
 
     Raises
     ------
     SqlError
-        There is no such metadata.
+        The metadata does not exist.
     """
     found = _BY_KEY.get(column.key.lower())
     if found is None:

@@ -1,4 +1,4 @@
-"""From a text to statements."""
+"""Parse a job's text to statements."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _SUBQUERY_STARTS: Final = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE"
 
 
 def parse_statements(text: str) -> tuple[Statement, ...]:
-    """Parse a job: statements between semicolons.
+    """Parse a job: statements, separated by semicolons.
 
     Raises
     ------
     SqlError
-        A statement that is ours is wrong. Queries are checked by Spark when they run.
+        One of our statements is invalid. Spark checks queries when they run.
     """
     dialect = JobDialect()
     try:
@@ -59,14 +59,14 @@ def parse_statements(text: str) -> tuple[Statement, ...]:
 
 
 class _JobParser(TableParser):
-    """One statement a chunk of tokens."""
+    """Parses one statement per chunk of tokens."""
 
     def job(self, tokens: list[Token], text: str) -> tuple[Statement, ...]:
-        """Parse all of them."""
+        """Parse all statements."""
         found: list[Statement] = []
 
         def one(_: Parser) -> exp.Expr | None:
-            if not self._match(TokenType.SEMICOLON):  # it stands there when a comment hangs on it
+            if not self._match(TokenType.SEMICOLON):  # present if a comment is attached to it
                 found.extend(self._statements())
             return None
 
@@ -77,7 +77,7 @@ class _JobParser(TableParser):
         if self._match_text_seq("EXECUTE", "STATEMENT", "SET", "BEGIN") or self._match_text_seq(
             "BEGIN", "STATEMENT", "SET"
         ):
-            pass  # each INSERT is a query of its own anyhow
+            pass  # each INSERT is a separate query anyway
         elif self.next_is("END") and not self._next:
             self._advance()
         return [self._statement()] if self._curr else []
@@ -125,7 +125,7 @@ class _JobParser(TableParser):
         return found
 
     def _is_ours(self) -> bool:
-        """Say whether a table is one of RocketMQ, by its USING or its 'connector'."""
+        """Return whether a table is a RocketMQ table, by its USING or its 'connector'."""
         tokens = self._tokens[self._index :]
         words = [token.text.lower() for token in tokens]
         for at, word in enumerate(words):
@@ -142,7 +142,7 @@ class _JobParser(TableParser):
         return False
 
     def _view(self, start: Token, *, replace: bool, if_not_exists: bool) -> CreateView | None:
-        """Take ``name AS query``; other views are Spark's."""
+        """Consume ``name AS query``. Other views are passed to Spark."""
         name = self.name("the view's name")
         if not self._match_text_seq("AS"):
             return None
@@ -193,7 +193,7 @@ class _JobParser(TableParser):
         return Set(name, self.rest("a value").text, self.position(start))
 
     def _setting_name(self) -> str:
-        """Take a setting's name: between quotes, or everything up to ``=``."""
+        """Consume a setting's name: quoted, or everything up to ``=``."""
         if self._curr and self._curr.token_type == TokenType.STRING:
             return self.string("a setting")
         first = self._curr

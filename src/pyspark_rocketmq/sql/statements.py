@@ -1,4 +1,4 @@
-"""The statements of a job as values: what was written, and where."""
+"""The statements of a job as values, with their positions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place in the text.
+    """A position in the text.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ class Position:
 
     @classmethod
     def of(cls, text: str, offset: int) -> Position:
-        """Return the place of a character."""
+        """Return the position of a character."""
         return cls(text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset))
 
     def fail(self, message: str) -> NoReturn:
-        """Raise the error that stands here.
+        """Raise an error at this position.
 
         Raises
         ------
@@ -58,26 +58,26 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name as it was written, without its quotes."""
+    """A name as written, without its quotes."""
 
     text: str
     position: Position
 
     @property
     def key(self) -> str:
-        """What names are compared by: Spark does not regard case."""
+        """The key for comparing names: Spark ignores case."""
         return self.text.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class PhysicalColumn:
-    """A column that is part of the body.
+    """A column of the body.
 
     Parameters
     ----------
     name : Name
     type : str
-        Spark's DDL of its type.
+        Its type in Spark's DDL.
     nullable : bool
     """
 
@@ -88,12 +88,12 @@ class PhysicalColumn:
 
 @dataclass(frozen=True, slots=True)
 class MetadataColumn:
-    """A column that is part of the message besides its body: ``METADATA [FROM 'key'] [VIRTUAL]``.
+    """A column of the message's metadata: ``METADATA [FROM 'key'] [VIRTUAL]``.
 
     Parameters
     ----------
     key : str
-        The metadata's name; the column's own unless ``FROM`` says another one.
+        The metadata's name: the column's name unless ``FROM`` sets another.
     virtual : bool
         Not written.
     """
@@ -106,7 +106,7 @@ class MetadataColumn:
 
 @dataclass(frozen=True, slots=True)
 class ComputedColumn:
-    """A column that is made of others when the table is read: ``name AS expression``."""
+    """A column computed from others when the table is read: ``name AS expression``."""
 
     name: Name
     expression: Query
@@ -123,7 +123,7 @@ class Watermark:
     ----------
     column : Name
     delay : str
-        As Spark's ``withWatermark`` takes it, such as ``5 SECOND``.
+        In the format of Spark's ``withWatermark``, such as ``5 SECOND``.
     """
 
     column: Name
@@ -132,7 +132,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class TableOption:
-    """An option of a table, and where it stands."""
+    """An option of a table, and its position."""
 
     name: str
     value: str = field(repr=False)  # it may be a secret
@@ -146,25 +146,25 @@ class Query:
     Parameters
     ----------
     padded : str
-        Its text behind as many blanks and line ends as stand before it in the job: places that Spark
-        reports are those of the job.
+        Its text after as many blanks and line ends as precede it in the job, so that the positions that
+        Spark reports are those of the job.
     names : frozenset of str
-        Everything in it that could be a table's name, in lower case.
+        Every word in it that could be a table's name, in lower case.
     """
 
-    padded: str = field(repr=False)  # options with secrets may stand in it
+    padded: str = field(repr=False)  # may contain options with secrets
     names: frozenset[str] = field(repr=False)
     position: Position
 
     @property
     def text(self) -> str:
-        """What was written."""
+        """The text as written."""
         return self.padded.strip()
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """``CREATE TABLE`` of a table of ours."""
+    """``CREATE TABLE`` of a RocketMQ table."""
 
     name: Name
     columns: tuple[Column, ...]
@@ -188,7 +188,7 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
-    """``DROP TABLE`` of a table that may be ours."""
+    """``DROP TABLE`` of a table that may be a RocketMQ table."""
 
     name: Name
     if_exists: bool
@@ -203,9 +203,9 @@ class Insert:
     Parameters
     ----------
     target : Name
-        Dots are part of it.
+        May contain dots.
     columns : tuple of Name
-        Empty: all that can be written, in order.
+        Empty: all writable columns, in order.
     """
 
     target: Name
@@ -235,12 +235,12 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class SparkStatement:
-    """A statement that is Spark's own.
+    """A statement to pass to Spark.
 
     Parameters
     ----------
     is_query : bool
-        It gives rows.
+        Whether it returns rows.
     """
 
     whole: Query

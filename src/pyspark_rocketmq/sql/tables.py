@@ -1,4 +1,4 @@
-"""A table: what was declared, checked once; the DataFrame that reads it and the messages that it writes."""
+"""A table: its checked declaration, the DataFrame that reads it, and the messages that it writes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Table:
     given : SortedOptions
     options : TableOptions
     format : Format, optional
-        None for a table without columns: its rows are messages as the source has them.
+        None for a table without columns, whose rows are the source's messages.
     """
 
     declared: CreateTable
@@ -87,7 +87,7 @@ class Table:
         Raises
         ------
         SqlError
-            It cannot be read: an option is wrong, or a column is there for writing only.
+            The table cannot be read: an option is invalid, or a column is write-only.
         """
         if self.format is None:
             return self._marked(self._load(spark, (), streaming=streaming))
@@ -101,9 +101,9 @@ class Table:
         return self._marked(self._computed(rows))
 
     def dead_letters(self, spark: SparkSession, *, streaming: bool) -> DataFrame:
-        """Return the messages that do not fit, as messages for ``badRecordsTopic``.
+        """Return the messages that do not fit the table, as messages for ``badRecordsTopic``.
 
-        They keep their body, keys and tag; the properties say where they were and why they are there.
+        They keep their body, keys and tag. Their properties hold the original position and the reason.
         """
         decoded = self._decode(spark, streaming=streaming, also=("keys", "tags"))
         assert decoded.bad is not None
@@ -155,11 +155,11 @@ class Table:
 
     @property
     def _whole(self) -> TableOption:
-        """Stand in for an option that is missing."""
+        """A stand-in for a missing option, at the table's position."""
         return TableOption("", "", self.declared.position)
 
     def _selected(self, rows: DataFrame, values: Sequence[Column]) -> DataFrame:
-        """Select what is not computed, in the order of the declaration."""
+        """Select the columns that are not computed, in the order of the declaration."""
         by_name = dict(zip((c.key for c in self._format_columns()), values, strict=True))
         selected: list[Column] = []
         for column in self.declared.columns:
@@ -198,14 +198,14 @@ class Table:
         Parameters
         ----------
         names : sequence of Name
-            Those that it names; empty for all that can be written.
+            The columns that it names. Empty for all writable columns.
         at : Position
-            Where the INSERT names the table.
+            The position of the table's name in the INSERT.
 
         Raises
         ------
         SqlError
-            A column cannot be written, is not there, or must not be left out.
+            A column cannot be written, does not exist, or must not be omitted.
         """
         able = [column for column in self.declared.columns if not isinstance(column, ComputedColumn)]
         writable = {
@@ -236,7 +236,7 @@ class Table:
         return tuple(writable[name.key] for name in names)
 
     def messages(self, rows: DataFrame, columns: Sequence[PhysicalColumn | MetadataColumn]) -> DataFrame:
-        """Make messages of rows whose columns are these, in this order."""
+        """Convert rows with these columns, in this order, to messages."""
         if self.format is None:
             return rows
         named = rows.toDF(*(column.name.text for column in columns))
@@ -260,7 +260,7 @@ class Table:
         return named.select(*(value.alias(name) for name, value in parts.items()))
 
     def _body_format(self) -> Format:
-        """Leave out of the body what the options say is not part of it."""
+        """Exclude the columns from the body that the options exclude."""
         assert self.format is not None
         absent = set()
         if not self.options.write_keys_to_body:
@@ -282,12 +282,12 @@ class Table:
 
 
 def quoted(name: Name) -> str:
-    """Return a name as Spark reads it whatever it is made of."""
+    """Return a name quoted for Spark."""
     return quoted_text(name.text)
 
 
 def _with_inferred(declared: CreateTable, given: SortedOptions, options: TableOptions) -> CreateTable:
-    """Fill in the columns from a sample of the topic."""
+    """Infer the columns from a sample of the topic."""
     at = given.written["inferschema"].position
     if declared.columns:
         at.fail("inferSchema is for tables without columns")

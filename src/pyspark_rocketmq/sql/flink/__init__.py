@@ -1,7 +1,7 @@
-"""The code-level API of rocketmq-flink, over the data source: each name does what its twin does.
+"""The code-level API of rocketmq-flink, on the data source. Each name behaves as the one in rocketmq-flink.
 
-A ``DataStream`` is a DataFrame here: ``source.load(spark)`` is what ``env.addSource`` gives, and
-``sink.writeStream(rows)`` what ``addSink`` takes.
+A ``DataStream`` is a DataFrame here: ``source.load(spark)`` replaces ``env.addSource``, and
+``sink.writeStream(rows)`` replaces ``addSink``.
 """
 
 from pyspark_rocketmq.model import MessageQueue

@@ -1,4 +1,4 @@
-"""The names of rocketmq-flink's properties, and what they are here."""
+"""The names of rocketmq-flink's properties, and the corresponding options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["OffsetResetStrategy", "RocketMQConfig", "to_options"]
 
 
 class OffsetResetStrategy(enum.Enum):
-    """Where a queue starts for which the group has committed nothing."""
+    """The start of a queue without a committed offset of the group."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -39,9 +39,9 @@ class RocketMQConfig:
 
 
 _OURS: Final = {RocketMQConfig.ACCESS_KEY: "accessKey", RocketMQConfig.SECRET_KEY: "secretKey"}
-"""Properties whose names are no aliases of options."""
+"""Properties whose names are not aliases of options."""
 
 
 def to_options(props: Mapping[str, object]) -> dict[str, str]:
-    """Return properties as options of the data source, which knows the other names by itself."""
+    """Return properties as options of the data source, which accepts the other names as aliases."""
     return {_OURS.get(name, name): str(value) for name, value in props.items()}

@@ -1,7 +1,7 @@
-"""Messages to rows and back, by rocketmq-flink's names.
+"""Convert messages to rows and back, with rocketmq-flink's names.
 
-The ``Simple…`` schemas are Spark's own expressions. A subclass of a user's own runs in Python, row by row,
-through ``mapInArrow``: the slow path, for what no expression can do.
+The ``Simple…`` schemas are Spark expressions. A user's subclass runs in Python, row by row, through
+``mapInArrow``: slower, for conversions that no expression can do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class KeyValueDeserializationSchema(ABC):
-    """Makes a row of a message's keys and body.
+    """Converts a message's keys and body to a row.
 
     Examples
     --------
@@ -51,15 +51,15 @@ class KeyValueDeserializationSchema(ABC):
 
     @abstractmethod
     def deserializeKeyAndValue(self, key: bytes | None, value: bytes) -> Row | Sequence[Any] | None:
-        """Return the row, by column or in the columns' order; None leaves the message out."""
+        """Return the row, by column or in the columns' order. None drops the message."""
 
     @abstractmethod
     def getProducedType(self) -> StructType | str:
-        """Return the row's schema, or Spark's DDL of it."""
+        """Return the row's schema, or its Spark DDL."""
 
 
 class KeyValueSerializationSchema(ABC):
-    """Makes a message's keys and body of a row."""
+    """Converts a row to a message's keys and body."""
 
     @abstractmethod
     def serializeKey(self, row: Row) -> bytes | None:
@@ -72,7 +72,7 @@ class KeyValueSerializationSchema(ABC):
 
 @runtime_checkable
 class NativeReader(Protocol):
-    """A schema that is expressions of Spark over ``keys`` and ``body``."""
+    """A schema of Spark expressions on ``keys`` and ``body``."""
 
     def columns(self) -> Sequence[Column]:
         """Return the row's columns."""
@@ -80,7 +80,7 @@ class NativeReader(Protocol):
 
 @runtime_checkable
 class NativeWriter(Protocol):
-    """A schema that is expressions of Spark over the row's columns."""
+    """A schema of Spark expressions on the row's columns."""
 
     def key_column(self) -> Column:
         """Return the keys."""
@@ -90,12 +90,12 @@ class NativeWriter(Protocol):
 
 
 class SimpleKeyValueDeserializationSchema(KeyValueDeserializationSchema):
-    """The keys and the body as two texts.
+    """The keys and the body as two text columns.
 
     Parameters
     ----------
     keyField, valueField : str, optional
-        Their columns; None leaves one out.
+        The column names. None omits a column.
     """
 
     def __init__(self, keyField: str | None = "key", valueField: str | None = "value") -> None:
@@ -110,12 +110,12 @@ class SimpleKeyValueDeserializationSchema(KeyValueDeserializationSchema):
         return {name: None if part is None else part.decode() for name, part in parts if name is not None}
 
     def getProducedType(self) -> StructType:
-        """Return one or two columns of texts."""
+        """Return one or two text columns."""
         names = [name for name in (self.keyField, self.valueField) if name is not None]
         return StructType([StructField(name, StringType()) for name in names])
 
     def columns(self) -> Sequence[Column]:
-        """Return the same as expressions."""
+        """Return the same values as expressions."""
         parts = ((self.keyField, F.col("keys")), (self.valueField, F.col("body").cast("string")))
         return [column.alias(name) for name, column in parts if name is not None]
 
@@ -128,19 +128,19 @@ class SimpleTupleDeserializationSchema(SimpleKeyValueDeserializationSchema):
 
 
 class SimpleStringDeserializationSchema(SimpleKeyValueDeserializationSchema):
-    """The body as a text: the column ``value``."""
+    """The body as text, in the column ``value``."""
 
     def __init__(self) -> None:
         super().__init__(None, "value")
 
 
 class SimpleKeyValueSerializationSchema(KeyValueSerializationSchema):
-    """Two columns as keys and body.
+    """The keys and body from two columns.
 
     Parameters
     ----------
     keyField, valueField : str, optional
-        Their columns; a message without ``keyField`` has no keys.
+        The column names. Without ``keyField`` messages have no keys.
     """
 
     def __init__(self, keyField: str | None = "key", valueField: str = "value") -> None:
@@ -156,11 +156,11 @@ class SimpleKeyValueSerializationSchema(KeyValueSerializationSchema):
         return _bytes_of(row.get(self.valueField))
 
     def key_column(self) -> Column:
-        """Return the same as an expression."""
+        """Return the same value as an expression."""
         return (F.lit(None) if self.keyField is None else F.col(_quoted(self.keyField))).cast("string")
 
     def value_column(self) -> Column:
-        """Return the same as an expression."""
+        """Return the same value as an expression."""
         return F.col(_quoted(self.valueField)).cast("string").cast("binary")
 
 
@@ -193,7 +193,7 @@ def _by_name(row: Row | Sequence[Any], names: Sequence[str]) -> Row:
 
 
 def text_of(value: object) -> str | None:
-    """Return a value as Spark casts it to a text, for those where Python says it otherwise."""
+    """Return the text to which Spark casts a value, where Python's text differs."""
     match value:
         case None:
             return None

@@ -1,4 +1,4 @@
-"""Which topic and tag a row goes to, by rocketmq-flink's names."""
+"""Selectors of a row's topic and tag, with rocketmq-flink's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DefaultTopicSelector", "NativeSelector", "SimpleTopicSelector", "Top
 
 
 class TopicSelector(ABC):
-    """Chooses a row's topic and tag; a subclass of a user's own runs in Python, row by row."""
+    """Selects a row's topic and tag. A user's subclass runs in Python, row by row."""
 
     @abstractmethod
     def getTopic(self, row: Row) -> str:
@@ -22,12 +22,12 @@ class TopicSelector(ABC):
 
     @abstractmethod
     def getTag(self, row: Row) -> str | None:
-        """Return the tag; none if it is empty."""
+        """Return the tag. An empty text means no tag."""
 
 
 @runtime_checkable
 class NativeSelector(Protocol):
-    """A selector that is expressions of Spark."""
+    """A selector of Spark expressions."""
 
     def topic_column(self, rows: DataFrame) -> Column:
         """Return the topic."""
@@ -37,13 +37,13 @@ class NativeSelector(Protocol):
 
 
 class DefaultTopicSelector(TopicSelector):
-    """One topic, and one tag, for all.
+    """The same topic and tag for all rows.
 
     Parameters
     ----------
     topicName : str
     tagName : str
-        No tag by default.
+        Default: no tag.
     """
 
     def __init__(self, topicName: str, tagName: str = "") -> None:
@@ -59,16 +59,16 @@ class DefaultTopicSelector(TopicSelector):
         return self.tagName
 
     def topic_column(self, rows: DataFrame) -> Column:  # noqa: ARG002 - the same for all
-        """Return the same as an expression."""
+        """Return the same value as an expression."""
         return F.lit(self.topicName)
 
     def tag_column(self, rows: DataFrame) -> Column:  # noqa: ARG002 - the same for all
-        """Return the same as an expression."""
+        """Return the same value as an expression."""
         return F.lit(self.tagName or None).cast("string")
 
 
 class SimpleTopicSelector(TopicSelector):
-    """Two columns say topic and tag; where they are not there or null, the defaults do.
+    """The topic and tag from two columns, or the defaults if a column is missing or null.
 
     Parameters
     ----------
@@ -92,11 +92,11 @@ class SimpleTopicSelector(TopicSelector):
         return text_of(row.get(self.tagFieldName)) or self.defaultTagName
 
     def topic_column(self, rows: DataFrame) -> Column:
-        """Return the same as an expression."""
+        """Return the same value as an expression."""
         return _or_default(rows, self.topicFieldName, self.defaultTopicName)
 
     def tag_column(self, rows: DataFrame) -> Column:
-        """Return the same as an expression."""
+        """Return the same value as an expression."""
         return F.nullif(_or_default(rows, self.tagFieldName, self.defaultTagName), F.lit(""))
 
 

@@ -25,13 +25,13 @@ _ARROW: Final = pa.schema(
 
 
 class RocketMQSink:
-    """Writes rows, or messages, to topics; thin over ``format("rocketmq")``.
+    """Writes rows, or messages, to topics. A thin layer on ``format("rocketmq")``.
 
-    ``RocketMQSink(schema, topicSelector, props)`` makes messages of rows; ``RocketMQSink(props)`` takes
+    ``RocketMQSink(schema, topicSelector, props)`` converts rows to messages. ``RocketMQSink(props)`` accepts
     messages: rows with the sink's columns (``topic``, ``body``, ``tags``, ``keys``, …).
 
-    At least once: every micro-batch, and every batch, ends when all its messages are acknowledged, with
-    `withBatchFlushOnCheckpoint` and without.
+    At least once: every micro-batch, and every batch, ends after all its messages are acknowledged, with or
+    without `withBatchFlushOnCheckpoint`.
 
     Raises
     ------
@@ -64,17 +64,17 @@ class RocketMQSink:
         parse_options(SinkOptions, self.options())
 
     def withAsync(self, async_: bool) -> Self:
-        """Send several batches at once; each is still waited for. Synchronous by default."""
+        """Send several batches concurrently, and wait for each. Default: synchronous."""
         self._async = async_
         return self
 
     def withBatchFlushOnCheckpoint(self, batchFlushOnCheckpoint: bool) -> Self:
-        """Send several at once and wait for all at the end of a micro-batch, which is always waited for."""
+        """Send several batches concurrently. The end of a micro-batch always waits for all of them."""
         self._flush = batchFlushOnCheckpoint
         return self
 
     def options(self) -> dict[str, str]:
-        """Return the options of the data source that this is."""
+        """Return the corresponding options of the data source."""
         own = {} if self._async or self._flush else {"sendsInFlight": "1"}
         return own | self._props
 
@@ -109,9 +109,9 @@ class RocketMQSink:
         return rows.mapInArrow(made, _MESSAGE)
 
     def writeStream(self, rows: DataFrame) -> DataStreamWriter:
-        """Return the writer of a stream: give it a checkpoint and start it."""
+        """Return a stream writer, to which you add a checkpoint and ``start()``."""
         return self.messages(rows).writeStream.format("rocketmq").options(**self.options())
 
     def write(self, rows: DataFrame) -> DataFrameWriter:
-        """Return the writer of a batch: save it."""
+        """Return a batch writer, on which you call ``save()``."""
         return self.messages(rows).write.format("rocketmq").mode("append").options(**self.options())

@@ -17,17 +17,17 @@ __all__ = ["RocketMQSourceFunction"]
 
 
 class RocketMQSourceFunction:
-    """Reads a topic as rows of a schema; thin over ``format("rocketmq")``.
+    """Reads a topic as rows of a schema. A thin layer on ``format("rocketmq")``.
 
-    As in Flink the start policies count for a query without a checkpoint only, and the group's offsets, else
-    the latest ones, are the default. Each message is in exactly one micro-batch.
+    As in Flink, start policies apply only to a query without a checkpoint. The default is the group's
+    offsets, else the latest ones. Each message is in exactly one micro-batch.
 
     Parameters
     ----------
     schema : KeyValueDeserializationSchema
-        Its rows are what comes out.
+        Converts messages to rows.
     props : mapping of str to object
-        By the names of `RocketMQConfig`, or those of the data source's options.
+        Keyed by the names of `RocketMQConfig` or of the data source's options.
 
     Raises
     ------
@@ -57,7 +57,7 @@ class RocketMQSourceFunction:
         return self._starting({"startingOffsets": "latest"})
 
     def setStartFromTimeStamp(self, timestamp: int) -> Self:
-        """Start at the first message of each queue that was stored then or later.
+        """Start at the first message of each queue that was stored at or after a time.
 
         Parameters
         ----------
@@ -69,11 +69,11 @@ class RocketMQSourceFunction:
     def setStartFromGroupOffsets(
         self, offsetResetStrategy: OffsetResetStrategy = OffsetResetStrategy.LATEST
     ) -> Self:
-        """Start where the group has committed, else where the strategy says."""
+        """Start at the group's committed offsets, else where the strategy says."""
         return self._starting(_from_group(offsetResetStrategy))
 
     def setStartFromSpecificOffsets(self, specificOffsets: Mapping[MessageQueue, int]) -> Self:
-        """Start at these offsets; queues that are not listed start at the group's, else at their latest."""
+        """Start at these offsets. Unlisted queues start at the group's offset, else at their latest."""
         offsets: dict[str, dict[str, dict[str, int]]] = {}
         for queue, offset in specificOffsets.items():
             brokers = offsets.setdefault(queue.topic, {})
@@ -82,7 +82,7 @@ class RocketMQSourceFunction:
         return self._starting(start | {"groupOffsetReset": OffsetResetStrategy.LATEST.value})
 
     def options(self) -> dict[str, str]:
-        """Return the options of the data source that this is."""
+        """Return the corresponding options of the data source."""
         return self._start | self._props
 
     def load(self, spark: SparkSession) -> DataFrame:
@@ -91,7 +91,7 @@ class RocketMQSourceFunction:
         return deserialized(reader.load(), self._schema)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """Return the rows that are there as a batch; one that starts at the latest offsets is an error."""
+        """Return the existing rows as a batch. A start at the latest offsets is an error."""
         reader = spark.read.format("rocketmq").options(**self.options(), columns="keys,body")
         return deserialized(reader.load(), self._schema)
 
