@@ -1,4 +1,4 @@
-"""The live view in a browser: queries by their log, the cluster by its brokers.
+"""The dashboard in a browser: queries from their log, the cluster from its brokers.
 
 Needs the extra ``dashboard``.
 """

@@ -1,4 +1,4 @@
-"""What the page shows of a RocketMQ: asked every few seconds, whoever looks."""
+"""The dashboard's data of a RocketMQ cluster, polled every few seconds for all viewers together."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MOST_TOPICS: Final = 200
 
 
 class ClusterView:
-    """Topics, groups and brokers as they were a few seconds ago at most; reads only.
+    """Topics, groups and brokers, at most a few seconds old. Read-only.
 
     Parameters
     ----------
     options : ClientOptions
     dead_letters : str, optional
-        A topic whose messages are told apart, as the count of dead letters.
+        A topic whose messages are counted separately, as dead letters.
     clock : Clock
     """
 
@@ -42,7 +42,7 @@ class ClusterView:
         self._asked_s = float("-inf")
 
     def state(self) -> dict[str, Any]:
-        """Return the cluster as plain values; what could not be asked is told as ``error``."""
+        """Return the cluster as plain values. A request that failed is reported as ``error``."""
         with self._lock:
             if self._clock.monotonic() - self._asked_s > _FRESH_S:
                 self._state = self._ask()
@@ -60,7 +60,7 @@ class ClusterView:
         for name, ask in parts.items():
             try:
                 told[name] = ask()
-            except NameServerError as error:  # then nobody can tell the rest either
+            except NameServerError as error:  # then no other request can succeed either
                 told["error"] = str(error)
                 break
             except RocketMQError as error:
@@ -106,7 +106,7 @@ class ClusterView:
 
 
 def _rate(text: str | None) -> float | None:
-    """Return the first number of what a broker reports, its rate of the last ten seconds."""
+    """Return the first number of a broker's report: its rate over the last ten seconds."""
     try:
         return float((text or "").split()[0])
     except (IndexError, ValueError):

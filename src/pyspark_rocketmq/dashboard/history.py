@@ -1,8 +1,8 @@
-"""From the lines of a query log to what the page draws."""
+"""Convert the lines of a query log to the data of the page's charts."""
 
 # Facts (StreamingQueryProgress.json of Spark 4.3): `durationMs` has the parts of a batch beside
-# `triggerExecution`, which is all of it; `eventTime.watermark` is ISO 8601; `stateOperators` has numRowsTotal
-# and memoryUsedBytes; offsets of a source are objects or JSON texts, whatever the source wrote.
+# `triggerExecution`, which is the total; `eventTime.watermark` is ISO 8601; `stateOperators` has numRowsTotal
+# and memoryUsedBytes; offsets of a source are objects or JSON texts, as the source wrote them.
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class BatchPoint:
     Parameters
     ----------
     batch_id, rows : int, optional
-        Where they are known.
+        None if unknown.
     at_ms : int
     input_rate, processed_rate : float
-        Rows a second, as Spark reports them.
+        Rows per second, as Spark reports them.
     duration_ms : Mapping[str, int]
-        By part of the batch.
+        Per part of the batch.
     state_rows, state_bytes : int
-        Of all stateful operators.
+        Totals of all stateful operators.
     watermark_ms : int, optional
     lag : Mapping[str, int]
-        Messages stored and not read, by queue of the RocketMQ sources.
+        Messages stored but not read, per queue of the RocketMQ sources.
     """
 
     batch_id: int | None
@@ -58,7 +58,7 @@ class BatchPoint:
 
     @classmethod
     def of(cls, progress: Mapping[str, Any], at_ms: int) -> BatchPoint:
-        """Read Spark's report of a batch."""
+        """Parse Spark's report of a batch."""
         state = progress.get("stateOperators") or []
         parts = dict(progress.get("durationMs") or {})
         whole = parts.pop(_WHOLE, None)
@@ -92,7 +92,7 @@ class QueryHistory:
     batches: deque[BatchPoint] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take in a line of the log; what a newer release may write besides is passed over."""
+        """Add a line of the log. Fields that a newer release may add are ignored."""
         self.seen_ms = int(event["at"])
         match event["event"]:
             case "started":
@@ -108,7 +108,7 @@ class QueryHistory:
 
 
 class QueryLogReader:
-    """Follows the files that `QueryLog` writes; each look reads what is new.
+    """Follows the files of a `QueryLog`. Each call reads only new lines.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class QueryLogReader:
         self._lock = threading.Lock()
 
     def look(self) -> tuple[QueryHistory, ...]:
-        """Return the runs, those that go on first, then the newest.
+        """Return the runs: running ones first, then the newest.
 
         Raises
         ------
@@ -143,14 +143,14 @@ class QueryLogReader:
             ) from error
         for file, stat in sorted(files, key=lambda each: each[1].st_mtime)[-_RUNS:]:
             inode, offset = self._read.get(file, (stat.st_ino, 0))
-            if inode != stat.st_ino or stat.st_size < offset:  # it was put aside, and begun anew
+            if inode != stat.st_ino or stat.st_size < offset:  # the file was rotated
                 offset = 0
             if stat.st_size > offset:
                 self._read[file] = (stat.st_ino, offset + self._take(file, offset))
         return tuple(sorted(self._runs.values(), key=lambda run: (run.ended, -run.seen_ms)))
 
     def _take(self, file: Path, offset: int) -> int:
-        """Take in the whole lines from there on; return how many bytes they were."""
+        """Add the complete lines from there on, and return their number of bytes."""
         with file.open("rb") as source:
             source.seek(offset)
             data = source.read()
@@ -161,7 +161,7 @@ class QueryLogReader:
                 run = self._runs.setdefault(event["runId"], QueryHistory(event["runId"]))
                 run.take(event)
             except (ValueError, KeyError, TypeError):
-                continue  # a line that a crash cut, or no line of ours
+                continue  # a line that a crash truncated, or not a line of ours
         return len(whole)
 
 
@@ -189,9 +189,9 @@ def _moment(text: str | None) -> int | None:
     if text is None:
         return None
     moment = int(datetime.fromisoformat(text).timestamp() * 1000)
-    return moment or None  # Spark says 1970 where there is no watermark yet
+    return moment or None  # Spark reports 1970 as long as there is no watermark
 
 
 def _number(value: Any) -> float:
-    """Return a rate; Spark leaves out what would be infinite."""
+    """Return a rate. Spark omits infinite rates."""
     return float(value) if isinstance(value, int | float) else 0.0

@@ -1,4 +1,4 @@
-"""The page and its data over HTTP: read-only, for one machine unless a token says otherwise."""
+"""The page and its data over HTTP: read-only, and for this machine only unless a token is set."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KINDS: Final = {
     "uplot.min.js": "text/javascript",
 }
 _HEADERS: Final = (
-    # uPlot sets styles of the elements that it makes; scripts come from here alone.
+    # uPlot sets styles of the elements that it creates. Scripts come from this server only.
     (
         b"content-security-policy",
         b"default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
@@ -46,7 +46,7 @@ _COOKIE: Final = "pyspark-rocketmq-dashboard"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches such an address."""
+    """Whether an address is reachable from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -56,12 +56,12 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket, so that the address is known, and told, before anything is served.
+    """Return a listening socket, so that the address can be printed before requests are served.
 
     Raises
     ------
     OptionError
-        The address is taken, or not this machine's.
+        The address is in use, or does not belong to this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -90,9 +90,9 @@ def create_app(
     queries : QueryLogReader or SparkMetrics, optional
     cluster : ClusterView, optional
     token : str, optional
-        Who asks must have it, as ``?token=`` (then a cookie keeps it) or as a bearer token. Without one only
-        requests that name a loopback host are answered, so that no web page elsewhere can ask through a
-        browser here.
+        Requests must carry it as ``?token=`` (a cookie then keeps it) or as a bearer token. Without a token
+        only requests with a loopback host name are answered, so that no other web page can send requests
+        through a browser on this machine.
     clock : Clock
     """
 
@@ -130,7 +130,7 @@ def create_app(
 
 
 class _Guard:
-    """Lets nothing through but reading by those who may."""
+    """Allows only authorized read requests."""
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self._app = app

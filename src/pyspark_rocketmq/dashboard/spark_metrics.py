@@ -1,9 +1,9 @@
-"""Running queries as Spark's own UI tells of them: for a driver that writes no query log."""
+"""Running queries as reported by Spark's UI, for a driver that writes no query log."""
 
 # Facts (MetricsReporter, MetricsServlet of Spark 4.3): with spark.sql.streaming.metricsEnabled each running
 # query has gauges at <UI>/metrics/json/: <application>.driver.spark.streaming.<name or id>. and
 # inputRate-total, processingRate-total, latency (ms of the last batch), eventTime-watermark (ms),
-# states-rowsTotal or states-usedBytes. They go with the query.
+# states-rowsTotal or states-usedBytes. They disappear with the query.
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ _SILENT: Final = "Spark's UI does not answer with its metrics"
 
 
 class SparkMetrics:
-    """Asks the UI of a driver; every look that finds other figures is a point of the charts.
+    """Polls the UI of a driver. Each poll with changed figures is a point in the charts.
 
-    There are no batch numbers, no parts of a batch's duration and no lag by queue in it: those are in the
-    query log.
+    The UI has no batch numbers, no parts of a batch's duration and no lag per queue. The query log has them.
 
     Parameters
     ----------
@@ -45,7 +44,7 @@ class SparkMetrics:
     Raises
     ------
     OptionError
-        It is no address.
+        The URL is malformed.
     """
 
     nothing = "Spark tells of no query: spark.sql.streaming.metricsEnabled must be true before it starts"
@@ -60,12 +59,12 @@ class SparkMetrics:
         self._lock = threading.Lock()
 
     def look(self) -> tuple[QueryHistory, ...]:
-        """Return the queries, those that run first.
+        """Return the queries, running ones first.
 
         Raises
         ------
         OptionError
-            There is no UI of Spark's at the address (any more).
+            No Spark UI answers at the address.
         """
         with self._lock:
             found = _by_query(self._gauges())

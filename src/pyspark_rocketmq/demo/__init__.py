@@ -1,1 +1,1 @@
-"""The demonstration: orders through RocketMQ and Spark to revenue on the screen, checked to the cent."""
+"""The demo: orders go through RocketMQ and Spark, revenue is shown and checked to the cent."""

@@ -1,4 +1,4 @@
-"""The shop: a thread that sends the orders and adds up what it sent."""
+"""The shop: a thread that sends the orders and sums what it sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BATCH: Final = 500
 
 
 class Feed:
-    """Sends orders in batches at a steady rate; a context manager that stops the thread.
+    """Sends orders in batches at a steady rate. A context manager that stops the thread at the end.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Feed:
     topic : str
     orders : iterable of Order
     rate : int
-        Orders a second at most; 0 is as fast as it goes.
+        Maximum orders per second; 0 for no limit.
     """
 
     def __init__(self, client: Client, topic: str, orders: Iterable[Order], *, rate: int) -> None:
@@ -44,11 +44,11 @@ class Feed:
 
     @property
     def expected(self) -> Totals:
-        """What the orders sent so far add up to."""
+        """The totals of the orders sent so far."""
         return dict(self._expected)
 
     def check(self) -> None:
-        """Raise what ended the thread too early.
+        """Raise the error that ended the thread, if any.
 
         Raises
         ------

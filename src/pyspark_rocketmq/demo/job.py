@@ -1,4 +1,4 @@
-"""The Spark job of the demonstration: what a user writes."""
+"""The Spark job of the demo, as a user writes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORDER: Final = "orderId STRING, orderTime TIMESTAMP, product STRING, quantity IN
 
 
 def read_orders(spark: SparkSession, name_server: str, topic: str, *, most: int) -> DataFrame:
-    """Read the topic as a stream of its messages' bodies, at most ``most`` in a micro-batch."""
+    """Read the bodies of a topic's messages as a stream, at most ``most`` per micro-batch."""
     return (
         spark.readStream.format("rocketmq")
         .option("nameServer", name_server)
@@ -28,7 +28,7 @@ def read_orders(spark: SparkSession, name_server: str, topic: str, *, most: int)
 
 
 def revenue(messages: DataFrame) -> DataFrame:
-    """Count orders and revenue by product and quarter of an hour; later than 10 minutes is too late."""
+    """Sum orders and revenue by product and quarter of an hour. Drop orders more than 10 minutes late."""
     return (
         messages.select(from_json("body", ORDER).alias("order"))
         .select("order.*")

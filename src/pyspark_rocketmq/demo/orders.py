@@ -1,4 +1,4 @@
-"""An hour of an outdoor shop's orders: the same ones for the same seed, and what they must add up to."""
+"""An hour of an outdoor shop's orders, the same for the same seed, and their expected totals."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pyspark_rocketmq.model import OutgoingMessage
 __all__ = ["MAX_DELAY_MS", "PRODUCTS", "SPAN_MS", "WINDOW_MS", "Order", "Total", "Totals", "Window", "orders"]
 
 SPAN_MS: Final = 60 * 60_000
-"""The time that the orders spread over, by their own clock."""
+"""The time span of the orders' timestamps."""
 
 WINDOW_MS: Final = 15 * 60_000
 
 MAX_DELAY_MS: Final = 60_000
-"""How much later than it was placed an order may reach us: they come somewhat out of order."""
+"""The maximum delay between placing and arrival of an order. Orders arrive slightly out of order."""
 
 PRODUCTS: Final[Mapping[str, int]] = {
     "Tent": 24_900,
@@ -38,12 +38,12 @@ _COUNTRIES: Final = ("AT", "CH", "DE", "ES", "FR", "IT", "NL", "PL")
 _DISCOUNTS: Final = (0, 0, 0, 5, 10, 20)
 
 Window: TypeAlias = tuple[int, str]
-"""A window's start in milliseconds since the epoch, and a product."""
+"""A window's start, in milliseconds since the epoch, and a product."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One order; ``time_ms`` is when it was placed, in milliseconds since the epoch."""
+    """One order. ``time_ms`` is the time it was placed, in milliseconds since the epoch."""
 
     order_id: str
     time_ms: int
@@ -54,16 +54,16 @@ class Order:
 
     @property
     def window(self) -> Window:
-        """The window and product that it counts for."""
+        """Its window and product."""
         return self.time_ms - self.time_ms % WINDOW_MS, self.product
 
     @property
     def cents(self) -> int:
-        """What it brings in."""
+        """Its revenue."""
         return self.quantity * self.price_cents
 
     def to_message(self, topic: str) -> OutgoingMessage:
-        """Return it as a message: JSON, its id as key, its country as tag."""
+        """Return the order as a message: a JSON body, its id as key, its country as tag."""
         placed = datetime.fromtimestamp(self.time_ms / 1000, UTC)
         body = {
             "orderId": self.order_id,
@@ -77,7 +77,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """How many orders, and their revenue."""
+    """A number of orders and their revenue."""
 
     orders: int = 0
     cents: int = 0
@@ -87,11 +87,11 @@ class Total:
 
 
 Totals: TypeAlias = Mapping[Window, Total]
-"""What each window and product adds up to."""
+"""The totals per window and product."""
 
 
 def orders(count: int, *, start_ms: int, seed: int = 7) -> Iterator[Order]:
-    """Return ``count`` orders of the hour that begins at ``start_ms``, in the order of their arrival."""
+    """Return ``count`` orders of the hour that begins at ``start_ms``, in order of arrival."""
     source = random.Random(seed)  # noqa: S311 - a shop's customers, no secret
     products = tuple(PRODUCTS)
     for number in range(count):

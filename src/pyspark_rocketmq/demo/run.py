@@ -1,4 +1,4 @@
-"""One run of the demonstration, from nothing to a checked result, and back to nothing."""
+"""One run of the demo: start everything, stream, check the result, remove everything."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ __all__ = ["DemoRun", "DemoSettings"]
 QUEUES: Final = 4
 
 _BROKER: Final = JvmOptions(heap="512m", jvm_args=("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"))
-"""A broker that lives for seconds: compiling thoroughly would not pay."""
+"""The broker runs for seconds only, so thorough compilation would not pay."""
 
 _MAX_CORES: Final = 4
 _BATCHES: Final = 5
 _MIN_BATCH: Final = 10_000
 _LOOK_S: Final = 0.1
 _PATIENCE_MS: Final = 300_000
-"""How long no batch may end before the run gives up."""
+"""The run fails if no batch ends for this long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
-    """What a run is asked for.
+    """The settings of a run.
 
     Parameters
     ----------
     messages : int
-        How many orders.
+        Number of orders.
     rate : int
-        Orders a second at most; 0 is as fast as it goes.
+        Maximum orders per second; 0 for no limit.
     name_server : str, optional
-        A RocketMQ to use; without it one is started.
+        A RocketMQ to use. Default: one is started.
     keep : bool
-        Leave the topic behind, and the RocketMQ that was started.
+        Keep the topic, and the RocketMQ that was started.
     """
 
     messages: int = 100_000
@@ -67,7 +67,7 @@ class DemoSettings:
 
 
 class DemoRun:
-    """Runs it, and can be looked at from another thread meanwhile.
+    """Runs the demo. Other threads can read its progress.
 
     Parameters
     ----------
@@ -98,16 +98,16 @@ class DemoRun:
 
     @property
     def expected(self) -> Totals:
-        """What the orders sent so far add up to."""
+        """The totals of the orders sent so far."""
         return self.feed.expected if self.feed is not None else {}
 
     @property
     def totals(self) -> Totals:
-        """What Spark made of them so far."""
+        """Spark's totals so far."""
         return self.stream.totals if self.stream is not None else {}
 
     def fetch(self) -> None:
-        """Have RocketMQ's jars here; only the first run on a machine downloads them, with a bar of its own.
+        """Fetch RocketMQ's jars. Only the first run on a machine downloads them, with a progress bar.
 
         Raises
         ------
@@ -118,12 +118,12 @@ class DemoRun:
                 resolve(rocketmq_coordinates())
 
     def run(self) -> None:
-        """Start what is needed, stream until every order is counted, and end what was started.
+        """Start the servers, stream until every order is counted, and stop what was started.
 
         Raises
         ------
         RocketMQError
-            Something did not start, or the stream failed or stood still. What was started is ended.
+            A start failed, or the stream failed or stalled. What was started is stopped.
         """
         with ExitStack() as resources:
             home = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="pyspark-rocketmq-demo-")))
@@ -145,7 +145,7 @@ class DemoRun:
 
     @contextlib.contextmanager
     def _spark(self, home: Path) -> Iterator[Callable[[], SparkSession]]:
-        """Start Spark beside RocketMQ: the value waits for it."""
+        """Start Spark concurrently with RocketMQ. The returned value waits for it."""
         cores = min(_MAX_CORES, os.cpu_count() or 1)
         java_home = find_java().executable.resolve().parent.parent
         os.environ.setdefault("JAVA_HOME", str(java_home))
@@ -164,7 +164,7 @@ class DemoRun:
 
     @contextlib.contextmanager
     def _rocketmq(self) -> Iterator[str]:
-        """Return the name server of the one given, of one that runs on, or of one for this run alone."""
+        """Return the given name server, that of a RocketMQ to keep, or that of one for this run only."""
         if self.settings.name_server is not None:
             yield self.settings.name_server
             return
@@ -209,7 +209,7 @@ class DemoRun:
                 self._await(lambda: feed.done and stream.read >= feed.sent)
 
     def _await(self, reached: Callable[[], bool]) -> None:
-        """Look at feed and stream until they are so far.
+        """Poll the feed and the stream until a condition holds.
 
         Raises
         ------
@@ -229,6 +229,6 @@ class DemoRun:
 
 
 def _differences(expected: Totals, totals: Totals) -> tuple[Window, ...]:
-    """Return the windows and products where Spark's totals are not what was sent."""
+    """Return the windows and products for which Spark's totals differ from what was sent."""
     windows = expected.keys() | totals.keys()
     return tuple(sorted(window for window in windows if expected.get(window) != totals.get(window)))

@@ -1,4 +1,4 @@
-"""A local Spark of one's own that keeps its noise to a file and ends without a trace."""
+"""A local Spark session that logs to a file and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["local_spark"]
 
 _END_TIMEOUT_S: Final = 30
 _JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A run of seconds ends before thorough compilation pays: this halves its CPU time."""
+"""For a run of seconds thorough compilation does not pay: this halves its CPU time."""
 
 _TAIL_CHARACTERS: Final = 2_000
 
@@ -30,28 +30,28 @@ _TAIL_CHARACTERS: Final = 2_000
 def local_spark(app_name: str, *, cores: int, log_file: Path) -> Iterator[SparkSession]:
     """Run a Spark session on this machine, over the loopback interface only.
 
-    The JVM is a session of processes by itself: Ctrl-C reaches this process alone, which then ends it.
+    The JVM has its own process session: Ctrl-C reaches only this process, which then ends the JVM.
 
     Parameters
     ----------
     cores : int
-        Tasks side by side; shuffles have as many partitions.
+        Concurrent tasks, and partitions of shuffles.
     log_file : Path
-        Where everything goes that Spark and its workers print.
+        Receives all output of Spark and its workers.
 
     Raises
     ------
     RocketMQError
-        Its JVM does not come up; says what it printed.
+        The JVM does not start. The message has its output.
     """
-    # The workers, among them the one that looks for data sources, must be this interpreter.
+    # Spark's workers, including the one that looks up data sources, must run this interpreter.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     conf = (
         SparkConf()
         .setMaster(f"local[{cores}]")
         .setAppName(app_name)
         .set("spark.driver.extraJavaOptions", _JVM)
-        .set("spark.sql.codegen.wholeStage", "false")  # compiling costs more than it saves in seconds
+        .set("spark.sql.codegen.wholeStage", "false")  # does not pay in a run of seconds
         .set("spark.ui.enabled", "false")
         .set("spark.driver.bindAddress", "127.0.0.1")
         .set("spark.driver.host", "127.0.0.1")

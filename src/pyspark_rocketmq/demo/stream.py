@@ -1,4 +1,4 @@
-"""The running query: its result as it grows, and how far it has come."""
+"""The running query: its current result and its progress."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["RevenueStream", "last_error_line"]
 
 
 class RevenueStream:
-    """Keeps the newest revenue of each window and product; a context manager that runs the query.
+    """Keeps the newest revenue of each window and product. A context manager that runs the query.
 
-    Rows replace their older versions, so that a batch which Spark repeats changes nothing.
+    Rows replace their older versions, so a repeated batch changes nothing.
 
     Parameters
     ----------
     revenue : DataFrame
-        What the job computes.
+        The job's result.
     checkpoint : Path
     """
 
@@ -43,11 +43,11 @@ class RevenueStream:
 
     @property
     def totals(self) -> Totals:
-        """The result so far."""
+        """The current result."""
         return dict(self._totals)
 
     def look(self) -> None:
-        """Take in what Spark reports of the last finished batch.
+        """Read Spark's progress report of the last finished batch.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Where time went."""
+"""The timings of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Phase", "Timeline"]
 
 @dataclass(slots=True)
 class Phase:
-    """A part of the run; seconds since its beginning. ``end_s`` is None while it lasts."""
+    """A part of the run, in seconds since the run's start. ``end_s`` is None while it lasts."""
 
     name: str
     start_s: float
@@ -22,7 +22,7 @@ class Phase:
 
 
 class Timeline:
-    """The phases of a run, some of them side by side."""
+    """The phases of a run, some of them concurrent."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -30,12 +30,12 @@ class Timeline:
         self.phases: list[Phase] = []
 
     def now_s(self) -> float:
-        """Return the seconds since the beginning."""
+        """Return the seconds since the run's start."""
         return self._clock.monotonic() - self._zero
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[Phase]:
-        """Time what happens inside."""
+        """Measure the time of the block."""
         phase = Phase(name, self.now_s())
         self.phases.append(phase)
         try:

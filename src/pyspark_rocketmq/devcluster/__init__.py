@@ -1,4 +1,4 @@
-"""A real Apache RocketMQ, one command or one ``with`` away."""
+"""A real Apache RocketMQ for development: ``with DevCluster()``, or ``pyspark-rocketmq cluster start``."""
 
 from __future__ import annotations
 

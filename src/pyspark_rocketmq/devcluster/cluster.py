@@ -1,4 +1,4 @@
-"""A real Apache RocketMQ as child processes of this one."""
+"""A real Apache RocketMQ as child processes of this process."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ _SMALL_JVM: Final = JvmOptions(heap="256m", jvm_args=("-XX:TieredStopAtLevel=1",
 
 
 class DevCluster:
-    """A RocketMQ of one's own: for development, tests and benchmarks on one machine.
+    """A local RocketMQ cluster for development, tests and benchmarks on one machine.
 
-    A context manager. The servers never outlive this process, also when it is killed, unless
-    `detach` lets them. Brokers behave like default ones (topics are created by sending, for example)
-    but keep small files; clients reach them over the loopback interface only.
+    A context manager. The servers never outlive this process, even if it is killed, unless you call
+    `detach`. Brokers behave like default ones (sending creates topics, for example) but keep small
+    files. Clients reach them over the loopback interface only.
 
     Parameters
     ----------
     brokers : int, default 1
-        Masters: ``broker-a``, ``broker-b``, ….
+        Number of master brokers: ``broker-a``, ``broker-b``, ….
     slaves : int, default 0
-        Slaves of each master: ``broker-a-1``, …; they replicate asynchronously.
+        Slaves per master: ``broker-a-1``, …. They replicate asynchronously.
     name_servers : int, default 1
     version : str, default "5.4.0"
         Any 4.9.x or 5.x release.
     broker_config, name_server_config : mapping of str to str
-        Settings in RocketMQ's own spelling; they win over this class's.
+        Settings by RocketMQ's names. They override the settings of this class.
     broker_options, name_server_options, tools_options : JvmOptions
         Heap sizes, JVM arguments, environment and files (keys, access lists) of the three programs.
     workdir : Path, optional
-        Where stores and logs go, kept and used again by the next start. Default: a temporary
+        The folder of stores and logs. It is kept, and the next start reuses it. Default: a temporary
         folder that is removed at the end.
     start_timeout_s : float, default 120
-        For each server.
+        Per server.
     connection : ConnectionOptions, optional
-        How this class itself reaches the servers, where they ask for credentials or TLS.
+        How this class connects to the servers, if they require credentials or TLS.
     java : Java, optional
         Default: `find_java`.
 
@@ -120,11 +120,11 @@ class DevCluster:
         self._name_servers: tuple[NameServer, ...] = ()
         self._brokers: tuple[Broker, ...] = ()
 
-    # --- what it is made of ------------------------------------------------------------------
+    # --- parts -------------------------------------------------------------------------------
 
     @property
     def name_server(self) -> str:
-        """The name servers' addresses as clients take them: ``host:port;host:port``."""
+        """The name servers' addresses in the format of clients: ``host:port;host:port``."""
         return ";".join(server.address for server in self._name_servers)
 
     @property
@@ -139,7 +139,7 @@ class DevCluster:
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """All servers in the order of their start."""
+        """All servers, in start order."""
         return (*self._name_servers, *self._brokers)
 
     @property
@@ -165,7 +165,7 @@ class DevCluster:
         Raises
         ------
         OptionError
-            There is none of that name.
+            No broker has that name.
         """
         for broker in self._brokers:
             if broker.name == name:
@@ -175,13 +175,13 @@ class DevCluster:
     # --- life --------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start every server and return when all of them serve.
+        """Start every server. Return when all of them serve requests.
 
         Raises
         ------
         DevClusterError
             Java is missing or too old, the jars do not resolve, the disk is too full, or a server did not
-            come up; nothing is left running then.
+            start. No server is left running then.
         """
         if self._name_servers:
             raise DevClusterError("this cluster was started already")
@@ -200,23 +200,23 @@ class DevCluster:
         return self
 
     def stop(self) -> None:
-        """End every server: in order when the ``workdir`` is kept, at once when it is not."""
-        if self._owner == os.getpid():  # not in a forked copy of this process
+        """Stop every server: gracefully if the ``workdir`` is kept, else at once."""
+        if self._owner == os.getpid():  # not in a fork of this process
             self._resources.close()
 
     def detach(self) -> None:
-        """Let the servers outlive this process; to end them is then the caller's task.
+        """Let the servers outlive this process. The caller must then stop them.
 
         Raises
         ------
         DevClusterError
-            The cluster has no ``workdir`` of its own, or does not run.
+            The cluster has no ``workdir``, or does not run.
         """
         if self._workdir is None or not self._name_servers:
             raise DevClusterError("only a running cluster with a workdir of its own can be detached")
         for server in self.servers:
             server.release()
-        # What the end of the watchdog's pipe sets off is nothing now; the rest would stop the servers.
+        # The end of the watchdog's pipe has no effect now. The other callbacks would stop the servers.
         self._resources.pop_all()
 
     def __enter__(self) -> Self:
@@ -230,12 +230,12 @@ class DevCluster:
     # --- tools -------------------------------------------------------------------------------
 
     def mqadmin(self, *args: str, timeout_s: float = 60.0) -> str:
-        """Run RocketMQ's own ``mqadmin`` against this cluster and return what it printed.
+        """Run RocketMQ's ``mqadmin`` against this cluster and return its output.
 
         Raises
         ------
         DevClusterError
-            It failed; carries its output.
+            The command failed. The error has its output.
         """
         home = self._home / "tools"
         write_files(home, self._tools_options.files)
@@ -267,7 +267,7 @@ class DevCluster:
         jvm_args: Sequence[str] = (),
         timeout_s: float = 120.0,
     ) -> str:
-        """Run a compiled Java program with RocketMQ's jars and return what it printed."""
+        """Run a compiled Java program with RocketMQ's jars and return its output."""
         home = self._home / "tools"
         write_files(home, self._tools_options.files)
         return self.java.run(
@@ -305,7 +305,7 @@ class DevCluster:
             self._lay_out(layout, runtime)
             try:
                 self._bring_up()
-            except PortTakenError:  # by somebody between our look and the server's bind
+            except PortTakenError:  # by another process, between our check and the server's bind
                 self._kill_servers()
                 if attempt == _PORT_ATTEMPTS:
                     raise
@@ -331,8 +331,8 @@ class DevCluster:
         )
 
     def _bring_up(self) -> None:
-        # One wave after the other: a broker looks once for name servers while it starts, a slave for
-        # its master, and both again only after 10 s.
+        # One wave after the other: while it starts, a broker looks up name servers once, a slave its
+        # master once, and both again only after 10 s.
         masters = [broker for broker in self._brokers if broker.broker_id == 0]
         slaves = [broker for broker in self._brokers if broker.broker_id != 0]
         for wave in (self._name_servers, masters, slaves):
@@ -353,7 +353,7 @@ class DevCluster:
 
 
 def _check_disk(home: Path) -> None:
-    """Raise when brokers would refuse every message; no setting lifts their limit."""
+    """Raise if brokers would reject every message because the disk is full. No setting lifts that limit."""
     disk = shutil.disk_usage(home)
     used = disk.used / (disk.used + disk.free)
     if used >= _DISK_LIMIT:

@@ -1,4 +1,4 @@
-"""The cluster that outlives the command that started it: one a user, remembered in a file."""
+"""The cluster that outlives the command that started it: one per user, recorded in a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STOP_TIMEOUT_MS: Final = 40_000
 
 @dataclass(frozen=True, slots=True)
 class DetachedServer:
-    """One server of a detached cluster; ``home`` is its own folder."""
+    """One server of a detached cluster. ``home`` is its folder."""
 
     name: str
     address: str
@@ -35,7 +35,7 @@ class DetachedServer:
 
     @property
     def is_running(self) -> bool:
-        """Whether the pid still is this server, and not some later process that was given it."""
+        """Whether the pid still belongs to this server, not to a later process that reuses it."""
         return f"-Duser.home={self.home} " in command_line(self.pid)
 
     @property
@@ -46,14 +46,14 @@ class DetachedServer:
 
 @dataclass(frozen=True, slots=True)
 class DetachedCluster:
-    """What is known of a detached cluster.
+    """The record of a detached cluster.
 
     Parameters
     ----------
     version : str
-        Of RocketMQ.
+        RocketMQ's version.
     name_server : str
-        As clients take it.
+        In the format of clients.
     home : str
         The folder of stores and logs.
     servers : tuple of DetachedServer
@@ -76,7 +76,7 @@ class DetachedCluster:
 
     @property
     def is_running(self) -> bool:
-        """Whether any of its servers is there."""
+        """Whether any of its servers is running."""
         return any(server.is_running for server in self.servers)
 
 
@@ -90,21 +90,21 @@ def start_detached(
     cache: Path | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> DetachedCluster:
-    """Start the user's cluster and return when it serves; it runs until `stop_detached`.
+    """Start the user's cluster. Return when it serves requests; it runs until `stop_detached`.
 
     Parameters
     ----------
     brokers, slaves, version, broker_config
-        As of `DevCluster`.
+        As in `DevCluster`.
     workdir : Path, optional
         Default: a folder in the cache.
     cache : Path, optional
-        Where it is remembered; default: `cache_folder`.
+        The folder of the record. Default: `cache_folder`.
 
     Raises
     ------
     DevClusterError
-        One runs already, or this one did not come up.
+        A cluster already runs, or this one did not start.
     """
     cache = cache or cache_folder()
     with file_lock(cache / "cluster.lock", Deadline(clock, _LOCK_TIMEOUT_MS), clock):
@@ -129,7 +129,7 @@ def start_detached(
 
 
 def find_detached(cache: Path | None = None) -> DetachedCluster | None:
-    """Return the user's cluster as it was started, running or not; None when there is none."""
+    """Return the user's cluster as it was started, running or not, or None."""
     try:
         state = json.loads(((cache or cache_folder()) / _STATE_FILE).read_bytes())
         servers = tuple(DetachedServer(**server) for server in state.pop("servers"))
@@ -141,13 +141,13 @@ def find_detached(cache: Path | None = None) -> DetachedCluster | None:
 def stop_detached(
     *, keep_data: bool = False, cache: Path | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> DetachedCluster | None:
-    """Stop the user's cluster and return what it was; None when there is none.
+    """Stop the user's cluster and return its record, or None if there is none.
 
     Parameters
     ----------
     keep_data : bool, default False
-        Shut down in order, which takes some 20 s, and keep its folder for the next start in it;
-        else end it at once and remove the folder.
+        Shut down gracefully, which takes about 20 s, and keep its folder for the next start. Otherwise
+        end it at once and remove the folder.
     """
     cache = cache or cache_folder()
     with file_lock(cache / "cluster.lock", Deadline(clock, _LOCK_TIMEOUT_MS), clock):

@@ -1,7 +1,7 @@
-"""Java artefacts by their Maven coordinates, fetched once by the Ivy that ships inside PySpark.
+"""Java artifacts by Maven coordinates, fetched once by the Ivy that ships with PySpark.
 
-What a set of coordinates resolved to is kept beside the downloads, so that only the first use on
-a machine needs the network, and a JVM to resolve.
+The resolved class path of a set of coordinates is stored with the downloads, so that only the first use
+on a machine needs the network and a JVM.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyspark_rocketmq.errors import DevClusterError, OptionError
 __all__ = ["DEFAULT_VERSION", "Repositories", "cache_folder", "resolve", "rocketmq_coordinates"]
 
 DEFAULT_VERSION: Final = "5.4.0"
-"""The RocketMQ that is run unless another one is asked for."""
+"""The default RocketMQ version."""
 
 CACHE_VARIABLE: Final = "PYSPARK_ROCKETMQ_CACHE"
 IVY_SETTINGS_VARIABLE: Final = "PYSPARK_ROCKETMQ_IVY_SETTINGS"
@@ -41,17 +41,17 @@ _RESOLVE_TIMEOUT_MS: Final = 15 * 60_000.0
 
 @dataclass(frozen=True, slots=True)
 class Repositories:
-    """Where artefacts come from, in Spark's own terms.
+    """The repositories of artifacts, configured as in Spark.
 
-    The default is Spark's default: Maven Central, or the mirror that the environment variable
-    ``DEFAULT_ARTIFACT_REPOSITORY`` names.
+    The default is Spark's: Maven Central, or the mirror in the environment variable
+    ``DEFAULT_ARTIFACT_REPOSITORY``.
 
     Parameters
     ----------
     ivy_settings : str, optional
-        Path of an Ivy settings file (``spark.jars.ivySettings``).
+        Path to an Ivy settings file (``spark.jars.ivySettings``).
     repositories : str, optional
-        Further repositories, separated by commas (``spark.jars.repositories``).
+        Additional repositories, separated by commas (``spark.jars.repositories``).
     """
 
     ivy_settings: str | None = None
@@ -59,7 +59,7 @@ class Repositories:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Repositories:
-        """Read this package's environment variables and, where they are silent, spark-defaults.conf."""
+        """Read this package's environment variables. Those not set are read from spark-defaults.conf."""
         conf = _spark_defaults(environ)
         return cls(
             ivy_settings=environ.get(IVY_SETTINGS_VARIABLE) or conf.get("spark.jars.ivySettings"),
@@ -102,32 +102,31 @@ def resolve(
     timeout_ms: float = _RESOLVE_TIMEOUT_MS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[Path, ...]:
-    """Return the jars of Maven coordinates and all they depend on, in class path order.
+    """Return the jars of Maven coordinates and all their dependencies, in class path order.
 
-    The first call on a machine downloads and shows its progress on stderr; later ones take
-    milliseconds. Calls from several processes wait for each other; one that is interrupted leaves
-    nothing that a later one would trust.
+    The first call on a machine downloads them and shows progress on stderr. Later calls take milliseconds.
+    Calls from several processes wait for each other. An interrupted call leaves no incomplete result.
 
-    Spark's own exclusions hold: artefacts of Spark and Scala's library are never part of the
-    answer, because PySpark brings them.
+    Spark's exclusions apply: artifacts of Spark and of Scala's library are never returned, because PySpark
+    includes them.
 
     Parameters
     ----------
     coordinates : sequence of str
-        ``group:artifact:version`` each.
+        Each as ``group:artifact:version``.
     cache : Path, optional
         Default: `cache_folder`.
     repositories : Repositories, optional
         Default: `Repositories.from_environment`.
     timeout_ms : float
-        For waiting on other processes and for the downloads together.
+        For waiting for other processes and for the downloads in total.
 
     Raises
     ------
     OptionError
         A coordinate is malformed.
     DevClusterError
-        They do not resolve, or not in time; carries the end of Ivy's output.
+        The coordinates do not resolve, or not in time. The error has the end of Ivy's output.
     """
     wanted = tuple(coordinates)
     for coordinate in wanted:
@@ -140,7 +139,7 @@ def resolve(
     if jars is not None:
         return jars
     with file_lock(cache / "jars.lock", deadline, clock):
-        jars = lock_file.read()  # another process may have done it while this one waited
+        jars = lock_file.read()  # another process may have resolved them while this one waited
         if jars is None:
             repositories = repositories or Repositories.from_environment()
             jars = _download(wanted, lock_file.ivy_folder, repositories, deadline)
@@ -149,7 +148,7 @@ def resolve(
 
 
 class _LockFile:
-    """The resolved class path of some coordinates, and whether it is still true."""
+    """The stored class path of coordinates, and whether it is still valid."""
 
     def __init__(self, cache: Path, coordinates: tuple[str, ...]) -> None:
         self.ivy_folder = cache / "ivy"
@@ -158,7 +157,7 @@ class _LockFile:
         self._file = cache / "locks" / f"{digest}.json"
 
     def read(self) -> tuple[Path, ...] | None:
-        """Return the jars, or None when they must be resolved (again)."""
+        """Return the jars, or None if they must be resolved (again)."""
         try:
             known = json.loads(self._file.read_bytes())
             if known["coordinates"] != self._coordinates:
@@ -172,7 +171,7 @@ class _LockFile:
         return None
 
     def write(self, jars: Sequence[Path]) -> None:
-        """Keep the answer; a reader sees the whole of it or nothing."""
+        """Store the result atomically: a reader sees all of it or nothing."""
         known = {
             "coordinates": self._coordinates,
             "jars": [[str(jar.relative_to(self.ivy_folder)), jar.stat().st_size] for jar in jars],
@@ -189,7 +188,7 @@ def _download(
     jars = _ivy(coordinates, ivy_folder, repositories, deadline)
     broken = [jar for jar in jars if not zipfile.is_zipfile(jar)]
     if broken:
-        # Ivy never copies a jar again that is there, also when a killed process left half of it.
+        # Ivy never copies an existing jar again, even if a killed process left only half of it.
         for jar in broken:
             jar.unlink(missing_ok=True)
         jars = _ivy(coordinates, ivy_folder, repositories, deadline)
@@ -232,7 +231,7 @@ def _resolve_in(
     if repositories.ivy_settings:
         settings = maven.loadIvySettings(repositories.ivy_settings, remote, ivy_path, out)
     else:
-        # The local Maven repository is no Ivy cache: poms without their jars there make Ivy fail.
+        # The local Maven repository is not an Ivy cache: poms without jars in it make Ivy fail.
         settings = maven.buildIvySettings(remote, ivy_path, False, out)
     found = maven.resolveMavenCoordinates(
         ",".join(coordinates), settings, option.empty(), True, nil, False, out
@@ -244,7 +243,7 @@ def _resolve_in(
 
 
 class _Listener(queue.Queue[str]):
-    """A queue, because py4j hands output only to those, that passes every line straight on."""
+    """A queue that passes every line on immediately. py4j writes output to queues only."""
 
     def __init__(self, listener: Callable[[str], None]) -> None:
         super().__init__()
@@ -256,7 +255,7 @@ class _Listener(queue.Queue[str]):
 
 @contextlib.contextmanager
 def _spark_jvm(listener: Callable[[str], None], deadline: Deadline) -> Iterator[Any]:
-    """Run a JVM with Spark's jars but no Spark: up in a quarter of a second, dead with its owner."""
+    """Run a JVM with Spark's jars but no Spark. It starts in 0.25 s and ends with its owner."""
     output = _Listener(listener)
     port, token, process = launch_gateway(
         classpath=str(Path(_find_spark_home()) / "jars" / "*"),
@@ -272,7 +271,7 @@ def _spark_jvm(listener: Callable[[str], None], deadline: Deadline) -> Iterator[
     try:
         yield gateway.jvm
     finally:
-        gateway.shutdown()  # else objects that are collected later would call back
+        gateway.shutdown()  # else objects that are garbage-collected later would call back
         gateway.close()
         process.stdin.close()
         process.kill()

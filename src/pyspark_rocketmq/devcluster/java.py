@@ -1,4 +1,4 @@
-"""The Java that servers and tools run on: found, checked, and used to compile and to run."""
+"""Find, check and use the Java that runs the servers and tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark_rocketmq.errors import DevClusterError
 __all__ = ["MINIMUM_JAVA", "Java", "class_path", "find_java"]
 
 MINIMUM_JAVA = 17
-"""The oldest Java that Spark 4 runs on; the servers run on the same one."""
+"""The oldest Java supported by Spark 4. The servers use the same Java."""
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _ADVICE = f"install a JDK {MINIMUM_JAVA} or newer and put it on PATH, or point JAVA_HOME at it"
@@ -24,7 +24,7 @@ _ADVICE = f"install a JDK {MINIMUM_JAVA} or newer and put it on PATH, or point J
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A usable Java.
+    """A supported Java.
 
     Parameters
     ----------
@@ -45,15 +45,15 @@ class Java:
         Parameters
         ----------
         sources, jars : sequence of Path
-            ``.java`` files, and what they are compiled against.
+            The ``.java`` files and their class path.
         output : Path
-            Folder for the classes; made when missing.
+            Folder for the classes. Created if missing.
         timeout_s : float, default 120
 
         Raises
         ------
         DevClusterError
-            There is no compiler beside this Java, or the sources do not compile; carries javac's output.
+            This Java has no compiler, or the sources do not compile. The error has javac's output.
         """
         compiler = self.executable.with_name("javac")
         if not compiler.exists():
@@ -76,7 +76,7 @@ class Java:
         env: Mapping[str, str] | None = None,
         timeout_s: float = 120,
     ) -> str:
-        """Run a Java program to its end and return what it printed (both streams).
+        """Run a Java program to its end and return its output (both streams).
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class Java:
         Raises
         ------
         DevClusterError
-            It failed, or ran longer than ``timeout_s`` (it is killed then).
+            The program failed, or ran longer than ``timeout_s`` and was killed.
         """
         command: list[str | Path] = [self.executable, *jvm_args, "-cp", class_path(jars), main_class, *args]
         done = _run(command, timeout_s=timeout_s, env=env)
@@ -103,26 +103,26 @@ class Java:
 
 
 def class_path(entries: Sequence[Path]) -> str:
-    """Return a class path as Java takes it."""
+    """Return a class path in Java's format."""
     return os.pathsep.join(str(entry) for entry in entries)
 
 
 def find_java(environ: Mapping[str, str] = os.environ, *, minimum: int = MINIMUM_JAVA) -> Java:
-    """Return the Java of ``JAVA_HOME`` or, where that is not set, of ``PATH``.
+    """Return the Java of ``JAVA_HOME`` or, if that is not set, of ``PATH``.
 
-    ``JAVA_HOME`` decides alone when it is set, as it does for Spark.
+    If ``JAVA_HOME`` is set, ``PATH`` is not searched, as in Spark.
 
     Parameters
     ----------
     environ : mapping of str to str
-        The environment to look in.
+        The environment.
     minimum : int
-        The oldest feature version that will do.
+        The oldest accepted feature version.
 
     Raises
     ------
     DevClusterError
-        There is none, it does not run, or it is too old; says what was found and what to do.
+        Java is missing, does not run, or is too old. The message says what was found and what to do.
     """
     home = environ.get("JAVA_HOME")
     if home:

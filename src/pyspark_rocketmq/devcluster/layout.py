@@ -1,4 +1,4 @@
-"""Servers laid out on disk: folders, ports, settings, command lines."""
+"""Lay out servers on disk: folders, ports, settings, command lines."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _BROKER: Final = "org.apache.rocketmq.broker.BrokerStartup"
 
 @dataclass(frozen=True, slots=True)
 class JvmOptions:
-    """How a kind of server is run.
+    """How to run a kind of server.
 
     Parameters
     ----------
     heap : str
-        Its ``-Xmx``.
+        The value of ``-Xmx``.
     jvm_args : sequence of str
-        More JVM arguments, such as ``-Dtls.server.mode=enforcing``.
+        Additional JVM arguments, such as ``-Dtls.server.mode=enforcing``.
     env : mapping of str to str
         Added to its environment.
     files : mapping of str to str
-        Files of its home folder by relative path, such as ``conf/plain_acl.yml``.
+        Contents of files in its home folder by relative path, such as ``conf/plain_acl.yml``.
     """
 
     heap: str
@@ -50,19 +50,19 @@ class JvmOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Gives every server a folder below ``home``, free ports, and its settings.
+    """Gives every server a folder below ``home``, free ports and its settings.
 
     Parameters
     ----------
     home : Path
     java : Java
     jars : sequence of Path
-        RocketMQ's.
+        RocketMQ's jars.
     name_server_options, broker_options : JvmOptions
     name_server_config, broker_config : mapping of str to str
-        They win over this package's settings.
+        They override this package's settings.
     source : random.Random
-        Of ports.
+        Selects ports.
     """
 
     home: Path
@@ -81,7 +81,7 @@ class Layout:
         return self._spec(f"namesrv-{number}", port, _NAME_SERVER, self.name_server_options, properties)
 
     def broker(self, broker_name: str, broker_id: int, *, cluster: str, name_server: str) -> ServerSpec:
-        """Lay out a broker; a slave's folder and name end in its id."""
+        """Lay out a broker. A slave's folder and name end with its id."""
         name = f"{broker_name}-{broker_id}" if broker_id else broker_name
         port = free_port(self.source, BROKER_PORTS)
         properties = broker_properties(
@@ -114,7 +114,7 @@ class Layout:
 
 
 def write_files(home: Path, files: Mapping[str, str]) -> None:
-    """Make a program's home folder and its files there, the logging settings among them."""
+    """Create a program's home folder and its files, including the logging settings."""
     (home / TEMPORARY).mkdir(parents=True, exist_ok=True)
     for name, text in {**logback_files(), **files}.items():
         file = home / name

@@ -18,7 +18,7 @@ _POLL_S: Final = 0.1
 
 @contextlib.contextmanager
 def file_lock(file: Path, deadline: Deadline, clock: Clock) -> Iterator[None]:
-    """Hold a lock on a file, which is made when missing; the system drops it when the holder dies.
+    """Hold a lock on a file, which is created if missing. The system releases it if the holder dies.
 
     Raises
     ------

@@ -14,23 +14,23 @@ __all__ = ["BROKER_PORTS", "free_port"]
 
 LOOPBACK: Final = "127.0.0.1"
 BROKER_PORTS: Final = (-2, 0, 1)
-"""What a broker takes around its listen port: the fast (VIP) port and the replication port."""
+"""The ports that a broker uses around its listen port: the fast (VIP) port and the replication port."""
 
-# Below the ports that systems give to outgoing connections, so that a server which is down for a
-# while finds its port free when it is started again.
+# Below the ports that systems use for outgoing connections, so that a server's port is still free when it
+# is restarted.
 _FIRST, _LAST = 15_000, 30_000
 _ATTEMPTS = 200
 
 
 def free_port(source: random.Random, offsets: Sequence[int] = (0,)) -> int:
-    """Return a random port that is free together with its neighbours at ``offsets``.
+    """Return a random port that is free, together with the ports at ``offsets`` from it.
 
-    Nothing holds the ports until the server binds them: a caller must be ready to try again.
+    The ports are not reserved until the server binds them: a caller must be prepared to retry.
 
     Raises
     ------
     DevClusterError
-        None was found.
+        No such port was found.
     """
     for _ in range(_ATTEMPTS):
         port = source.randrange(_FIRST, _LAST)
@@ -43,7 +43,7 @@ def _is_free(port: int) -> bool:
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("", port))  # every interface: brokers bind their replication port there
+            probe.bind(("", port))  # every interface: brokers bind their replication port on all of them
         except OSError:
             return False
     return True

@@ -1,4 +1,4 @@
-"""One server as a child process: started, awaited, stopped, paused, and never left behind."""
+"""One server as a child process: started, awaited, stopped, paused, and never left running."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ _POLL_S = 0.02
 _TAIL_BYTES = 16 * 1024
 _TAIL_LINES = 40
 _PORT_TAKEN = re.compile(r"BindException: .*")
-# The child waits for a line before it becomes the server: by then the watchdog knows its pid, so
-# that there is no moment at which the owner's death would leave it behind.
+# The child waits for a line before it becomes the server. By then the watchdog knows its pid, so the
+# owner's death cannot leave it running at any moment.
 _GATE = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "sh")
 
 
 class Watchdog:
     """A small process that ends the servers when this process ends, even by SIGKILL.
 
-    A context manager; closing it normally means that the caller has stopped the servers itself:
-    what is still watched is killed.
+    A context manager. Before it is closed, the caller stops the servers. Processes still watched are killed.
     """
 
     def __init__(self) -> None:
@@ -45,18 +44,18 @@ class Watchdog:
         )
 
     def watch(self, pid: int) -> None:
-        """Kill this process when the owner is gone."""
+        """Kill this process when the owner has ended."""
         self._tell(f"+{pid}")
 
     def forget(self, pid: int) -> None:
-        """Leave this process alone: it has ended and its pid may be given away."""
+        """Stop watching this process: it has ended and its pid may be reused."""
         assert self._process.stdin is not None
         if not self._process.stdin.closed:
             with contextlib.suppress(DevClusterError):
                 self._tell(f"-{pid}")
 
     def remove(self, folder: Path) -> None:
-        """Remove this folder when the owner is gone."""
+        """Remove this folder when the owner has ended."""
         self._tell(str(folder.absolute()))
 
     def close(self) -> None:
@@ -84,16 +83,16 @@ class Watchdog:
 
 
 class ChildProcess:
-    """A server process with its own folder and log file.
+    """A server process with its own log file.
 
     Parameters
     ----------
     name : str
-        What errors call it.
+        Its name in errors.
     command : sequence of str
         The program and its arguments.
     log_file : Path
-        Receives both output streams; appended to when the process is started again.
+        Receives both output streams. A restart appends to it.
     env : mapping of str to str
         Added to this process's environment.
     watchdog : Watchdog
@@ -127,7 +126,7 @@ class ChildProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there (a paused one is)."""
+        """Whether the process exists, running or paused."""
         if self._process is None:
             return False
         if self._process.poll() is None:
@@ -136,18 +135,18 @@ class ChildProcess:
         return False
 
     def start(self) -> None:
-        """Start the process and return at once; see `wait_for_log`.
+        """Start the process and return immediately. To wait for it, use `wait_for_log`.
 
         Raises
         ------
         DevClusterError
-            It runs already.
+            The process already runs.
         """
         if self.is_running:
             raise DevClusterError(f"{self.name} runs already", pid=self.pid)
         self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
-            # A session of its own: Ctrl-C is for the owner, which then stops its servers in order.
+            # Its own session: Ctrl-C reaches only the owner, which then stops its servers in order.
             process = subprocess.Popen(
                 [*_GATE, *self._command],
                 stdin=subprocess.PIPE,
@@ -165,7 +164,7 @@ class ChildProcess:
             gate.write(b"go\n")
 
     def wait_for_log(self, pattern: str, deadline: Deadline) -> None:
-        """Wait until a line of this start's log matches, as servers print one when they are up.
+        """Wait until a line logged since this start matches, such as the one servers print after their start.
 
         Parameters
         ----------
@@ -176,28 +175,28 @@ class ChildProcess:
         Raises
         ------
         PortTakenError
-            The log tells that another process has the port.
+            The log says that another process uses the port.
         DevClusterError
-            The process ended first, or the deadline passed; carries the log's tail.
+            The process ended first, or the deadline passed. The error has the log's tail.
         """
         wanted = re.compile(pattern)
 
         def is_up() -> bool:
             log = self._log_since_start()
             if (taken := _PORT_TAKEN.search(log)) is not None:
-                # A broker goes on for many seconds, and a good deal of log, before it ends.
+                # A broker continues, and logs, for many seconds before it ends.
                 raise PortTakenError(f"{self.name} cannot listen", log_tail=_tail(log[: taken.end()]))
             return wanted.search(log) is not None
 
         self.wait_until(is_up, deadline, "is not up")
 
     def wait_until(self, condition: Callable[[], bool], deadline: Deadline, otherwise: str) -> None:
-        """Wait for a condition while the process lives.
+        """Wait for a condition while the process runs.
 
         Raises
         ------
         DevClusterError
-            As `wait_for_log` does; ``otherwise`` says what did not happen in time.
+            As `wait_for_log`; ``otherwise`` says what did not happen in time.
         """
         while not condition():
             if not self.is_running:
@@ -214,7 +213,7 @@ class ChildProcess:
             self._clock.sleep(_POLL_S)
 
     def terminate(self, timeout_s: float) -> None:
-        """Ask the process to end (SIGTERM), and kill it when it has not after ``timeout_s``."""
+        """Ask the process to end (SIGTERM), and kill it if it has not ended after ``timeout_s``."""
         if not self.is_running:
             return
         self.resume()
@@ -228,7 +227,7 @@ class ChildProcess:
             self.release()
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL), as a crash does."""
+        """Kill the process (SIGKILL), as a crash does."""
         if self.is_running:
             self._signal(signal.SIGKILL)
             assert self._process is not None
@@ -236,26 +235,26 @@ class ChildProcess:
             self.release()
 
     def release(self) -> None:
-        """Take the process from the watchdog: it has ended, or shall outlive this one."""
+        """Remove the process from the watchdog: it has ended, or is to outlive this process."""
         if self._watched and self._process is not None:
             self._watchdog.forget(self._process.pid)
             self._watched = False
 
     def pause(self) -> None:
-        """Freeze the process (SIGSTOP): its connections stay open and nothing is answered."""
+        """Pause the process (SIGSTOP): its connections stay open, but it does not answer."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a frozen process go on (SIGCONT)."""
+        """Resume a paused process (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
     @property
     def rss_bytes(self) -> int:
-        """Resident memory of the process in bytes, 0 when it does not run."""
+        """Resident memory of the process in bytes, 0 if it does not run."""
         return resident_bytes(self.pid) if self.pid is not None else 0
 
     def log_tail(self, lines: int = _TAIL_LINES) -> str:
-        """Return the last lines of this start's log."""
+        """Return the last lines logged since this start."""
         return _tail(self._log_since_start(_TAIL_BYTES), lines)
 
     def _log_since_start(self, limit: int | None = None) -> str:
@@ -277,7 +276,7 @@ def _tail(log: str, lines: int = _TAIL_LINES) -> str:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process in bytes, 0 when it is gone."""
+    """Return the resident memory of a process in bytes, 0 if it has ended."""
     statm = Path(f"/proc/{pid}/statm")
     if Path("/proc/self/statm").exists():
         try:
@@ -289,7 +288,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def command_line(pid: int) -> str:
-    """Return the command line of a process, empty when it is gone or a zombie."""
+    """Return the command line of a process, empty if it has ended or is a zombie."""
     if Path("/proc/self/cmdline").exists():
         try:
             return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -303,7 +302,7 @@ def end_processes(
 ) -> None:
     """End processes that are not our children: SIGTERM, then SIGKILL at the deadline.
 
-    ``is_ours`` is asked before every signal, because a pid may have been given away.
+    ``is_ours`` is called before every signal, because a pid may have been reused.
     """
     for pid in filter(is_ours, pids):
         _kill(pid, signal.SIGCONT)

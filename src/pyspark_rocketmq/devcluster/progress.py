@@ -1,4 +1,4 @@
-"""What a person sees while jars are downloaded."""
+"""The progress display of downloading jars."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TAIL_LINES = 40
 
 
 class DownloadProgress:
-    """A progress bar fed by Ivy's output when stderr is a terminal, else one line.
+    """A progress bar driven by Ivy's output if stderr is a terminal, else one line.
 
     Ivy first reads the description of every artefact and then fetches the jars, so the number of
     jars is known when the second part begins.
@@ -38,7 +38,7 @@ class DownloadProgress:
         self._bar: Progress | None = None
 
     def line(self, line: str) -> None:
-        """Take one line of Ivy's output."""
+        """Process one line of Ivy's output."""
         self._tail.append(line)
         text = line.strip()
         if text.startswith("found "):

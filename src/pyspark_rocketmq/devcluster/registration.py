@@ -1,9 +1,9 @@
-"""Whether the name servers know a broker: only then can clients find it."""
+"""Whether the name servers know a broker. Clients can find it only then."""
 
 # Facts (BrokerController.start, BrokerOuterAPI, NettyRemotingClient.scanAvailableNameSrv; 5.4.0)
 # - A starting broker registers once with the name servers that a background scan has found so far, often
-#   none yet, says "boot success" either way, and registers again only after 10 s.
-# - An update of the setting brokerPermission, to whatever value, makes it register at once
+#   none, logs "boot success" in any case, and registers again only after 10 s.
+# - An update of the setting brokerPermission, to any value, makes it register immediately
 #   (AdminBrokerProcessor.updateBrokerConfig).
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark_rocketmq.remoting.header import GetBrokerClusterInfoRequest, Update
 __all__ = ["READ_WRITE", "is_registered", "register_now"]
 
 READ_WRITE: Final = "6"
-"""A broker's permission unless it is told otherwise."""
+"""A broker's default permission."""
 
 
 def is_registered(
@@ -35,7 +35,7 @@ def is_registered(
     deadline: Deadline,
     clock: Clock,
 ) -> bool:
-    """Tell whether every one of these name servers has the broker at this address.
+    """Return whether every one of these name servers has the broker at this address.
 
     Raises
     ------
@@ -54,9 +54,9 @@ def is_registered(
 def register_now(
     address: str, permission: str, *, options: ConnectionOptions, deadline: Deadline, clock: Clock
 ) -> None:
-    """Ask a broker to register at once; one that refuses, for want of rights, registers in its own time.
+    """Ask a broker to register immediately. One that denies access registers at its own interval.
 
-    ``permission`` is the one that it has already.
+    ``permission`` is the broker's current permission.
     """
     with (
         contextlib.suppress(TransportError, BrokerError),

@@ -1,4 +1,4 @@
-"""Name servers and brokers as objects to stop, kill, pause and start again."""
+"""Name servers and brokers as objects to stop, kill, pause and restart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark_rocketmq.devcluster.settings import SERVER_ENV
 __all__ = ["Broker", "NameServer", "Runtime", "Server", "ServerSpec"]
 
 _UP: Final = "boot success"
-_STOP_TIMEOUT_S: Final = 40.0  # a broker of 5.4 takes 17 s to end in order
+_STOP_TIMEOUT_S: Final = 40.0  # a 5.4 broker takes 17 s to shut down
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ServerSpec:
     ----------
     name : str
     home : Path
-        Its own folder: settings, store, log.
+        Its folder: settings, store, log.
     port : int
     command : tuple of str
     env : mapping of str to str
@@ -43,15 +43,15 @@ class ServerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What the servers of one cluster share.
+    """The context shared by the servers of a cluster.
 
     Parameters
     ----------
     watchdog : Watchdog
     connection : ConnectionOptions
-        How to talk to the servers: credentials, TLS.
+        How to connect to the servers: credentials, TLS.
     start_timeout_s : float
-        For each server.
+        Per server.
     clock : Clock
     """
 
@@ -62,9 +62,9 @@ class Runtime:
 
 
 class Server:
-    """A running (or stopped) server of a `DevCluster`.
+    """A server of a `DevCluster`, running or stopped.
 
-    Its port and folder stay its own while it is down.
+    It keeps its port and folder while it is stopped.
     """
 
     def __init__(self, spec: ServerSpec, runtime: Runtime) -> None:
@@ -86,12 +86,12 @@ class Server:
 
     @property
     def home(self) -> Path:
-        """Its own folder."""
+        """Its folder."""
         return self._spec.home
 
     @property
     def address(self) -> str:
-        """Where it listens, as ``host:port``."""
+        """Its address, as ``host:port``."""
         return f"{LOOPBACK}:{self._spec.port}"
 
     @property
@@ -101,7 +101,7 @@ class Server:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there (a paused one is)."""
+        """Whether its process exists, running or paused."""
         return self._process.is_running
 
     @property
@@ -110,20 +110,21 @@ class Server:
         return self._process.rss_bytes
 
     def log_tail(self, lines: int = 40) -> str:
-        """Return the last lines it logged since its last start."""
+        """Return the last lines logged since its last start."""
         return self._process.log_tail(lines)
 
     def launch(self) -> None:
-        """Start it and return at once; `await_up` waits."""
+        """Start the server and return immediately. To wait for it, use `await_up`."""
         self._process.start()
 
     def await_up(self) -> None:
-        """Wait until it serves.
+        """Wait until the server serves requests.
 
         Raises
         ------
         DevClusterError
-            It ended, or is not up within the cluster's ``start_timeout_s``; carries its log's tail.
+            It ended, or does not serve within the cluster's ``start_timeout_s``. The error has its log's
+            tail.
         """
         self._process.wait_for_log(_UP, self._start_deadline())
 
@@ -131,34 +132,34 @@ class Server:
         return Deadline(self._runtime.clock, self._runtime.start_timeout_s * 1000)
 
     def start(self) -> None:
-        """Start it (again) and wait until it serves.
+        """Start the server (again) and wait until it serves requests.
 
         Raises
         ------
         DevClusterError
-            As `await_up`, or it runs already.
+            As `await_up`, or the server already runs.
         """
         self.launch()
         self.await_up()
 
     def stop(self) -> None:
-        """Shut it down in order; a broker takes ten seconds and more for that, see `kill`."""
+        """Shut the server down gracefully. A broker takes ten seconds or more; `kill` is faster."""
         self._process.terminate(_STOP_TIMEOUT_S)
 
     def kill(self) -> None:
-        """End it at once, as a crash or ``kill -9`` does."""
+        """Kill the server, as a crash or ``kill -9`` does."""
         self._process.kill()
 
     def pause(self) -> None:
-        """Freeze it: connections stay open and nothing is answered, as behind a lost network."""
+        """Pause the server: connections stay open, but it does not answer, as in a network outage."""
         self._process.pause()
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Resume the server after `pause`."""
         self._process.resume()
 
     def release(self) -> None:
-        """Let it outlive this process; see `DevCluster.detach`."""
+        """Let the server outlive this process, see `DevCluster.detach`."""
         self._process.release()
 
     def __repr__(self) -> str:
@@ -175,13 +176,13 @@ class Broker(Server):
     Parameters
     ----------
     broker_name : str
-        The name of its replica group, the same for a master and its slaves.
+        The name of its replica group, equal for a master and its slaves.
     broker_id : int
         0 for the master.
     permission : str
         Its ``brokerPermission``.
     name_servers : sequence of NameServer
-        Those that it registers with.
+        The name servers with which it registers.
     """
 
     def __init__(
@@ -201,7 +202,7 @@ class Broker(Server):
         self._name_servers = tuple(name_servers)
 
     def await_up(self) -> None:
-        """Wait until it serves and every running name server knows it.
+        """Wait until the broker serves requests and every running name server knows it.
 
         Raises
         ------

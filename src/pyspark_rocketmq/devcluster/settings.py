@@ -1,4 +1,4 @@
-"""The files and JVM arguments that a server starts with; pure."""
+"""The files and JVM arguments of a server's start, without I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = [
     "properties_text",
 ]
 
-# Java 17 closes what the servers' mapped files and fastjson reach into.
+# Java 17 closes the internals that the servers' mapped files and fastjson use.
 _OPENED: Final = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -23,28 +23,28 @@ _OPENED: Final = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
 )
 
-# What is in the user's shell for other installations must not reach these servers.
+# The user's environment variables for other installations must not reach these servers.
 SERVER_ENV: Final = {"NAMESRV_ADDR": "", "ROCKETMQ_SERIALIZE_TYPE": ""}
 
 _SMALL_STORE: Final = {
-    # 1 GiB and 400 MB files otherwise: sparse, but slow to make on some file systems.
+    # Defaults are files of 1 GiB and 400 MB: sparse, but slow to create on some file systems.
     "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
     "maxHashSlotNum": "500000",
     "maxIndexNum": "2000000",
-    # From 85 % of the disk on a broker throws away what is not old yet; a developer's disk often is that
-    # full, and it is not the broker that fills it.
+    # Above 85 % disk usage a broker deletes messages before their retention ends. A developer's disk often
+    # is that full for other reasons.
     "diskMaxUsedSpaceRatio": "95",
     "cleanFileForciblyEnable": "false",
-    # A name server that was restarted knows the brokers again after 10 s (the least) instead of 30 s.
+    # A restarted name server knows the brokers again after 10 s (the minimum) instead of 30 s.
     "registerNameServerPeriod": "10000",
-    # TransactionMetricsFlushService (5.4) spins on a core until this has passed once: 10 s by default.
+    # TransactionMetricsFlushService (5.4) spins on a core until this time has passed once: 10 s by default.
     "transactionMetricFlushInterval": "500",
     # TimerWheel.flush (5.x) compares 37 MiB byte by byte, every second by default: an eighth of a core.
     "timerFlushIntervalMs": "10000",
 }
 
 TEMPORARY: Final = "tmp"
-"""A server's folder for temporary files, in its home folder; it must exist when the server starts."""
+"""A server's folder for temporary files, in its home folder. It must exist when the server starts."""
 
 _LOGBACK: Final = """<configuration>
   <appender name="STDOUT" class="{package}ch.qos.logback.core.ConsoleAppender">
@@ -57,8 +57,8 @@ _LOGBACK: Final = """<configuration>
 
 def jvm_arguments(home: Path, heap: str, extra: Sequence[str]) -> list[str]:
     """Return a server's JVM arguments; ``user.home`` keeps every default path inside ``home``."""
-    # Reserve nothing up front and name no collector that ``extra`` could contradict. Unpacked libraries and
-    # made certificates of a server that was killed would stay in the system's folder for temporary files.
+    # Reserve no memory up front, and set no collector that could conflict with ``extra``. Unpacked libraries
+    # and generated certificates of a killed server would otherwise stay in the system's temporary folder.
     folders = [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", f"-Djava.io.tmpdir={home / TEMPORARY}"]
     return [f"-Xmx{heap}", *_OPENED, *folders, *extra]
 
@@ -66,7 +66,7 @@ def jvm_arguments(home: Path, heap: str, extra: Sequence[str]) -> list[str]:
 def logback_files() -> dict[str, str]:
     """Return the logging settings of 4.9 and 5.x: warnings and errors, to the process's own log file.
 
-    5.x finds ``rmq.logback.xml`` on the class path; 4.9 insists on files of its home folder.
+    5.x finds ``rmq.logback.xml`` on the class path. 4.9 requires files in its home folder.
     """
     v4 = _LOGBACK.format(package="")
     v5 = _LOGBACK.format(package="org.apache.rocketmq.logging.")
@@ -89,10 +89,10 @@ def broker_properties(
     home: Path,
     overrides: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the settings of a broker that is small, local and otherwise like a default one.
+    """Return the settings of a broker that is small, local and otherwise like a default broker.
 
-    The replication port has no address setting, and 4.9 has none at all: those listen on every
-    interface.
+    The replication port has no address setting, and 4.9 has no address settings at all. Such ports listen
+    on every interface.
     """
     store = home / "store"
     return {

@@ -1,12 +1,12 @@
-"""Kills the servers of a process that is gone, however it went; run as a script, not imported.
+"""Kills the servers of an owner process that has ended for any reason. Run as a script, not imported.
 
-It reads one instruction a line from its standard input, a pipe whose other end only the owner
-holds: ``+PID`` watch this process, ``-PID`` forget it, ``/FOLDER`` remove this folder too. When
-the pipe ends, or the owner is no longer its parent (a forked copy of the owner may keep the pipe
-open), everything watched is killed and the folders are removed.
+It reads one instruction per line from standard input, a pipe whose other end only the owner holds:
+``+PID`` watch this process, ``-PID`` stop watching it, ``/FOLDER`` remove this folder too. When the pipe
+ends, or the owner is no longer its parent (a fork of the owner may keep the pipe open), it kills all
+watched processes and removes the folders.
 
-``PR_SET_PDEATHSIG`` would need no process, but it is Linux only and fires when the *thread* that
-started the child ends.
+``PR_SET_PDEATHSIG`` would need no process, but it is Linux only and fires when the *thread* that started
+the child ends.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _PARENT_CHECK_S = 1.0
 
 
 def main() -> None:
-    """Serve until the owner is gone, then clean up after it."""
+    """Run until the owner has ended, then clean up."""
     owner = int(sys.argv[1])
     pids: set[int] = set()
     folders: set[str] = set()
     pending = b""
     while True:
-        # The order matters: what was written before the owner's death must still be read after it.
+        # The order matters: instructions written before the owner's death must still be read after it.
         orphaned = os.getppid() != owner
         if select.select([0], [], [], 0 if orphaned else _PARENT_CHECK_S)[0]:
             data = os.read(0, 65536)

@@ -1,6 +1,6 @@
-"""RocketMQ in a notebook: tables of topics, lag and offsets, a table that follows a stream, plots.
+"""RocketMQ in a notebook: tables of topics, lag and offsets, a live table of a stream, plots.
 
-Needs the extra ``notebook``. Everything shows itself in a plain terminal too.
+Needs the extra ``notebook``. Everything also works in a plain terminal.
 """
 
 from __future__ import annotations

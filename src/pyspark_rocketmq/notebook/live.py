@@ -1,4 +1,4 @@
-"""A table that follows a DataFrame."""
+"""A live table of a DataFrame."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ def live(
     mode: str = "append",
     clock: Clock = SYSTEM_CLOCK,
 ) -> Shown:
-    """Show a DataFrame in a table that is drawn anew until enough was seen or the cell is interrupted.
+    """Show a DataFrame in a table that is refreshed until a limit is reached or the cell is interrupted.
 
-    A stream runs meanwhile as a query of its own with a sink in memory: it starts where its options say, and
-    leaves no checkpoint behind. Show aggregations, or limit what comes: the memory is the driver's. A batch
-    is read anew each time.
+    A stream runs as a separate query with a memory sink. It starts where its options say and leaves no
+    checkpoint. Show aggregations, or limit the rows, because the sink uses the driver's memory. A batch
+    DataFrame is read again at each refresh.
 
     Parameters
     ----------
     df : DataFrame
     seconds, batches : optional
-        For how long, or how many finished batches of a stream; without both, until the cell is interrupted.
+        The duration, or the number of finished batches of a stream. Default: until the cell is interrupted.
     every : float
-        Seconds between two looks.
+        Seconds between refreshes.
     rows : int
-        The last rows of a stream, the first of a batch.
+        Number of rows: the last ones of a stream, the first ones of a batch DataFrame.
     mode : str
-        A stream's output mode; aggregations take ``"complete"`` or ``"update"``.
+        A stream's output mode. Use ``"complete"`` or ``"update"`` for aggregations.
 
     Returns
     -------
     Shown
-        What was shown last.
+        The last table shown.
 
     Raises
     ------
     OptionError
-        A number that is not above 0.
+        A number is not above 0.
     pyspark.errors.StreamingQueryException
         The stream failed.
     """
@@ -78,7 +78,7 @@ def live(
 
 @contextlib.contextmanager
 def _looking(df: DataFrame, rows: int, mode: str) -> Iterator[Callable[[], tuple[Shown, int]]]:
-    """Yield what returns the table of now, and how many batches of a stream it is made of."""
+    """Yield a function that returns the current table and its number of a stream's batches."""
     if not df.isStreaming:
         yield lambda: (_shown(df.limit(rows), f"the first {rows} rows"), 0)
         return

@@ -1,4 +1,4 @@
-"""Plots of what a query log holds."""
+"""Plots of a query log."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["plot_lag", "plot_rates"]
 
 
 def plot_lag(folder: str | Path, query: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """Plot the messages behind of each queue over time.
+    """Plot the lag of each queue over time.
 
     Parameters
     ----------
     folder : str or Path
-        What a `QueryLog` writes.
+        The folder of a `QueryLog`.
     query : str, optional
-        A query's name or id; the newest one by default.
+        A query's name or id. Default: the newest query.
     ax : matplotlib.axes.Axes, optional
-        Where; a figure of its own by default.
+        The axes to draw on. Default: a new figure.
 
     Raises
     ------
     OptionError
-        There is no such query.
+        The query does not exist.
     """
     run, axes = _run(folder, query), _axes(ax)
     times = [_moment(batch.at_ms) for batch in run.batches]
@@ -39,7 +39,7 @@ def plot_lag(folder: str | Path, query: str | None = None, *, ax: Axes | None = 
 
 
 def plot_rates(folder: str | Path, query: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """Plot the rows a second that arrive and are processed. Parameters and errors as of `plot_lag`."""
+    """Plot the input and processing rates in rows per second. Parameters and errors as in `plot_lag`."""
     run, axes = _run(folder, query), _axes(ax)
     times = [_moment(batch.at_ms) for batch in run.batches]
     axes.plot(times, [batch.input_rate for batch in run.batches], label="in")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Tables that a notebook draws and a terminal prints."""
+"""Tables for notebooks and terminals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Shown", "lag", "offsets", "topics"]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A table: HTML in a notebook, text elsewhere, values by ``.columns`` and ``.rows``.
+    """A table: HTML in a notebook, text elsewhere. Its values are in ``.columns`` and ``.rows``.
 
     Parameters
     ----------
@@ -69,18 +69,18 @@ def topics(name_server: str, **options: Any) -> Shown:
 
 
 def lag(name_server: str, group: str, *names: str, **options: Any) -> Shown:
-    """Return how far a group is behind, by queue; the title names brokers that do not answer.
+    """Return a group's lag per queue. The title names brokers that do not answer.
 
     Parameters
     ----------
     name_server, group : str
     *names : str
-        The topics; those that the group has committed offsets of, when there is none.
+        The topics. Default: those for which the group has committed offsets.
 
     Raises
     ------
     RocketMQError
-        The group has committed nothing and no topic is named; or as `topics`.
+        The group has committed no offsets and no topic is given; or as `topics`.
     """
     away: dict[str, RocketMQError] = {}
     with _client(name_server, options) as client:
@@ -102,7 +102,7 @@ def lag(name_server: str, group: str, *names: str, **options: Any) -> Shown:
 
 
 def offsets(name_server: str, group: str, *names: str, **options: Any) -> Shown:
-    """Return what a group has committed and what there is, by queue. Parameters and errors as of `lag`."""
+    """Return a group's committed offsets and the queues' offsets. Parameters and errors as in `lag`."""
     with _client(name_server, options) as client:
         found = group_lag(client, group, _topics(client, group, names))
     rows = [
