@@ -1,6 +1,6 @@
-"""What users test their jobs with: a mock RocketMQ with faults on order, a real one as a fixture, helpers.
+"""Test support for users' jobs: a mock RocketMQ with fault injection, fixtures of a real one, and helpers.
 
-Names are resolved on first use, so that the pytest plugin costs nothing in suites that do not use it. See
+Names resolve on first use, so that the pytest plugin costs nothing in suites that do not use it. See
 ``docs/testing.md``.
 """
 

@@ -1,4 +1,4 @@
-"""What mock servers do about requests of administration and of groups, and about those of the name server."""
+"""Mock servers' operations for administration and group requests, and for name server requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _VERSION: Final = "V5_4_0"
 
 
 def admin_requests() -> dict[int, Operation]:
-    """Return what a broker does about each request code that is not about messages or offsets."""
+    """Return a broker's operations by request code, except those for messages and offsets."""
     return {
         RequestCode.UPDATE_AND_CREATE_TOPIC: _create_topic,
         RequestCode.DELETE_TOPIC_IN_BROKER: _delete_topic,
@@ -80,7 +80,7 @@ def _create_topic(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
 
 
 def _changed(before: TopicConfig | None, changes: str) -> dict[str, str]:
-    """Return a topic's attributes after ``+name=value`` and ``-name``."""
+    """Return a topic's attributes after applying ``+name=value`` and ``-name``."""
     attributes = dict(before.attributes) if before is not None else {}
     for change in filter(None, changes.split(",")):
         name, _, value = change[1:].partition("=")
@@ -208,7 +208,7 @@ def _broker_config(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
 
 
 def _update_broker_config(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
-    """Change settings that there are; like a real broker, ignore others without a word."""
+    """Change existing settings. Like a real broker, silently ignore others."""
     del limits
     for line in str(frame.body, "utf-8").splitlines():
         name, _, value = line.partition("=")
@@ -243,7 +243,7 @@ def _not_online(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
 
 @dataclass(slots=True)
 class Registry:
-    """What the name server knows: the brokers that are registered, where they are, and their topics."""
+    """The name server's data: the registered brokers, their addresses and topics."""
 
     cluster: str
     brokers: dict[str, BrokerData] = field(default_factory=dict)
@@ -251,12 +251,12 @@ class Registry:
     static_topics: Mapping[str, StaticTopic] = field(default_factory=dict)
 
     def registered(self, topic: str) -> list[BrokerStore]:
-        """Return the registered brokers that have a topic."""
+        """Return the registered brokers of a topic."""
         return [self.stores[name] for name in self.brokers if topic in self.stores[name].topics]
 
 
 def name_server_requests(registry: Registry) -> dict[int, Callable[[Frame], Reply]]:
-    """Return what a name server does about each request code."""
+    """Return a name server's operations by request code."""
 
     def route(frame: Frame) -> Reply:
         topic = GetRouteInfoRequest.parse(frame.command.fields).topic
@@ -291,7 +291,7 @@ def name_server_requests(registry: Registry) -> dict[int, Callable[[Frame], Repl
 
     def delete(frame: Frame) -> Reply:
         DeleteTopicFromNamesrvRequest.parse(frame.command.fields)
-        return Reply()  # the brokers' own tables are the registry
+        return Reply()  # the brokers' tables are the registry
 
     return {
         RequestCode.GET_ROUTEINFO_BY_TOPIC: route,

@@ -1,4 +1,4 @@
-"""The data of a mock cluster: messages, topics, offsets, and what can happen to them."""
+"""The data of a mock cluster: messages, topics, offsets, and faults of the data."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["MockData"]
 
 
 class MockData:
-    """What a `MockCluster` holds; all methods work at once, past the network, from any thread.
+    """The data of a `MockCluster`. All methods act immediately, without the network, from any thread.
 
     Parameters
     ----------
     stores : mapping of str to BrokerStore
     clock : Clock
     announce_news : Callable
-        Called when there may be something for those who wait.
+        Called when suspended pulls may have a result.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class MockData:
         return tuple(self._stores)
 
     def queue(self, topic: str, queue_id: int = 0, broker: str | None = None) -> MessageQueue:
-        """Return a queue, of the first broker if none is named; a static topic's by its stable name."""
+        """Return a queue. Default: the first broker's. For a static topic, the queue's logical name."""
         if broker is None and topic in self._static_topics:
             return MessageQueue(topic, LOGICAL_BROKER, queue_id)
         return MessageQueue(topic, broker or self.brokers[0], queue_id)
@@ -64,7 +64,7 @@ class MockData:
             )
 
     def send(self, message: OutgoingMessage, queue: MessageQueue | None = None) -> int:
-        """Store a message at once, past the network; return its offset.
+        """Store a message immediately, without the network, and return its offset.
 
         Raises
         ------
@@ -90,7 +90,7 @@ class MockData:
         return part.begin + placed.offset
 
     def messages(self, topic: str, queue: MessageQueue | None = None) -> tuple[Message, ...]:
-        """Return what is stored, queue by queue."""
+        """Return the stored messages, queue by queue."""
         with self._lock:
             return tuple(
                 message
@@ -119,7 +119,7 @@ class MockData:
             return part.begin + self._log(MessageQueue(queue.topic, part.broker, part.queue_id)).max_offset
 
     def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """Return what a group committed."""
+        """Return a group's committed offset."""
         with self._lock:
             for part in reversed(self._parts(queue)):
                 here = MessageQueue(queue.topic, part.broker, part.queue_id)
@@ -140,7 +140,7 @@ class MockData:
         brokers: Collection[str] | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic, or change its settings; its messages stay."""
+        """Create a topic, or change its settings and keep its messages."""
         read = queues if read_queues is None else read_queues
         config = TopicConfig(topic, read, queues, perm, attributes=dict(attributes or {}))
         with self._lock:
@@ -148,17 +148,17 @@ class MockData:
                 self._stores[name].create_topic(config)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its messages and the offsets of groups in it."""
+        """Delete a topic with its messages and the groups' offsets."""
         with self._lock:
             self._static_topics.pop(topic, None)
             for store in self._stores.values():
                 store.delete_topic(topic)
 
     def create_static_topic(self, topic: str, queues: int = 4, *, broker: str | None = None) -> None:
-        """Create a static topic, whose queues can be moved between brokers, at one broker.
+        """Create a static topic on one broker. Its queues can be moved between brokers.
 
-        What happens to messages (`expire`, `truncate`, …) is told of the queue of the broker that has them,
-        with its id and offsets there.
+        For data faults (`expire`, `truncate`, …), name the physical queue of the broker that stores the
+        messages, with its id and offsets there.
         """
         with self._lock:
             for name in self.brokers:
@@ -170,12 +170,12 @@ class MockData:
             self._static_topics[topic] = static
 
     def remap(self, topic: str, broker: str) -> None:
-        """Move the queues of a static topic that are elsewhere to a broker; their messages stay.
+        """Move a static topic's queues on other brokers to a broker. Stored messages are not moved.
 
         Raises
         ------
         KeyError
-            The topic is no static one.
+            The topic is not static.
         """
         with self._lock:
             static = self._static_topics[topic]
@@ -187,35 +187,35 @@ class MockData:
     # --- faults ---
 
     def expire(self, queue: MessageQueue, min_offset: int) -> None:
-        """Delete messages below ``min_offset``, as the end of their retention does."""
+        """Delete messages below ``min_offset``, as when their retention ends."""
         with self._lock:
             self._log(queue).expire(min_offset)
 
     def remove(self, queue: MessageQueue, from_offset: int, until_offset: int) -> None:
-        """Delete messages, but leave the min offset: a file of the log is gone, and its index is not yet."""
+        """Delete messages, but keep the min offset: a log file is deleted before its index."""
         with self._lock:
             self._log(queue).remove(from_offset, until_offset)
 
     def truncate(self, queue: MessageQueue, max_offset: int) -> None:
-        """Lose messages from ``max_offset`` on, as an unclean crash does; the offsets are used again."""
+        """Lose messages from ``max_offset`` on, as in an unclean crash. The offsets are reused."""
         with self._lock:
             self._log(queue).truncate(max_offset)
 
     def gap(self, queue: MessageQueue, count: int) -> None:
-        """Skip offsets, as compaction does; it is a loss unless the topic is one that is compacted.
+        """Skip offsets, as compaction does. It is a loss unless the topic is compacted.
 
-        Such a topic has the attribute ``cleanup.policy=COMPACTION``.
+        A compacted topic has the attribute ``cleanup.policy=COMPACTION``.
         """
         with self._lock:
             self._log(queue).skip(count)
 
     def corrupt(self, queue: MessageQueue, offset: int, change: Callable[[bytes], bytes]) -> None:
-        """Store other bytes for a message: ``change`` gets its record.
+        """Replace the stored bytes of a message: ``change`` gets its record and returns the new one.
 
         Raises
         ------
         KeyError
-            There is no message at this offset.
+            No message has this offset.
         """
         with self._lock:
             log = self._log(queue)
@@ -225,27 +225,27 @@ class MockData:
             log.replace(replace(stored, record=change(stored.record)))
 
     def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Have the group's next pull of a queue told to go to ``offset``, as an operator's reset does."""
+        """Redirect the group's next pull of a queue to ``offset``, as an operator's reset does."""
         with self._lock:
             part = self._parts(queue)[-1]
             store, key = self._stores[part.broker], (group, queue.topic, part.queue_id)
             store.resets[key] = store.committed[key] = max(0, offset - part.begin)
 
     def set_limits(self, limits: PullLimits) -> None:
-        """Change what one answer to a pull may hold, at every broker."""
+        """Change the limits of a pull response, on every broker."""
         with self._lock:
             for name, store in self._stores.items():
                 store.settings = broker_settings(name, store.settings["brokerClusterName"], limits)
 
     def _add_queue(self, topic: str, broker: str) -> int:
-        """Give a broker one more queue of a static topic; return its id there."""
+        """Add a physical queue of a static topic to a broker, and return its id there."""
         store = self._stores[broker]
         count = store.topics[topic].write_queues
         store.create_topic(TopicConfig(topic, count + 1, count + 1, READ_WRITE))
         return count
 
     def _parts(self, queue: MessageQueue) -> Sequence[Part]:
-        """Return where a queue's messages are."""
+        """Return the parts of a queue: the brokers' queues that store its messages."""
         if queue.logical:
             return self._static_topics[queue.topic].parts[queue.queue_id]
         return (Part(queue.broker_name, queue.queue_id, 0),)

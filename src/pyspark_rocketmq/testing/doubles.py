@@ -1,4 +1,4 @@
-"""Stand-ins for the source and the sink in tests of a pipeline, and running a query to its end."""
+"""Test doubles for a pipeline's source and sink, and a helper to run a query to its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark_rocketmq.spark.read.schema import read_schema
 __all__ = ["MemorySink", "drain", "message_frame"]
 
 _MOMENT_MS: Final = 1_767_225_600_000
-"""2026-01-01 00:00 UTC: when made-up messages were sent, the first one; each next one is 1 ms later."""
+"""2026-01-01 00:00 UTC: the send time of the first test message. Each next one is 1 ms later."""
 
 
 def message_frame(
@@ -27,16 +27,16 @@ def message_frame(
     columns: Sequence[str] | None = None,
     body_as_string: bool = False,
 ) -> DataFrame:
-    """Return messages as the DataFrame that ``format("rocketmq")`` would load, without any server.
+    """Return messages as the DataFrame that ``format("rocketmq")`` would load, without a server.
 
     Parameters
     ----------
     spark : SparkSession
     messages : iterable of Message or OutgoingMessage
-        What was not stored yet is taken as stored in one queue, ``broker-a:0``, in this order from offset
-        0 on, 1 ms apart.
+        Outgoing messages are treated as stored in one queue, ``broker-a:0``, in this order from offset 0,
+        1 ms apart.
     columns : sequence of str, optional
-        As the option ``columns``.
+        Same as the option ``columns``.
     body_as_string : bool
 
     Raises
@@ -109,9 +109,9 @@ def _sent(message: OutgoingMessage, offset: int) -> dict[str, Any]:
 
 
 class MemorySink:
-    """Takes the rows of a streaming query, each batch once: ``df.writeStream.foreachBatch(sink)``.
+    """Collects the rows of a streaming query, each batch once: ``df.writeStream.foreachBatch(sink)``.
 
-    A batch that is run again replaces what it gave before, as in an idempotent sink.
+    A repeated batch replaces its earlier rows, as in an idempotent sink.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class MemorySink:
         self._lock = threading.Lock()
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Take a batch; Spark calls it."""
+        """Store a batch. Called by Spark."""
         rows = df.collect()
         with self._lock:
             self._batches[batch_id] = rows
@@ -137,7 +137,7 @@ class MemorySink:
 
 
 def drain(query: StreamingQuery, timeout_s: float = 60.0) -> None:
-    """Wait until a query has processed everything that is there, or has ended.
+    """Wait until a query has processed all existing data, or has ended.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def drain(query: StreamingQuery, timeout_s: float = 60.0) -> None:
     Raises
     ------
     RequestTimeoutError
-        It is not through in time; the query goes on.
+        The query has not finished in time. It continues to run.
     StreamingQueryException
         The query failed.
     """
@@ -159,7 +159,7 @@ def drain(query: StreamingQuery, timeout_s: float = 60.0) -> None:
         except BaseException as failure:  # noqa: BLE001 - the thread's outermost frame: handed to the caller
             failures.append(failure)
 
-    waiter = threading.Thread(target=wait, daemon=True)  # ends with the query, at the latest
+    waiter = threading.Thread(target=wait, daemon=True)  # ends at the latest with the query
     waiter.start()
     waiter.join(timeout_s)
     if waiter.is_alive():

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a mock server, as values, and when it does."""
+"""Faults between a client and a mock server, as values, and the plan of when they happen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Answer with a response code and do not execute the request."""
+    """Respond with an error code and do not execute the request."""
 
     code: int
     remark: str | None = None
@@ -38,35 +38,35 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Execute the request and answer later; other answers overtake."""
+    """Execute the request and respond later. Other responses may overtake it."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Never answer."""
+    """Never respond."""
 
     executed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Close the connection instead of answering; with ``executed`` the request took effect before."""
+    """Close the connection instead of responding. With ``executed`` the request takes effect first."""
 
     executed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Close the connection after so many bytes of the answer."""
+    """Close the connection after this number of bytes of the response."""
 
     after_bytes: int = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Drip:
-    """Send the answer in small pieces."""
+    """Send the response in small pieces."""
 
     step_bytes: int = 64
     pause_s: float = 0.001
@@ -74,40 +74,40 @@ class Drip:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Send other bytes: ``change`` gets the answer's frame and returns what travels."""
+    """Send other bytes: ``change`` gets the response's frame and returns the bytes to send."""
 
     change: Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """Send an answer to a request that nobody made, then the real one."""
+    """Send a response to a request that was never sent, then the real response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Begin a frame of so many bytes and send no more of it."""
+    """Start a frame of this size and do not send the rest."""
 
     size: int = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """Answer a pull with fewer messages than were asked for and allowed."""
+    """Respond to a pull with fewer messages than requested and allowed."""
 
     messages: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Reorder:
-    """Hold answers of a connection until there are so many (or no more come), and send the last first."""
+    """Hold a connection's responses until there are this many (or no more come), then send the last first."""
 
     hold: int = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Send the answer twice."""
+    """Send the response twice."""
 
 
 Fault: TypeAlias = (
@@ -117,7 +117,7 @@ Fault: TypeAlias = (
 
 @dataclass(slots=True)
 class Injection:
-    """A fault in the plan; ``hits`` counts how often it happened."""
+    """A fault in the plan. ``hits`` counts how often it happened."""
 
     fault: Fault
     on: frozenset[int] | None
@@ -127,7 +127,7 @@ class Injection:
     hits: int = 0
 
     def applies(self, code: int, broker: str | None) -> bool:
-        """Whether it is about such a request and not used up."""
+        """Whether it applies to such a request and is not used up."""
         return (
             (self.on is None or code in self.on)
             and (self.broker is None or broker == self.broker)
@@ -137,7 +137,7 @@ class Injection:
 
 @dataclass(slots=True)
 class FaultPlan:
-    """The faults to come; of those that apply to a request the one injected first happens."""
+    """The planned faults. If several apply to a request, the one injected first happens."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _injections: list[Injection] = field(default_factory=list)
@@ -161,12 +161,12 @@ class FaultPlan:
         return injection
 
     def heal(self) -> None:
-        """Forget every fault."""
+        """Remove every fault."""
         with self._lock:
             self._injections.clear()
 
     def take(self, code: int, broker: str | None) -> Fault | None:
-        """Return what happens to the request that has just come in."""
+        """Return the fault of the request that has just arrived, if any."""
         with self._lock:
             for injection in self._injections:
                 if not injection.applies(code, broker):

@@ -1,7 +1,7 @@
-"""What a mock broker does about the members of consumer groups: heartbeats, locks, messages that come again.
+"""Mock broker operations for members of consumer groups: heartbeats, locks, messages sent back.
 
-Differences from RocketMQ on purpose: members are not told of each other, and only those that unregister, or
-whose broker ends, are forgotten. What is sent back is there at once.
+Intended differences from RocketMQ: members are not notified of each other. Only members that unregister, or
+whose broker ends, are removed. Messages that are sent back are available immediately.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Operation = Callable[[Replica, Frame, PullLimits], Reply]
 
 
 def group_requests() -> dict[int, Operation]:
-    """Return what a broker does about each request code of groups and their members."""
+    """Return a broker's operations by request code for groups and their members."""
     return {
         RequestCode.HEART_BEAT: _heartbeat,
         RequestCode.UNREGISTER_CLIENT: _unregister,
@@ -105,7 +105,7 @@ def _place(queue: MessageQueue) -> dict[str, Any]:
 
 
 def _send_back(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
-    """Store a message again for the group, or, tried often enough, as a dead letter."""
+    """Store a message again for the group, or as a dead letter after the maximum of retries."""
     del limits
     request = ConsumerSendMsgBackRequest.parse(frame.command.fields)
     store = replica.store

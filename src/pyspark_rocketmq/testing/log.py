@@ -1,11 +1,11 @@
-"""The messages of one queue in memory, and what a broker answers to a pull of them."""
+"""The messages of one queue in memory, and a broker's response to a pull of them."""
 
-# Facts (DefaultMessageStore.getMessage, 5.4.0; the contract suite holds the answers equal to a real broker's)
-# - An answer ends at the count or the bytes allowed, whichever comes first; its first message always counts.
-# - A filter looks at max(800, maxMsgNums) entries a pull and compares hashes of tags.
-# - Entries whose file of the commit log is gone are passed over: a hole in an answer, or 20 with
-#   MESSAGE_WAS_REMOVING if there is nothing else.
-# - Outside of [min, max] a master answers 21; a slave answers 20 and repeats the offset.
+# Facts (DefaultMessageStore.getMessage, 5.4.0; the contract suite compares responses with a real broker's)
+# - A response ends at the allowed count or bytes, whichever comes first. It always has its first message.
+# - A filter checks max(800, maxMsgNums) entries per pull and compares hashes of tags.
+# - Entries whose commit log file is deleted are skipped: a hole in a response, or 20 with
+#   MESSAGE_WAS_REMOVING if nothing else is left.
+# - Outside [min, max] a master responds 21; a slave responds 20 and repeats the offset.
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_BYTES: Final = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """How much one answer to a pull may hold (``maxTransfer…OnMessageInMemory``)."""
+    """The limits of one pull response (``maxTransfer…OnMessageInMemory``)."""
 
     messages: int = 32
     body_bytes: int = 256 << 10
@@ -32,7 +32,7 @@ class PullLimits:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A record at its offset; ``tag_hash`` is Java's hash of its tag, None without one."""
+    """A record at its offset. ``tag_hash`` is Java's hash of its tag, or None without a tag."""
 
     offset: int
     record: bytes
@@ -42,7 +42,7 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """The answer to a pull; ``remark`` is the store's status."""
+    """The response to a pull. ``remark`` is the store's status."""
 
     code: ResponseCode
     remark: str
@@ -52,9 +52,9 @@ class Pulled:
 
 @dataclass(slots=True)
 class QueueLog:
-    """Messages by ascending offset; an offset without a message is a gap.
+    """Messages by ascending offset. An offset without a message is a gap.
 
-    ``max_offset`` is the next to be written.
+    ``max_offset`` is the next offset to write.
     """
 
     min_offset: int = 0
@@ -65,7 +65,7 @@ class QueueLog:
 
     @property
     def messages(self) -> tuple[StoredMessage, ...]:
-        """Everything that is stored."""
+        """All stored messages."""
         return tuple(self._messages)
 
     def append(self, message: StoredMessage) -> None:
@@ -76,37 +76,37 @@ class QueueLog:
         self.max_offset += 1
 
     def skip(self, count: int) -> None:
-        """Leave a gap: offsets that never held a message for consumers, as compaction does."""
+        """Leave a gap: offsets without a message for consumers, as after compaction."""
         self.max_offset += count
 
     def expire(self, min_offset: int) -> None:
-        """Delete what lies before ``min_offset``."""
+        """Delete messages before ``min_offset``."""
         self.min_offset = min(max(min_offset, self.min_offset), self.max_offset)
         kept = bisect.bisect_left(self._offsets, self.min_offset)
         del self._offsets[:kept], self._messages[:kept]
 
     def remove(self, from_offset: int, until_offset: int) -> None:
-        """Delete messages, but leave the min offset."""
+        """Delete messages, but keep the min offset."""
         first, last = (bisect.bisect_left(self._offsets, offset) for offset in (from_offset, until_offset))
         del self._offsets[first:last], self._messages[first:last]
         self._removed.append((from_offset, until_offset))
 
     def truncate(self, max_offset: int) -> None:
-        """Forget what lies at and behind ``max_offset``: those offsets will be used again."""
+        """Delete messages from ``max_offset`` on. Their offsets will be reused."""
         self.max_offset = max(0, min(max_offset, self.max_offset))
         self.min_offset = min(self.min_offset, self.max_offset)
         kept = bisect.bisect_left(self._offsets, self.max_offset)
         del self._offsets[kept:], self._messages[kept:]
 
     def replace(self, message: StoredMessage) -> None:
-        """Store something else at the offset of a message that is there."""
+        """Replace the message at an existing offset."""
         at = bisect.bisect_left(self._offsets, message.offset)
         if at == len(self._offsets) or self._offsets[at] != message.offset:
             raise KeyError(message.offset)
         self._messages[at] = message
 
     def search(self, timestamp_ms: int) -> int:
-        """Return the offset of the first message stored at or after a moment; max offset if there is none."""
+        """Return the offset of the first message stored at or after a time, else max offset."""
         at = bisect.bisect_left(self._messages, timestamp_ms, key=lambda message: message.store_timestamp)
         if at == len(self._messages):
             return self.max_offset
@@ -122,7 +122,7 @@ class QueueLog:
         max_offset: int | None = None,
         slave: bool = False,
     ) -> Pulled:
-        """Answer a pull.
+        """Return the response to a pull.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class QueueLog:
         tag_hashes : collection of int, optional
             Only messages with one of these.
         max_offset : int, optional
-            How far this replica is, if it lags.
+            The replica's max offset, if it lags.
         slave : bool
         """
         end = self.max_offset if max_offset is None else min(max_offset, self.max_offset)
@@ -164,7 +164,7 @@ class QueueLog:
         )
 
     def _outside(self, offset: int, end: int, *, slave: bool) -> Pulled | None:
-        """Answer a pull of an offset where no message can be."""
+        """Return the response to a pull of an offset where no message can be."""
         if offset == end:
             remark = "OFFSET_OVERFLOW_ONE" if end else "NO_MESSAGE_IN_QUEUE"
             return Pulled(ResponseCode.PULL_NOT_FOUND, remark, offset)

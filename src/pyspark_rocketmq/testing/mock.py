@@ -1,4 +1,4 @@
-"""A RocketMQ without Java: name server and brokers in this process, up in milliseconds, faults on order."""
+"""A RocketMQ without Java: name server and brokers in this process, fast to start, with fault injection."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ _STORING: Final = frozenset(
 class MockCluster(MockData):
     """A name server and brokers on loopback that speak RocketMQ's protocol, for tests.
 
-    A context manager. Everything is in memory and gone at the end. Answers are held equal to those of
-    RocketMQ 5.4.0 by one behaviour suite that runs on both; what is not mocked (SQL92 filters, POP) is
-    refused, nobody is asked what became of a transaction, and delayed messages are there at once. Safe to be
-    used by many threads and processes.
+    A context manager. All data is in memory and is lost at the end. One behavior suite runs on both this mock
+    and RocketMQ 5.4.0 to keep their responses equal. Features that are not mocked (SQL92 filters, POP) are
+    rejected, producers are never asked for the state of a transaction, and delayed messages are available
+    immediately. Safe for use by many threads and processes.
 
     Parameters
     ----------
     topics : mapping of str to int, optional
-        Queues a broker of the topics that are there from the start.
+        The initial topics, with their number of queues per broker.
     brokers : sequence of str
         The brokers' names.
     slaves : int
-        Slaves of each broker; they have the same messages.
+        Slaves per broker. They have the same messages.
     slave_readable : bool
-        ``slaveReadEnable``: without it slaves refuse pulls.
+        ``slaveReadEnable``: if False, slaves reject pulls.
     limits : PullLimits
-        What one answer to a pull may hold.
+        The limits of one pull response.
     credentials : Credentials, optional
         Requests to brokers must be signed with these.
     tls : ssl.SSLContext, optional
-        Speak TLS.
+        Serve TLS.
     clock : Clock
-        Whose time messages are stored with.
+        Gives the store time of messages.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class MockCluster(MockData):
         self._credentials = credentials
         self._faults = FaultPlan()
         self.asked: Counter[int] = Counter()
-        """How many requests of each code have come in."""
+        """The number of received requests by code."""
         self._registry = Registry(CLUSTER_NAME, stores=self._stores, static_topics=self._static_topics)
         self._replicas = {
             (name, broker_id): Replica(
@@ -154,7 +154,7 @@ class MockCluster(MockData):
         """Return the ``host:port`` of a broker's master or slave."""
         return self._servers[broker, broker_id].addr
 
-    # --- faults of the network and of answers ---
+    # --- faults of the network and of responses ---
 
     def inject(
         self,
@@ -165,24 +165,24 @@ class MockCluster(MockData):
         after: int = 0,
         broker: str | None = None,
     ) -> Injection:
-        """Have something go wrong.
+        """Inject a fault.
 
         Parameters
         ----------
         fault : Fault
         on : int or collection of int, optional
-            Request codes; every request if absent.
+            Request codes. Default: every request.
         times : int or None
-            How often; None for until `heal`.
+            How often the fault happens. None: until `heal`.
         after : int
-            How many such requests go well first.
+            The number of such requests that succeed first.
         broker : str, optional
-            Only at this broker.
+            Only on this broker.
 
         Returns
         -------
         Injection
-            Its ``hits`` tell how often it has happened.
+            Its ``hits`` count how often the fault has happened.
         """
         return self._faults.inject(fault, on=on, times=times, after=after, broker=broker)
 
@@ -195,15 +195,15 @@ class MockCluster(MockData):
         remark: str | None = None,
         broker: str | None = None,
     ) -> Injection:
-        """Have requests refused with a response code; see `inject`."""
+        """Reject requests with a response code, see `inject`."""
         return self.inject(Refuse(code, remark), on=on, times=times, broker=broker)
 
     def heal(self) -> None:
-        """Let everything go well from now on; what the data has suffered stays."""
+        """Remove all injected faults. Faults of the data stay."""
         self._faults.heal()
 
     def disconnect(self, broker: str | None = None) -> None:
-        """Close the connections to a broker (its slaves included), or to all servers."""
+        """Close the connections to a broker (including its slaves), or to all servers."""
         for server in self._servers_of(broker):
             server.hang_up()
         if broker is None:
@@ -212,7 +212,7 @@ class MockCluster(MockData):
     # --- faults of servers ---
 
     def stop_broker(self, broker: str, broker_id: int = MASTER_ID, *, unregister: bool = True) -> None:
-        """End a server of a broker as a crash does; it leaves the route unless told otherwise."""
+        """End a server of a broker as a crash does. By default it is removed from the route."""
         self._servers[broker, broker_id].stop()
         with self._lock:
             self._stores[broker].members.clear()
@@ -220,35 +220,35 @@ class MockCluster(MockData):
             self._announce(broker)
 
     def start_broker(self, broker: str, broker_id: int = MASTER_ID) -> None:
-        """Start it again at its old address, with its messages, and register it."""
+        """Restart it at its old address, with its messages, and register it."""
         self._servers[broker, broker_id].start()
         self._announce(broker)
 
     def unregister(self, broker: str) -> None:
-        """Take a broker out of every route; its servers go on."""
+        """Remove a broker from every route. Its servers continue to run."""
         with self._lock:
             self._registry.brokers.pop(broker, None)
 
     def register(self, broker: str) -> None:
-        """Bring a broker back into the routes."""
+        """Add a broker to the routes again."""
         self._announce(broker)
 
     def advertise(self, broker: str, addr: str, broker_id: int = MASTER_ID) -> None:
-        """Tell clients another address of a broker, a proxy's for example."""
+        """Advertise another address of a broker to clients, such as a proxy's."""
         with self._lock:
             data = self._registry.brokers[broker]
             self._registry.brokers[broker] = replace(data, addresses={**data.addresses, broker_id: addr})
 
     def stop_name_server(self) -> None:
-        """End the name server; brokers serve on."""
+        """Stop the name server. Brokers continue to run."""
         self._name_server.stop()
 
     def start_name_server(self) -> None:
-        """Start it again at its old address."""
+        """Restart the name server at its old address."""
         self._name_server.start()
 
     def lag(self, broker: str, messages: int, broker_id: int = 1) -> None:
-        """Let a slave miss the newest messages of each queue."""
+        """Make a slave lack the newest messages of each queue."""
         with self._lock:
             self._replicas[broker, broker_id].lag = messages
 
@@ -258,7 +258,7 @@ class MockCluster(MockData):
         return [server for (name, _), server in self._servers.items() if broker in (None, name)]
 
     def _master(self, broker: str) -> Replica:
-        """Return a broker's master for another broker, which cannot reach it while it is away."""
+        """Return a broker's master for another broker. It is unreachable while it is down."""
         if not self._servers[broker, MASTER_ID].running:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"cannot find addr for broker {broker}")
         return self._replicas[broker, MASTER_ID]
@@ -317,7 +317,7 @@ class MockCluster(MockData):
                 return operation(frame)
         except Refused as refusal:
             return Reply(refusal.code, remark=refusal.remark)
-        except RemoteProtocolError as error:  # a request that lacks something
+        except RemoteProtocolError as error:  # a request without a required field
             return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
 
 
@@ -329,7 +329,7 @@ class MockBroker(MockCluster):
     topics : mapping of str to int, optional
     name : str
     slaves, slave_readable, limits, credentials, tls, clock
-        As of `MockCluster`.
+        As in `MockCluster`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Looking at a topic without leaving a trace."""
+"""Read a topic's newest messages without side effects."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _STALL_MS: Final = 30_000
 def peek(name_server: str | ClientOptions, topic: str, n: int = 10) -> list[Message]:
     """Return the newest messages of a topic, oldest first.
 
-    Commits nothing and makes no group. A message that expires meanwhile is left out.
+    Commits nothing and creates no group. A message that expires during the call is omitted.
 
     Parameters
     ----------
     name_server : str or ClientOptions
     topic : str
     n : int, default 10
-        How many, over all queues.
+        Number of messages over all queues.
 
     Raises
     ------

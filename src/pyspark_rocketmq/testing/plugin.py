@@ -1,7 +1,7 @@
-"""Fixtures for pytest: put ``pytest_plugins = ["pyspark_rocketmq.testing.plugin"]`` into ``conftest.py``.
+"""Fixtures for pytest: add ``pytest_plugins = ["pyspark_rocketmq.testing.plugin"]`` to ``conftest.py``.
 
-It is not registered by itself: every pytest of the environment would load it. Nothing heavy is imported
-before a fixture is used.
+The plugin does not register itself, because every pytest run in the environment would load it. Heavy imports
+wait until a fixture is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Peek = Callable[..., "list[Message]"]
 
 @pytest.fixture(scope="session")
 def rocketmq() -> Iterator[DevCluster]:
-    """Start a real RocketMQ with one broker, shared by the session; needs Java 17 and some seconds."""
+    """Start a real RocketMQ with one broker, shared by the session. Needs Java 17 and some seconds."""
     from pyspark_rocketmq.devcluster import DevCluster  # noqa: PLC0415
 
     with DevCluster() as cluster:
@@ -43,7 +43,7 @@ def rocketmq_client(rocketmq: DevCluster) -> Iterator[Client]:
 
 @pytest.fixture
 def rocketmq_peek(rocketmq: DevCluster) -> Peek:
-    """``rocketmq_peek(topic, n)``: the newest messages of a topic of `rocketmq`."""
+    """Return ``rocketmq_peek(topic, n)``, which returns the newest messages of a topic of `rocketmq`."""
     from pyspark_rocketmq.testing.newest_messages import peek  # noqa: PLC0415
 
     return lambda topic, n=10: peek(rocketmq.name_server, topic, n)
@@ -51,7 +51,7 @@ def rocketmq_peek(rocketmq: DevCluster) -> Peek:
 
 @pytest.fixture
 def mock_rocketmq() -> Iterator[MockBroker]:
-    """Start a mock broker and name server of the test's own, in milliseconds; it has no topics yet."""
+    """Start a mock broker and name server for the test, in milliseconds, without topics."""
     from pyspark_rocketmq.testing.mock import MockBroker  # noqa: PLC0415
 
     with MockBroker() as broker:
@@ -69,7 +69,7 @@ def mock_rocketmq_client(mock_rocketmq: MockBroker) -> Iterator[Client]:
 
 @pytest.fixture
 def mock_rocketmq_peek(mock_rocketmq: MockBroker) -> Peek:
-    """``mock_rocketmq_peek(topic, n)``: the newest messages of a topic of `mock_rocketmq`."""
+    """Return ``mock_rocketmq_peek(topic, n)``, which does the same for `mock_rocketmq`."""
     from pyspark_rocketmq.testing.newest_messages import peek  # noqa: PLC0415
 
     return lambda topic, n=10: peek(mock_rocketmq.name_server, topic, n)

@@ -1,8 +1,8 @@
-"""What a mock broker does about each request, as RocketMQ 5.4.0 does it.
+"""A mock broker's operations by request, as in RocketMQ 5.4.0.
 
-Held equal to a real broker by ``tests/contract/test_behaviour.py``. Differences on purpose: a message can be
-read as soon as its send is answered, and a suspended pull ends when its time is up (a real broker looks every
-5 s).
+``tests/contract/test_behaviour.py`` compares them with a real broker. Intended differences: a message can be
+read as soon as its send is acknowledged, and a suspended pull ends when its time is over (a real broker
+checks every 5 s).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Refused(Exception):  # noqa: N818 - an answer on its way, not an error of 
 
 @dataclass(slots=True)
 class Replica:
-    """One server of a broker: its master, or a slave, which serves the same messages with some lag.
+    """One server of a broker: its master, or a slave that serves the same messages with some lag.
 
     Parameters
     ----------
@@ -75,9 +75,9 @@ class Replica:
     broker_id : int
     now_ms : Callable
     readable : bool
-        ``slaveReadEnable``: without it a slave refuses pulls.
+        ``slaveReadEnable``: if False, a slave rejects pulls.
     lag : int
-        How many of the newest messages of each queue a slave does not have yet.
+        The number of newest messages of each queue that a slave does not have yet.
     """
 
     store: BrokerStore
@@ -88,23 +88,23 @@ class Replica:
 
     @property
     def is_slave(self) -> bool:
-        """Whether it is not the master."""
+        """Whether the server is a slave."""
         return self.broker_id != MASTER_ID
 
     @property
     def limits(self) -> PullLimits:
-        """What one answer to a pull may hold, by the broker's settings."""
+        """The limits of one pull response in the broker's settings."""
         settings = self.store.settings
         return PullLimits(int(settings[_MAX_COUNT]), int(settings[_MAX_BYTES]))
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return how far this replica is."""
+        """Return this replica's max offset."""
         log = self.store.log(topic, queue_id)
         return max(log.min_offset, log.max_offset - self.lag)
 
 
 def broker_settings(broker: str, cluster: str, limits: PullLimits) -> dict[str, str]:
-    """Return the settings that a mock broker has; the limits can be changed while it runs."""
+    """Return a mock broker's settings. The limits can be changed while it runs."""
     return {
         "brokerName": broker,
         "brokerClusterName": cluster,
@@ -117,7 +117,7 @@ Operation = Callable[[Replica, Frame, PullLimits], Reply]
 
 
 def broker_requests() -> dict[int, Operation]:
-    """Return what a broker does about each request code of messages and offsets."""
+    """Return a broker's operations by request code for messages and offsets."""
     return {
         RequestCode.PULL_MESSAGE: _pull,
         RequestCode.SEND_MESSAGE_V2: _send,
@@ -184,7 +184,7 @@ def _pull(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
 
 
 def _tag_hashes(request: PullMessageRequest) -> frozenset[int] | None:
-    """Return the hashes that a pull asks for; None for all."""
+    """Return the tag hashes that a pull requests, or None for all."""
     if not request.sys_flag & _SUBSCRIPTION:
         raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
     if request.expression_type not in (None, "", "TAG"):
@@ -241,7 +241,7 @@ def _send(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
 def _contents(
     request: SendMessageRequest, frame: Frame, store: BrokerStore
 ) -> list[tuple[bytes, dict[str, str], int]]:
-    """Return body, properties and flag of each message: a batch's are stored as they come."""
+    """Return body, properties and flag of each message. A batch's messages are stored as received."""
     if request.batch:
         try:
             return [(item.body, dict(item.properties), item.flag) for item in decode_batch(frame.body)]
@@ -286,7 +286,7 @@ def _half(request: SendMessageRequest, frame: Frame, queue_id: int, store: Broke
 
 
 def _end_transaction(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
-    """Commit or roll back; that it was done before does not matter, as a real broker has it."""
+    """Commit or roll back. As on a real broker, repeating it is not an error."""
     del limits
     request = EndTransactionRequest.parse(frame.command.fields)
     if replica.is_slave:
@@ -361,7 +361,7 @@ def _query_offset(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
     committed = replica.store.position(request.consumer_group, queue)
     if committed is not None and committed >= 0:
         return _offset(committed)
-    # Without the flag a queue that still has its first message counts as read up to 0.
+    # Without the flag a queue that still has its first message counts as consumed up to 0.
     if "setZeroIfNotFound" not in frame.command.fields or request.set_zero_if_not_found:
         log = replica.store.log(request.topic, request.queue_id)
         if log.min_offset == 0:

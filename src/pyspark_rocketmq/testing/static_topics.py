@@ -1,15 +1,15 @@
 """Static topics of a mock cluster: queues that move between brokers and keep their ids and offsets.
 
-Held equal to a real cluster by ``tests/contract/test_static_topics.py``.
+``tests/contract/test_static_topics.py`` compares them with a real cluster.
 """
 
 # Facts (TopicQueueMappingUtils, PullMessageProcessor, AdminBrokerProcessor, ConsumerManageProcessor; 5.4.0)
-# - A queue is a chain of parts, each a queue of a broker; the last part's broker owns it and answers for all
-#   parts, which it asks the other brokers for. Every other broker answers 501.
-# - A remap begins a part whose offsets start at the next block of 10,000, or the one after that.
-# - A pull between two parts answers 20 and where the next part begins; offsets of records are the part's own.
-# - A group's commit goes to the part that has the offset, and the last part with a commit tells it: once a
-#   group has committed in a part it does not go back to an earlier one.
+# - A queue is a chain of parts, each a queue of a broker. The last part's broker owns the queue and answers
+#   for all parts, by forwarding requests to the other brokers. Every other broker responds 501.
+# - A remap starts a part whose offsets start at the next block of 10,000, or the one after that.
+# - A pull between two parts responds 20 and the start of the next part. Records keep their part's offsets.
+# - A group's commit is stored in the part that has the offset, and read from the last part with a commit:
+#   once a group has committed in a part it does not go back to an earlier one.
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _BLOCK: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of a queue: offsets from ``begin`` on are those of a broker's queue from 0 on."""
+    """A part of a queue: offsets from ``begin`` on correspond to a broker's queue from 0 on."""
 
     broker: str
     queue_id: int
@@ -55,7 +55,7 @@ class Part:
 
 @dataclass(slots=True)
 class StaticTopic:
-    """Where the queues of a static topic are and were; guarded by the cluster's lock."""
+    """The current and earlier brokers of a static topic's queues. Guarded by the cluster's lock."""
 
     topic: str
     brokers: tuple[str, ...]
@@ -63,27 +63,27 @@ class StaticTopic:
     epoch: int = 1
 
     def owner(self, queue_id: int) -> str:
-        """Return the broker that has the queue now."""
+        """Return the queue's current broker."""
         return self.parts[queue_id][-1].broker
 
     def queues(self) -> tuple[MessageQueue, ...]:
-        """Return the queues as clients know them."""
+        """Return the queues under their logical names."""
         return tuple(MessageQueue(self.topic, LOGICAL_BROKER, queue_id) for queue_id in sorted(self.parts))
 
     def move(self, queue_id: int, broker: str, physical_id: int, end: int) -> None:
-        """Let the queue, which ends at ``end`` now, go on in a broker's queue."""
+        """Continue the queue, which ends at ``end``, in a broker's queue."""
         blocks, rest = divmod(end, _BLOCK)
         begin = (blocks + (1 if rest < _BLOCK // 2 else 2)) * _BLOCK
         self.parts[queue_id].append(Part(broker, physical_id, begin))
         self.epoch += 1
 
     def part_of(self, queue_id: int, offset: int) -> int:
-        """Return the number of the part that an offset belongs to."""
+        """Return the number of an offset's part."""
         begins = [part.begin for part in self.parts[queue_id]]
         return max(0, sum(begin <= offset for begin in begins) - 1)
 
     def mappings(self, registered: Sequence[str]) -> dict[str, Any]:
-        """Return what a route tells, of the brokers that are registered."""
+        """Return the route data of the registered brokers."""
         return {
             name: {
                 "bname": name,
@@ -105,7 +105,7 @@ class StaticTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A request for a static topic's queue, at the broker that owns it."""
+    """A request for a static topic's queue, on the broker that owns it."""
 
     topic: StaticTopic
     replica: Replica
@@ -115,27 +115,27 @@ class _Asked:
     limits: PullLimits
 
     def at(self, part: Part, request: RequestHeader) -> Reply:
-        """Have the broker of a part execute a request for its own queue."""
+        """Execute a request for a part's queue on the part's broker."""
         frame = replace(self.frame, command=replace(self.frame.command, fields=request.fields()))
         return self.plain(self.home(part), frame, self.limits)
 
     def home(self, part: Part) -> Replica:
-        """Return the server that has a part."""
+        """Return the server of a part."""
         return self.replica if part.broker == self.replica.store.name else self.masters(part.broker)
 
 
 def static_requests(
     plain: Mapping[int, Operation], topics: Mapping[str, StaticTopic], masters: Callable[[str], Replica]
 ) -> dict[int, Operation]:
-    """Return what brokers do about requests for queues, where the topic may be a static one.
+    """Return the brokers' operations for requests on queues of topics that may be static.
 
     Parameters
     ----------
     plain : mapping of int to Operation
-        What they do about the queues of other topics, and of their own.
+        The operations for queues of other topics and for physical queues.
     topics : mapping of str to StaticTopic
     masters : Callable
-        Returns the master of a broker, or refuses while it is away.
+        Returns the master of a broker, or fails while it is down.
     """
 
     def route(kind: type[RequestHeader], execute: _Execute, refusal: str) -> Operation:
@@ -212,7 +212,7 @@ def _shifted(asked: _Asked, request: Any, part: Part) -> Reply:
 
 
 def _search(asked: _Asked, request: SearchOffsetRequest) -> Reply:
-    """Answer as the real one does: the last part that is looked at overwrites what an earlier one had."""
+    """Respond as a real broker does: the last part checked overwrites an earlier part's result."""
     parts = asked.topic.parts[request.queue_id]
     offset = -1
     for part in parts:

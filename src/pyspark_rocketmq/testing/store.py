@@ -1,4 +1,4 @@
-"""What one mock broker keeps: topics, queues, groups and their offsets."""
+"""The state of one mock broker: topics, queues, groups and their offsets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ READ_WRITE: Final = Permission.READ | Permission.WRITE
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a message was stored; ``msg_id`` is its offset message id."""
+    """The position of a stored message. ``msg_id`` is its offset message id."""
 
     offset: int
     msg_id: str
@@ -32,7 +32,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfMessage:
-    """A message that waits for the end of its transaction; ``offset`` is the half topic's."""
+    """A message that waits for the end of its transaction. ``offset`` is its offset in the half topic."""
 
     offset: int
     topic: str
@@ -46,13 +46,13 @@ class HalfMessage:
 
 @dataclass(slots=True)
 class BrokerStore:
-    """One broker's state; guarded by the cluster's lock.
+    """One broker's state. Guarded by the cluster's lock.
 
     Parameters
     ----------
     name : str
     store_host : str
-        ``ip:port``, as records tell it.
+        ``ip:port``, as stored in records.
     """
 
     name: str
@@ -71,11 +71,11 @@ class BrokerStore:
     _round_robin: itertools.count[int] = field(default_factory=itertools.count)
 
     def create_topic(self, config: TopicConfig) -> None:
-        """Create a topic or change its settings; its messages stay."""
+        """Create a topic, or change its settings and keep its messages."""
         self.topics[config.topic] = config
 
     def delete_topic(self, topic: str) -> None:
-        """Forget a topic with its messages and the offsets of groups in it."""
+        """Delete a topic with its messages and the groups' offsets."""
         self.topics.pop(topic, None)
         for key in [key for key in self._logs if key[0] == topic]:
             del self._logs[key]
@@ -83,28 +83,28 @@ class BrokerStore:
             del self.committed[group_key]
 
     def create_group(self, group: str, *, retry_topic: bool = False) -> None:
-        """Make a group known; a heartbeat makes its retry topic, too."""
+        """Register a group. A heartbeat also creates its retry topic."""
         self.groups.add(group)
         if retry_topic:
             self.create_inner_topic(RETRY_PREFIX + group)
 
     def create_inner_topic(self, name: str) -> None:
-        """Have a topic of one queue, as brokers make them for groups."""
+        """Create a topic with one queue if it does not exist, as brokers do for groups."""
         self.topics.setdefault(name, TopicConfig(name, 1, 1, READ_WRITE))
 
     def has_queue(self, topic: str, queue_id: int) -> bool:
-        """Whether the topic has a queue of this id, to read or to write."""
+        """Whether the topic has a queue with this id, for reading or writing."""
         config = self.topics.get(topic)
         return config is not None and 0 <= queue_id < max(config.read_queues, config.write_queues)
 
     def log(self, topic: str, queue_id: int) -> QueueLog:
-        """Return the log of a queue, an empty one for a queue that does not exist."""
+        """Return the log of a queue, or an empty one if the queue does not exist."""
         if not self.has_queue(topic, queue_id):
             return QueueLog()
         return self._logs.setdefault((topic, queue_id), QueueLog())
 
     def any_queue(self, topic: str) -> int:
-        """Return a writable queue for a message that names none."""
+        """Return a writable queue for a message without a queue."""
         return next(self._round_robin) % max(1, self.topics[topic].write_queues)
 
     def append(
@@ -122,7 +122,7 @@ class BrokerStore:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
     ) -> Placed:
-        """Store a message whose body is compressed already, if ``sys_flag`` says so."""
+        """Store a message. If ``sys_flag`` says so, its body is already compressed."""
         log = self.log(topic, queue_id)
         record = encode_message(
             stored_body,
@@ -150,25 +150,25 @@ class BrokerStore:
         return Placed(log.max_offset - 1, msg_id)
 
     def record_at(self, commit_log_offset: int) -> bytes | None:
-        """Return the record at a place of the commit log."""
+        """Return the record at a commit log offset."""
         return self._records.get(commit_log_offset)
 
     def append_half(self, half: HalfMessage) -> Placed:
-        """Store a half message, whose ``offset`` is given here: nobody sees it."""
+        """Store a half message and assign its ``offset``. Consumers do not see it."""
         placed = Placed(len(self._halves), offset_message_id(encode_host(self.store_host), self._commit_log))
         self._halves[self._commit_log] = replace(half, offset=placed.offset)
         self._commit_log += len(half.body) + 1
         return placed
 
     def half(self, commit_log_offset: int) -> HalfMessage | None:
-        """Return the half message at a place of the commit log; it stays there when its transaction ends."""
+        """Return the half message at a commit log offset. It stays there after its transaction ends."""
         return self._halves.get(commit_log_offset)
 
     def position(self, group: str, queue: MessageQueue) -> int | None:
-        """Return what a group committed."""
+        """Return a group's committed offset."""
         return self.committed.get((group, queue.topic, queue.queue_id))
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read the property list of a send request."""
+    """Parse the properties of a send request."""
     return decode_properties(text.encode())

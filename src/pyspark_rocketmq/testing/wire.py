@@ -1,6 +1,6 @@
-"""Listening on loopback and answering frames, as they should be answered or as the faults say.
+"""Listen on loopback and respond to frames, correctly or as the faults say.
 
-All servers of a mock cluster live on one event loop in one thread.
+All servers of a mock cluster run on one event loop in one thread.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STRANGE_OPAQUE: Final = 0x7FFF0000
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a server answers; with ``wait_ms`` only when something new arrived, or after that time."""
+    """A server's response. With ``wait_ms`` it is sent when new data arrives, or after that time."""
 
     code: int = 0
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -53,11 +53,11 @@ class Reply:
 
 
 Handler = Callable[[Frame, int | None], Reply]
-"""Executes a request; the number bounds the messages of a pull's answer."""
+"""Executes a request. The number limits the messages of a pull response."""
 
 
 class Loop:
-    """An event loop in a thread of its own."""
+    """An event loop in its own thread."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -71,7 +71,7 @@ class Loop:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; its servers must have been stopped."""
+        """Stop the thread. Its servers must be stopped before."""
         if self._loop is None or self._thread is None:
             return
         self.run(_settle())
@@ -81,7 +81,7 @@ class Loop:
         self._loop = self._thread = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and return its result, to any thread but the loop's."""
+        """Run a coroutine on the loop and return its result. Callable from any thread but the loop's."""
         assert self._loop is not None, "the mock cluster is not running"
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_STOP_TIMEOUT_S)
 
@@ -91,7 +91,7 @@ class Loop:
             self._loop.call_soon_threadsafe(self._wake)
 
     async def news(self, timeout_s: float) -> None:
-        """Wait for news, at most so long."""
+        """Wait for new data, at most this long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
@@ -102,9 +102,9 @@ class Loop:
 
 
 async def _settle() -> None:
-    """Let connections that were only just accepted, and transports that were aborted, come to their end.
+    """Wait until just accepted connections and aborted transports have finished.
 
-    Both take some turns of the loop: they are over when it has had nothing else to do for a few.
+    Both take some iterations of the loop: they have finished when it was idle for a few.
     """
     while len(asyncio.all_tasks()) > 1:
         await asyncio.sleep(0)
@@ -118,7 +118,7 @@ async def _turns(count: int) -> None:
 
 @dataclass(slots=True, eq=False)
 class _Session:
-    """One accepted connection, the answers that a `Reorder` holds back, and those that wait for a `Drip`."""
+    """One accepted connection, the responses held by a `Reorder`, and those that wait for a `Drip`."""
 
     writer: asyncio.StreamWriter
     held: list[bytes] = field(default_factory=list)
@@ -147,7 +147,7 @@ class Server:
     handle : Callable
         Executes a request.
     next_fault : Callable
-        Tells what happens to a request by its code.
+        Returns the fault of a request by its code.
     tls : ssl.SSLContext, optional
     """
 
@@ -170,7 +170,7 @@ class Server:
 
     @property
     def addr(self) -> str:
-        """``127.0.0.1:port``, the same over restarts."""
+        """``127.0.0.1:port``, the same after restarts."""
         return f"127.0.0.1:{self._port}"
 
     @property
@@ -179,17 +179,17 @@ class Server:
         return self._listener is not None
 
     def start(self) -> None:
-        """Listen; no effect when it does."""
+        """Listen. No effect if it already listens."""
         if self._listener is None:
             self._loop.run(self._start())
 
     def stop(self) -> None:
-        """Close the listener and every connection; no effect when it is stopped."""
+        """Close the listener and every connection. No effect if it is stopped."""
         if self._listener is not None:
             self._loop.run(self._stop())
 
     def hang_up(self) -> None:
-        """Close every connection and go on listening."""
+        """Close every connection and continue to listen."""
         self._loop.run(self._hang_up())
 
     async def _start(self) -> None:
@@ -205,8 +205,8 @@ class Server:
         assert listener is not None
         for sock in listener.sockets:
             asyncio.get_running_loop().remove_reader(sock.fileno())
-        # A connection that was accepted a moment ago must belong to the server before that is closed:
-        # asyncio would fail on it and leave its socket open.
+        # A connection that was just accepted must belong to the server before the server is closed:
+        # otherwise asyncio would fail on it and leave its socket open.
         await _turns(2)
         listener.close()
         await self._hang_up()
@@ -230,12 +230,12 @@ class Server:
                 self._take(session, frame)
                 await writer.drain()
         except (OSError, asyncio.IncompleteReadError, ProtocolError):
-            return  # a real server says nothing, either
+            return  # a real server does not respond, either
         finally:
             session.hang_up()
             self._sessions.discard(session)
 
-    # --- answering ---
+    # --- responses ---
 
     def _take(self, session: _Session, frame: Frame) -> None:
         fault = self._next_fault(frame.command.code)
@@ -261,7 +261,7 @@ class Server:
             self._spawn(self._suspend(session, frame, reply.wait_ms / 1000, fault))
 
     async def _suspend(self, session: _Session, frame: Frame, wait_s: float, fault: Fault | None) -> None:
-        """Answer a pull when it finds something or its time is up."""
+        """Respond to a pull when it finds messages or its time is over."""
         now = asyncio.get_running_loop().time
         end = now() + wait_s
         while True:
@@ -279,7 +279,7 @@ class Server:
                 self._spawn(self._send_later(session, data, seconds))
             case Cut(after_bytes):
                 session.send(data[:after_bytes])
-                session.writer.close()  # when these bytes are out
+                session.writer.close()  # when these bytes are sent
             case Drip():
                 self._spawn(self._drip(session, data, fault))
             case Damage(change):
@@ -305,7 +305,7 @@ class Server:
         session.send(data)
 
     async def _drip(self, session: _Session, data: bytes, fault: Drip) -> None:
-        if session.waiting is not None:  # one drips already
+        if session.waiting is not None:  # one is already dripping
             session.send(data)
             return
         session.waiting = []
