@@ -189,7 +189,7 @@ def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path, how: str) -> N
 
 
 def test_what_is_known_of_a_process_by_its_pid() -> None:
-    assert "pytest" in command_line(os.getpid())
+    assert "python" in command_line(os.getpid())
     assert resident_bytes(os.getpid()) > 10_000_000
 
 

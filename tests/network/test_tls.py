@@ -23,6 +23,7 @@ from pyspark_rocketmq.client import (
     OffsetRange,
     OutgoingMessage,
     Producer,
+    ProducerOptions,
     ReadOptions,
     read_batches,
 )
@@ -174,14 +175,15 @@ def test_sends_whose_answers_are_here_are_not_sent_again(authority: Authority, s
 
     clock = Ahead()
     trust = str(authority.root.cert)
+    patient = ProducerOptions(send_timeout_ms=50_000)  # no pause of this machine is as long as the clock's
     with (
         ScriptedCluster(reverse, queues=1, tls=server.server_context()) as cluster,
         Client(options(cluster.name_server, tls_ca_file=trust), clock=clock) as client,
-        SendPipeline(Producer(client), max_in_flight=8) as pipeline,
+        SendPipeline(Producer(client, options=patient), max_in_flight=8) as pipeline,
     ):
         for number in range(8):
             pipeline.submit(encode_one(OutgoingMessage("orders", b"%d" % number), UniqueIds(clock)))
-        assert arrived.wait(5)
+        assert arrived.wait(30)
         clock.by_s = 60.0
         outcomes = pipeline.flush()
         assert [outcome.error for outcome in outcomes] == [None] * 8

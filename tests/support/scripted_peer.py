@@ -30,6 +30,8 @@ class Peer:
     """One accepted connection."""
 
     def __init__(self, sock: socket.socket) -> None:
+        # As brokers: else the kernel holds small answers back until the one before is acknowledged.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
 
     def send(self, data: bytes) -> None:
