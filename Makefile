@@ -1,4 +1,4 @@
-# `make help` lists what there is. Everything runs in .venv, which `make setup` makes.
+# `make help` lists the targets. Everything runs in .venv, which `make setup` creates.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -6,10 +6,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.ready-for-development
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=1
-# Two processes, each with a broker and a session: tests of a file stay together.
+# Two processes, each with a broker and a Spark session. Tests of a file run in the same process.
 BY_FILE := --numprocesses 2 --dist loadfile
 
-# What `make test-matrix` tries: every pair of them.
+# `make test-matrix` tests every pair of these versions.
 PYTHONS := 3.11 3.12 3.13
 SPARKS  := 4.2 4.3
 MATRIX  := tests/unit tests/property tests/spark
@@ -24,9 +24,9 @@ help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(DEV)  ## Make .venv with everything that development needs, and fetch RocketMQ's jars
+setup: $(DEV)  ## Create .venv with everything for development, and fetch RocketMQ's jars
 
-# What the package itself needs, and the RocketMQ of the demo.
+# The package's own dependencies, and the RocketMQ of the demo.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed, $(PYTHON) is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -45,62 +45,62 @@ $(DEV): $(READY)
 demo: $(READY)  ## Start a real RocketMQ, stream orders through Spark, show and check the result
 	@$(BIN)/pyspark-rocketmq demo
 
-# What `make test` leaves out.
+# `make test` excludes these tests.
 QUICK := -m "not large"
 
 .PHONY: test
-test: lint unit docs contract spark streams smoke chaos-bounded  ## Everything that CI runs
+test: lint unit docs contract spark streams smoke chaos-bounded  ## Run everything that CI runs
 
 .PHONY: test-all
-test-all:  ## Everything: also tests that need clusters of their own or many kills, over an hour
+test-all:  ## Run everything, including tests with separate clusters or many kills: over an hour
 	$(MAKE) --keep-going test QUICK=
 
 .PHONY: lint
-lint: setup  ## Style, types and layers
+lint: setup  ## Check style, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 .PHONY: browser
-browser:  ## Have Chromium and its driver, which the dashboard's tests use
+browser:  ## Install Chromium and its driver for the dashboard's tests, if missing
 	@{ command -v chromium && command -v chromedriver; } >/dev/null || { \
 	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
 	  apt-get install -qq -y --no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null; } || { \
 	  echo "Chromium and chromedriver are needed: install them with the system's package manager"; exit 1; }
 
 .PHONY: screenshots
-screenshots: setup browser  ## Make the documentation's pictures of the dashboard anew
+screenshots: setup browser  ## Recreate the documentation's pictures of the dashboard
 	SCREENSHOTS=1 $(PYTEST) tests/network/test_dashboard.py -k draws
 
 .PHONY: unit
-unit: setup browser  ## Tests without a broker: unit, property, golden, network, fuzz
+unit: setup browser  ## Run tests without a broker: unit, property, golden, network, fuzz
 	$(PYTEST) --numprocesses 2 tests/unit tests/property tests/golden tests/network tests/fuzz
 
 .PHONY: contract
-contract: setup  ## Tests against a real RocketMQ 5.4 and 4.9
+contract: setup  ## Run tests against a real RocketMQ 5.4 and 4.9
 	$(PYTEST) $(BY_FILE) tests/contract
 
 .PHONY: spark
-spark: setup  ## Tests in a real Spark session against a real RocketMQ
+spark: setup  ## Run tests in a real Spark session against a real RocketMQ
 	$(PYTEST) $(BY_FILE) tests/spark --ignore-glob='*/test_streams_*.py'
 
 .PHONY: streams
-streams: setup  ## Tests of stream pipelines, on a real RocketMQ where that matters
+streams: setup  ## Run tests of stream pipelines, on a real RocketMQ where that matters
 	$(PYTEST) $(BY_FILE) $(QUICK) tests/spark/test_streams_*.py
 
 .PHONY: chaos-bounded
-chaos-bounded: setup  ## Tests that kill processes and cut connections, a few minutes of them
+chaos-bounded: setup  ## Run tests that kill processes and cut connections, for a few minutes
 	CHAOS_SEED=1 $(PYTEST) $(QUICK) tests/chaos
 
 .PHONY: chaos
-chaos: setup  ## The same with 20 kills of each kind, then a million messages through every fault, with figures
+chaos: setup  ## Run these with 20 kills of each kind, then send a million messages through every fault
 	CHAOS_KILLS=20 $(PYTEST) --timeout=3600 tests/chaos
 	$(BIN)/python -m tests.chaos.run --messages 1000000 --rounds 3
 
 .PHONY: fuzz
 SECONDS ?= 120
-fuzz: setup  ## Fuzz every parser for SECONDS each (120), and keep what reaches new code
+fuzz: setup  ## Fuzz every parser for SECONDS each (120), and keep inputs that reach new code
 	@for target in frame stream header body record batch options; do \
 	  echo "== $$target"; \
 	  PYTHONPATH=.:src $(BIN)/python -m tests.fuzz.run $$target --seconds $(SECONDS) --keep || exit 1; \
@@ -109,11 +109,11 @@ fuzz: setup  ## Fuzz every parser for SECONDS each (120), and keep what reaches 
 OLDEST := .venv-oldest-spark
 
 .PHONY: smoke
-smoke: setup $(OLDEST)/.ready  ## A few Spark tests with PySpark 4.2
+smoke: setup $(OLDEST)/.ready  ## Run a few Spark tests with PySpark 4.2
 	PYTHONPATH=$(CURDIR)/$(OLDEST) $(PYTEST) tests/spark/test_batch.py tests/spark/test_stream.py tests/spark/test_write.py \
 	  -k "every_column or tags_choose or ends_at_what_was_there or copies_a_topic"
 
-# PySpark alone (450 MB): all else is shared with .venv.
+# Only PySpark (450 MB): everything else is shared with .venv.
 $(OLDEST)/.ready: | $(DEV)
 	@echo "fetching PySpark 4.2"
 	@rm -rf $(OLDEST)
@@ -121,19 +121,19 @@ $(OLDEST)/.ready: | $(DEV)
 	@touch $@
 
 .PHONY: docs
-docs: setup  ## Build the documentation into site/, every warning an error, and test what its pages say
+docs: setup  ## Build the documentation into site/ with warnings as errors, and test its pages
 	$(PYTEST) tests/docs
 
 .PHONY: dist
-dist: setup  ## Build wheel and sdist into dist/, the same bytes for the same commit
+dist: setup  ## Build wheel and sdist into dist/, reproducible for a commit
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build
 
 .PHONY: docs-options
-docs-options: setup  ## Write docs/options.md anew, after an option has changed
+docs-options: setup  ## Generate docs/options.md, after an option has changed
 	PYTHONPATH=src $(BIN)/python -m pyspark_rocketmq.options.reference > docs/options.md
 
 .PHONY: test-matrix
-test-matrix: setup  ## Unit and Spark tests with every Python found (PYTHONS=) and each Spark (SPARKS=), in environments of their own
+test-matrix: setup  ## Run unit and Spark tests with every Python found (PYTHONS=) and each Spark (SPARKS=)
 	@for python in $(PYTHONS); do \
 	  if ! python$$python -c '' 2>/dev/null; then echo "== Python $$python is MISSING: not tested"; continue; fi; \
 	  for spark in $(SPARKS); do \
@@ -155,19 +155,19 @@ $(BENCH): $(DEV)
 	@touch $@
 
 .PHONY: bench
-bench: $(BENCH)  ## Time reading, writing and small batches against the Java clients and Kafka: up to an hour
+bench: $(BENCH)  ## Compare reading, writing and small batches with the Java clients and Kafka: up to an hour
 	$(BIN)/python -m benchmarks.suite
 
 .PHONY: soak
 MINUTES ?= 10
-soak: $(BENCH)  ## Write and read steadily for MINUTES (10): memory, files, threads, batches must be flat; a plot
+soak: $(BENCH)  ## Write and read steadily for MINUTES (10), and check that memory, files, threads and batches stay flat
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
 .PHONY: bench-quick
-bench-quick: $(BENCH)  ## The base case of reading with 500,000 messages and three rounds: a few minutes
+bench-quick: $(BENCH)  ## Measure the base case of reading, with 500,000 messages and three rounds: a few minutes
 	$(BIN)/python -m benchmarks.suite --quick
 
 .PHONY: clean
-clean:  ## Remove what the tools left; the virtual environment and the jars stay
+clean:  ## Remove the output of the tools, but not the virtual environment and the jars
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +

@@ -1,8 +1,8 @@
-"""The client without Spark: create a topic, send, look at offsets, read, commit.
+"""The client without Spark: create a topic, send, get offsets, read, commit.
 
     NAMESRV_ADDR=127.0.0.1:9876 python examples/client.py
 
-Needs a running RocketMQ; ``pyspark-rocketmq cluster start`` brings one up.
+Needs a running RocketMQ: ``pyspark-rocketmq cluster start`` starts one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
         result = producer.send(order(0))
         print(f"one order is at {result.queue}, offset {result.queue_offset}, id {result.msg_id}")
 
-        # A thousand more in batches of 50, eight batches in flight, without waiting for each answer.
+        # A thousand more in batches of 50, with eight batches in flight, without waiting for each response.
         outcomes = []
         with SendPipeline(producer, max_in_flight=8) as pipeline:
             for start in range(1, 1001, 50):
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def order(number: int) -> OutgoingMessage:
-    """Make up an order."""
+    """Return a sample order."""
     body = {"order": number, "product": "tea" if number % 3 else "coffee", "at": time.time()}
     return OutgoingMessage(
         TOPIC, json.dumps(body).encode(), tags="tea" if number % 3 else "coffee", keys=f"order-{number}"
@@ -68,7 +68,7 @@ def order(number: int) -> OutgoingMessage:
 
 
 def read(client: Client) -> None:
-    """Read what the group has not read yet, coffee only, and remember where it was."""
+    """Read the messages that the group has not consumed, coffee only, and commit the offsets."""
     consumer = PullConsumer(GROUP, client=client)
     coffees = 0
     for queue in consumer.fetch_subscribe_message_queues(TOPIC):

@@ -1,6 +1,6 @@
-"""What other connectors' introductions show, written with this package; a test runs each function.
+"""The introductory examples of other connectors, written with this package. A test runs each function.
 
-Beside rocketmq-spark, rocketmq-flink and RocketMQ Streams the documentation shows these pieces.
+The documentation shows them next to those of rocketmq-spark, rocketmq-flink and RocketMQ Streams.
 """
 
 from __future__ import annotations

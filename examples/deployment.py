@@ -1,4 +1,4 @@
-"""A job whose package travels with it, as a zip by ``--py-files``: it registers the source itself.
+"""A job that ships the package as a zip with ``--py-files`` and registers the source itself.
 
 spark-submit --py-files pyspark_rocketmq.zip examples/deployment.py 127.0.0.1:9876 orders
 """
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 # --8<-- [start:register]
 def register(spark: SparkSession) -> None:
-    """Let Spark send the package to its workers with the source."""
+    """Register the source so that Spark sends the package to its workers."""
     from pyspark_rocketmq.spark.source import RocketMQDataSource  # noqa: PLC0415 - Spark first, then its files
 
     spark.dataSource.register(RocketMQDataSource)

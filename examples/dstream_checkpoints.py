@@ -2,8 +2,8 @@
 
     python examples/dstream_checkpoints.py 127.0.0.1:9876 orders results.db /tmp/checkpoint
 
-Kill it and start it again: it goes on where it was. A batch that comes again has the same time and the same
-messages, so an output that replaces what it wrote for a batch before is exactly once.
+Kill it and restart it: it continues where it stopped. A repeated batch has the same time and the same
+messages, so an output that replaces its earlier result of the batch is exactly once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main(name_server: str, topic: str, database: str, checkpoint: str) -> None:
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master {MASTER} pyspark-shell"
 
     def set_up() -> StreamingContext:
-        """Build the stream: called only when there is no checkpoint."""
+        """Build the stream. Called only if there is no checkpoint."""
         ssc = StreamingContext(
             SparkContext(conf=SparkConf().setMaster(MASTER).setAppName("checkpoints")), 0.5
         )
@@ -49,7 +49,7 @@ def main(name_server: str, topic: str, database: str, checkpoint: str) -> None:
 
 
 def save_to(database: str) -> Callable[..., None]:
-    """Return an output operation; Spark keeps it in the checkpoint, so it holds nothing but a path."""
+    """Return an output operation. Spark stores it in the checkpoint, so it holds only a path."""
 
     def save(time: datetime, rdd) -> None:
         messages = rdd.map(lambda m: (m.broker_name, m.queue_id, m.queue_offset, m.body.decode()))

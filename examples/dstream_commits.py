@@ -1,8 +1,8 @@
-"""A direct stream that keeps its offsets in RocketMQ: commitAsync after the output; at least once.
+"""A direct stream that keeps its offsets in RocketMQ, with commitAsync after the output: at least once.
 
     python examples/dstream_commits.py 127.0.0.1:9876 orders results.db
 
-Kill it and start it again, with changed code if you like: it goes on at the group's offsets.
+Kill it and restart it, with changed code if you like: it continues from the group's offsets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(name_server: str, topic: str, database: str) -> None:
             connection.execute("CREATE TABLE IF NOT EXISTS orders (batch, broker, queue, position, body)")
             connection.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?)", rows)
         connection.close()
-        # The rows are stored: now, and not before, the group has read them.
+        # The rows are stored. Commit only now.
         stream.commitAsync(rdd.offsetRanges, told)
 
     stream.foreachRDD(save)
@@ -47,7 +47,7 @@ def main(name_server: str, topic: str, database: str) -> None:
 
 
 def told(offsets: dict, error: Exception | None) -> None:
-    """Say how a commit went."""
+    """Report the result of a commit."""
     if error is not None:
         print(f"{len(offsets)} offsets are not committed, they will be with the next batch: {error}")
 

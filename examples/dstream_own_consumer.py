@@ -1,10 +1,10 @@
-"""A DStream of one's own consumer, by ``RocketMQUtils.queueStream``: for when nothing ready-made fits.
+"""A DStream from your own consumer, with ``RocketMQUtils.queueStream``, if no ready-made stream fits.
 
     python examples/dstream_own_consumer.py 127.0.0.1:9876 orders
 
-A thread of the driver consumes and puts messages into a bounded queue; each batch takes what is there. All
-messages go through the driver, and keeping offsets is up to this code: they are committed after the output,
-so messages come again after a crash (at least once). ``createMQPullStream`` does without all of this.
+A thread in the driver consumes messages and puts them into a bounded queue. Each batch takes the queue's
+content. All messages go through the driver, and this code must manage the offsets: it commits them after the
+output, so messages may repeat after a crash (at least once). ``createMQPullStream`` needs none of this.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(name_server: str, topic: str) -> None:
     """Stream until the process ends."""
     ssc = StreamingContext(SparkContext(conf=SparkConf().setMaster("local[2]").setAppName(GROUP)), 1)
 
-    waiting: queue.Queue[Message] = queue.Queue(maxsize=10_000)  # full: the consumer waits
+    waiting: queue.Queue[Message] = queue.Queue(maxsize=10_000)  # if full, the consumer waits
     threading.Thread(target=consume, args=(name_server, topic, waiting), daemon=True).start()
     committer = PullConsumer(GROUP, name_server=name_server)
 
@@ -46,7 +46,7 @@ def main(name_server: str, topic: str) -> None:
 
 
 def consume(name_server: str, topic: str, waiting: queue.Queue[Message]) -> None:
-    """Pull the queues in turns, beginning at the group's offsets."""
+    """Pull the queues in turn, from the group's offsets on."""
     with PullConsumer(GROUP, name_server=name_server) as consumer:
         sources = consumer.fetch_subscribe_message_queues(topic)
         offsets = {source: consumer.fetch_consume_offset(source) for source in sources}

@@ -1,10 +1,10 @@
-"""A direct stream that keeps its offsets with its results, in one transaction: exactly once.
+"""A direct stream that stores its offsets and its results in one transaction: exactly once.
 
     python examples/dstream_own_store.py 127.0.0.1:9876 orders sqlite:///results.db
     python examples/dstream_own_store.py 127.0.0.1:9876 orders postgresql+psycopg://user@host/database
 
-Needs the extra ``sql``. Kill it and start it again, with changed code if you like: sums stay right. No
-checkpoint, and nothing is committed to RocketMQ.
+Needs the extra ``sql``. Kill it and restart it, with changed code if you like: the sums stay correct. It uses
+no checkpoint and commits nothing to RocketMQ.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main(name_server: str, topic: str, url: str) -> None:
 
 
 def write(connection: sa.Connection, rdd: RocketMQRDD) -> None:
-    """Write a batch's rows and its part of a sum, which no repetition may touch."""
+    """Write a batch's rows and add its part of a sum, which must not be added twice."""
     found = rdd.map(lambda m: (m.broker_name, m.queue_id, m.queue_offset, m.body.decode())).collect()
     rows = [dict(zip(("broker", "queue", "position", "body"), row, strict=True)) for row in found]
     connection.execute(sa.text("INSERT INTO orders VALUES (:broker, :queue, :position, :body)"), rows)

@@ -1,12 +1,12 @@
-"""Receiver or direct: the same job over both, each recovered from its checkpoint, neither losing a message.
+"""Receiver or direct: the same job with both. Each recovers from its checkpoint and loses no message.
 
     python examples/dstream_receivers.py receiver 127.0.0.1:9876 orders results.db /tmp/receiver
     python examples/dstream_receivers.py direct   127.0.0.1:9876 orders results.db /tmp/direct
 
-What differs: receivers are members of the consumer group, hold a core each, and write what they get to a log
-below the checkpoint before they acknowledge it, so a message may come twice after a crash and in another
+The differences: receivers are members of the consumer group, use a core each, and write messages to a log
+below the checkpoint before they acknowledge them. After a crash a message may come twice, and in another
 batch than before. The direct stream has no receiver and no log: its batches are ranges of offsets, and a
-batch that comes again is the very same one.
+repeated batch has the same messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MASTER = "local[4,8]"
 
 
 def receiver(ssc: StreamingContext, name_server: str, topic: str) -> DStream:
-    """Two receivers, whose blocks are in a write-ahead log before RocketMQ hears that they arrived."""
+    """Two receivers. Their blocks are in a write-ahead log before they are acknowledged to RocketMQ."""
     properties = {
         RocketMQConfig.NAME_SERVER_ADDR: name_server,
         RocketMQConfig.CONSUMER_GROUP: "receiver-example",
@@ -38,7 +38,7 @@ def receiver(ssc: StreamingContext, name_server: str, topic: str) -> DStream:
 
 
 def direct(ssc: StreamingContext, name_server: str, topic: str) -> DStream:
-    """No receiver: each batch is a range of offsets of each queue, read by the batch's own tasks."""
+    """No receiver: each batch is a range of offsets per queue, read by the batch's tasks."""
     options = {"nameServer": name_server}
     return RocketMQUtils.createMQPullStream(
         ssc, "direct-example", topic, ConsumerStrategy.earliest, autoCommit=False, options=options
@@ -50,7 +50,7 @@ def main(kind: str, name_server: str, topic: str, database: str, checkpoint: str
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master {MASTER} pyspark-shell"
 
     def set_up() -> StreamingContext:
-        """Build the stream: called only when there is no checkpoint."""
+        """Build the stream. Called only if there is no checkpoint."""
         conf = SparkConf().setMaster(MASTER).setAppName("receivers")
         ssc = StreamingContext(SparkContext(conf=conf), 0.5)
         ssc.checkpoint(checkpoint)
@@ -64,7 +64,7 @@ def main(kind: str, name_server: str, topic: str, database: str, checkpoint: str
 
 
 def save_to(database: str) -> Callable[..., None]:
-    """Return an output operation that counts how often each message came."""
+    """Return an output operation that counts how often each message arrived."""
 
     def save(time: datetime, rdd) -> None:
         messages = rdd.map(lambda m: (m.broker_name, m.queue_id, m.queue_offset, m.body.decode()))

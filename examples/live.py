@@ -1,4 +1,4 @@
-"""Looking at queries and groups while they run; the documentation shows pieces of this file."""
+"""Monitor queries and groups while they run. The documentation includes parts of this file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark_rocketmq.spark.monitor.query_log import QueryLog
 
 
 def write_log(spark: SparkSession, folder: str) -> QueryLog:
-    """Write the progress of every query of the session to a folder."""
+    """Log the progress of every query of the session to a folder."""
     log = QueryLog(folder)
     spark.streams.addListener(log)
     return log
@@ -22,7 +22,7 @@ def write_log(spark: SparkSession, folder: str) -> QueryLog:
 def look(
     name_server: str, group: str, topic: str, stream: DataFrame, folder: str, *, seconds: float = 10
 ) -> list[object]:
-    """Look at topics, lag and offsets, follow a stream for some seconds, and plot what was logged."""
+    """Show topics, lag and offsets, follow a stream for some seconds, and plot the query log."""
     from pyspark_rocketmq import notebook  # noqa: PLC0415 - an extra
 
     return [

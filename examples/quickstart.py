@@ -1,9 +1,9 @@
-"""The first five minutes: a topic written, read as a table, and followed as a stream.
+"""The first five minutes: write a topic, read it as a table, and follow it as a stream.
 
     pyspark-rocketmq cluster start
     python examples/quickstart.py 127.0.0.1:9876
 
-The documentation shows pieces of this file.
+The documentation includes parts of this file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 
 def start_spark() -> SparkSession:
-    """Start Spark; nothing has to be registered."""
+    """Start Spark. The source needs no registration."""
     return SparkSession.builder.master("local[2]").appName("quickstart").getOrCreate()
 
 
@@ -25,7 +25,7 @@ def start_spark() -> SparkSession:
 
 # --8<-- [start:write]
 def write(spark: SparkSession, name_server: str, topic: str) -> None:
-    """Send three orders; the topic is made if it is not there."""
+    """Send three orders. The topic is created if it does not exist."""
     orders = spark.createDataFrame(
         [
             ("order-1", "new", '{"product": "tent", "cents": 24900}'),
@@ -47,7 +47,7 @@ def write(spark: SparkSession, name_server: str, topic: str) -> None:
 
 # --8<-- [start:read]
 def read(spark: SparkSession, name_server: str, topic: str) -> DataFrame:
-    """Read everything that the topic has at this moment."""
+    """Read all current messages of the topic."""
     messages = spark.read.format("rocketmq").options(nameServer=name_server, topic=topic).load()
     return messages.selectExpr("queueId", "queueOffset", "keys", "tags", "string(body)")
 
@@ -57,7 +57,7 @@ def read(spark: SparkSession, name_server: str, topic: str) -> DataFrame:
 
 # --8<-- [start:stream]
 def follow(spark: SparkSession, name_server: str, topic: str, checkpoint: str) -> StreamingQuery:
-    """Add up revenue by product, for as long as the query runs; it goes on where it stopped."""
+    """Sum revenue by product while the query runs. After a restart it continues where it stopped."""
     return (
         spark.readStream.format("rocketmq")
         .options(nameServer=name_server, topic=topic, startingOffsets="earliest", consumerGroup="revenue")
@@ -78,7 +78,7 @@ def follow(spark: SparkSession, name_server: str, topic: str, checkpoint: str) -
 
 
 def main(name_server: str) -> None:
-    """Do all of it once."""
+    """Run every step once."""
     spark = start_spark()
     write(spark, name_server, "quickstart")
     read(spark, name_server, "quickstart").show()

@@ -1,4 +1,4 @@
-"""Clicks by user and minute, by the time in the record, to another topic; in snake_case.
+"""Count clicks by user and minute, by the time in the record, and send them to a topic. In snake_case.
 
 Run it with ``pyspark-rocketmq streams run examples/streams_clicks.py 127.0.0.1:9876 pageClick pageClickOut``.
 """

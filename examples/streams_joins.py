@@ -1,7 +1,7 @@
-"""Orders and payments joined in a window, then with a table of cities, to a database.
+"""Join orders and payments in a window, then with a table of cities, and write them to a database.
 
 Run ``pyspark-rocketmq streams run examples/streams_joins.py 127.0.0.1:9876 orders payments cities.csv URL``;
-the table ``paid`` exists. It needs the extra ``sql``.
+the table ``paid`` must exist. Needs the extra ``sql``.
 """
 
 from __future__ import annotations

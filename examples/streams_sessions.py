@@ -1,4 +1,4 @@
-"""Sessions by user, exact distinct counts, and functions that stay Python.
+"""Sessions by user, exact distinct counts, and functions that run in Python.
 
 Run it with ``pyspark-rocketmq streams run examples/streams_sessions.py 127.0.0.1:9876 visits``.
 """

@@ -1,4 +1,4 @@
-"""One stream to two sinks, which share one query: the topic is read once.
+"""One stream with two sinks that share one query: the topic is read once.
 
 Run it with ``pyspark-rocketmq streams run examples/streams_split.py 127.0.0.1:9876 people folder``.
 """

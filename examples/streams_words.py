@@ -1,4 +1,4 @@
-"""Counting words, by the newer API.
+"""Count words with the newer API.
 
 Run it with ``pyspark-rocketmq streams run examples/streams_words.py 127.0.0.1:9876 sourceTopic``.
 """

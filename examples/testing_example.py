@@ -1,9 +1,9 @@
-"""How to test a job of one's own: without Spark, with Spark and no server, and end to end with a mock broker.
+"""How to test your own job: without Spark, with Spark but no server, and end to end with a mock broker.
 
     python -m pytest examples/testing_example.py
 
-A project of one's own puts ``pytest_plugins = ["pyspark_rocketmq.testing.plugin"]`` into its ``conftest.py``;
-the fixture ``rocketmq`` is then a real RocketMQ instead of the mock one.
+In your own project add ``pytest_plugins = ["pyspark_rocketmq.testing.plugin"]`` to ``conftest.py``. The
+fixture ``rocketmq`` is then a real RocketMQ instead of the mock.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pyspark_rocketmq.client import Client, OutgoingMessage, PullConsumer
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import MemorySink, MockBroker, drain, message_frame
 
-# --- the job that is tested -----------------------------------------------------------------
+# --- the job under test ---------------------------------------------------------------------
 
 
 def revenue(messages: DataFrame) -> DataFrame:
-    """Sum up the orders' amounts by country."""
+    """Sum the orders' amounts by country."""
     order_type = "country string, amount int"
     orders = messages.select(from_json(col("body").cast("string"), order_type).alias("order"))
     return orders.groupBy("order.country").agg(total("order.amount").alias("amount"))
 
 
 def order(country: str, amount: int) -> OutgoingMessage:
-    """Make up an order."""
+    """Return a sample order."""
     body = {"country": country, "amount": amount}
     return OutgoingMessage("orders", json.dumps(body).encode(), tags=country)
 
@@ -42,19 +42,19 @@ def order(country: str, amount: int) -> OutgoingMessage:
 
 @pytest.fixture(scope="module")
 def mq() -> Iterator[MockBroker]:
-    """Start a broker in this process: a matter of milliseconds."""
+    """Start a broker in this process, within milliseconds."""
     with MockBroker({"orders": 2}) as broker:
         yield broker
 
 
 def test_the_transformation_alone(spark: SparkSession) -> None:
-    """No server at all: a DataFrame with the columns that ``format("rocketmq")`` has."""
+    """No server: a DataFrame with the columns of ``format("rocketmq")``."""
     messages = message_frame(spark, [order("de", 3), order("fr", 4), order("de", 5)])
     assert {row.country: row.amount for row in revenue(messages).collect()} == {"de": 8, "fr": 4}
 
 
 def test_the_client_rides_out_a_busy_broker() -> None:
-    """Faults on order: the broker refuses three pulls, and the consumer does not notice."""
+    """Fault injection: the broker rejects three pulls, and the consumer retries them."""
     with MockBroker({"orders": 1}) as broker, Client(broker.name_server) as client:
         broker.send(order("de", 3))
         refused = broker.fail(RequestCode.PULL_MESSAGE, code=ResponseCode.SYSTEM_BUSY, times=3)
@@ -64,7 +64,7 @@ def test_the_client_rides_out_a_busy_broker() -> None:
 
 
 def test_the_whole_stream(spark: SparkSession, mq: MockBroker, tmp_path: Path) -> None:
-    """Spark reads from the mock broker as from a real one; `drain` waits until it has everything."""
+    """Spark reads from the mock broker as from a real one. `drain` waits until everything is read."""
     for number in range(100):
         mq.send(order("de" if number % 2 else "fr", number), mq.queue("orders", number % 2))
     sink = MemorySink()
@@ -89,7 +89,7 @@ def test_the_whole_stream(spark: SparkSession, mq: MockBroker, tmp_path: Path) -
 
 
 def test_what_was_sent(mock_rocketmq: MockBroker, mock_rocketmq_peek: Callable[..., list]) -> None:
-    """Fixtures of the plugin: a broker of the test's own, and a look at its newest messages."""
+    """Fixtures of the plugin: a mock broker for the test, and its newest messages."""
     mock_rocketmq.create_topic("orders", 4)
     mock_rocketmq.send(order("de", 1))
     assert [message.tags for message in mock_rocketmq_peek("orders", 5)] == ["de"]

@@ -1,10 +1,10 @@
-"""Results and offsets in one transaction of one's own data store, as rocketmq-spark's README sketches it.
+"""Results and offsets in one transaction of your own data store, as rocketmq-spark's README sketches it.
 
-Start it with the name server, the group, the topic and a database; kill it and start it again::
+Start it with the name server, the group, the topic and a database, kill it and restart it::
 
     python examples/seeds/000_own_store.py 127.0.0.1:9876 groupId topic results.db
 
-`examples/dstream_own_store.py` is the short way: ``transactional_output`` does what is written out here.
+`examples/dstream_own_store.py` is shorter: its ``transactional_output`` does the same.
 """
 
 import sqlite3
@@ -19,7 +19,7 @@ nameServer, groupId, topic, database = sys.argv[1:]
 
 
 def connect():
-    """Return a connection that begins and ends transactions where the program says so."""
+    """Return a connection with explicit transactions."""
     connection = sqlite3.connect(database, isolation_level=None)
     connection.execute("CREATE TABLE IF NOT EXISTS results (body TEXT PRIMARY KEY, total INTEGER)")
     connection.execute(
@@ -51,7 +51,7 @@ stream = RocketMqUtils.createMQPullStream(
 
 
 def output(rdd):
-    """Store a batch's counts and the ends of its ranges, both or neither."""
+    """Store a batch's counts and the ends of its ranges in one transaction."""
     offsetRanges = rdd.offsetRanges
     results = rdd.map(lambda message: (message.body.decode(), 1)).reduceByKey(lambda a, b: a + b).collect()
     connection = connect()
@@ -81,7 +81,7 @@ def output(rdd):
         # end your transaction
         connection.execute("COMMIT")
     finally:
-        connection.close()  # without a commit nothing of it is stored
+        connection.close()  # without a commit nothing is stored
 
 
 stream.foreachRDD(output)

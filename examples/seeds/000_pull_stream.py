@@ -1,4 +1,4 @@
-"""The pull stream of rocketmq-spark's README: what to read, where its offsets are, committing them.
+"""The pull stream of rocketmq-spark's README: reading, getting the offsets, committing them.
 
 Start it with the name server, the group and the topic::
 
@@ -30,7 +30,7 @@ dStream.map(lambda message: message.body).pprint()
 
 
 def output(rdd):
-    """Say which offsets each partition has, and commit them when that is done."""
+    """Print the offsets of each partition, then commit them."""
     offsetRanges = rdd.offsetRanges
 
     def forPartition(messages):

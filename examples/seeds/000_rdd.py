@@ -1,4 +1,4 @@
-"""The RDD of rocketmq-spark's README, whose ranges begin with the group by mistake: it is the topic.
+"""The RDD of rocketmq-spark's README. By mistake its ranges name the group there: it must be the topic.
 
 Start it with the name server and a topic that has a hundred messages in its queues 1 and 2::
 

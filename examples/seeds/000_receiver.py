@@ -1,6 +1,6 @@
 """The receivers of rocketmq-spark's README: the reliable one if a checkpoint directory is given.
 
-Start it with the name server, the group and the topic, and perhaps a directory::
+Start it with the name server, the group, the topic, and optionally a directory::
 
     python examples/seeds/000_receiver.py 127.0.0.1:9876 groupId topic /tmp/checkpoint
 """

@@ -1,10 +1,10 @@
-"""Spark's old ``KafkaUtils`` in RocketMQ: ``createStream`` by a receiver, ``createDirectStream`` without one.
+"""Spark's old ``KafkaUtils`` with RocketMQ: ``createStream`` with a receiver, or ``createDirectStream``.
 
 Start it with the name server, the group, the topic, and one of the two names::
 
     python examples/seeds/002_kafka_utils.py 127.0.0.1:9876 groupId topic createDirectStream
 
-Kill it and start it again: it continues from the folder ``checkpoint``.
+Kill it and restart it: it continues from the folder ``checkpoint``.
 """
 
 import sys
@@ -18,7 +18,7 @@ nameServer, groupId, topic, way = sys.argv[1:]
 
 
 def createStream(ssc):
-    """Receive with a write-ahead log; two threads deserialize, as ``Map(topic -> 2)`` means there."""
+    """Receive with a write-ahead log. Two threads deserialize, as with ``Map(topic -> 2)`` in Kafka."""
     receiver = ReliableRocketMQReceiver(
         nameServer, {topic: 2}, groupId, "MEMORY_AND_DISK_SER_2", options={"auto.offset.reset": "smallest"}
     )
@@ -38,7 +38,7 @@ def createDirectStream(ssc):
 
 
 def setUp():
-    """Build the job: called only when there is no checkpoint."""
+    """Build the job. Called only if there is no checkpoint."""
     ssc = StreamingContext(SparkContext(conf=SparkConf().setMaster("local[2]").setAppName(way)), 1)
     stream = {"createStream": createStream, "createDirectStream": createDirectStream}[way](ssc)
     stream.map(lambda pair: pair[1].decode()).pprint()

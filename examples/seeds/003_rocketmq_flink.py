@@ -1,4 +1,4 @@
-"""The program of rocketmq-flink's introduction: the last word of an address, as JSON, to another topic.
+"""The program of rocketmq-flink's introduction: send the last word of an address, as JSON, to another topic.
 
 python examples/seeds/003_rocketmq_flink.py localhost:9876 flink-source2 flink-sink2 /tmp/checkpoint
 """
@@ -17,7 +17,7 @@ from pyspark_rocketmq.sql.flink import (
 
 nameServer, sourceTopic, sinkTopic, checkpoint = sys.argv[1:]
 
-# The parallelism of a job is its number of cores; minPartitions below is the source's own.
+# The parallelism of a job is its number of cores. minPartitions below sets that of the source.
 spark = SparkSession.builder.master("local[2]").appName("rocketmq-flink-example").getOrCreate()
 
 consumerProps = {

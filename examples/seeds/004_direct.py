@@ -1,9 +1,9 @@
-"""The article's direct mode: each batch is a range of offsets of each queue, committed after the output.
+"""The article's direct mode: each batch is a range of offsets per queue, committed after the output.
 
     python examples/seeds/004_direct.py 127.0.0.1:9876 OrderTopic
 
-What the article does by hand for each queue (pull, keep the offset table, make an RDD) is the stream's own.
-Offsets in a database: examples/dstream_own_store.py.
+The stream does what the article codes by hand for each queue (pull, keep the offset table, create an RDD).
+For offsets in a database see examples/dstream_own_store.py.
 """
 
 import json

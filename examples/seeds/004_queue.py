@@ -1,9 +1,9 @@
-"""The article's third way: a consumer of one's own at the driver, and a queue.
+"""The article's third variant: your own consumer in the driver, and a queue.
 
     python examples/seeds/004_queue.py 127.0.0.1:9876 OrderTopic
 
-A message counts as consumed when it is in the queue: what waits there is lost with the driver. For offsets
-that are committed after the output see examples/dstream_own_consumer.py.
+A message counts as consumed when it is in the queue: messages in the queue are lost with the driver. To
+commit offsets after the output see examples/dstream_own_consumer.py.
 """
 
 import queue

@@ -2,10 +2,10 @@
 
     python examples/seeds/004_receiver.py 127.0.0.1:9876 OrderTopic
 
-The article's bodies are Java's serialized objects, these are JSON: {"orderNo": "A1", "cost": 20}. For bodies
-that ObjectOutputStream wrote take javaobj.loads of the package javaobj-py3. onStart, onStop and the listener
-are here because the article has them: a receiver that has only deserialize does the same, as
-004_receiver_wal.py shows.
+The article's bodies are serialized Java objects, these are JSON: {"orderNo": "A1", "cost": 20}. For bodies
+written by ObjectOutputStream use javaobj.loads of the package javaobj-py3. onStart, onStop and the listener
+are here because the article has them. A receiver with only deserialize does the same, see
+004_receiver_wal.py.
 """
 
 import json
@@ -44,7 +44,7 @@ class OrderReceiver(RocketMQReceiver):
         for msg in msgs:
             order = self.deserialize(msg.body)
             if order is not None:
-                self.store(order)  # returns when Spark has it
+                self.store(order)  # returns when Spark has stored it
         return ConsumeResult.SUCCESS
 
     def onStop(self):

@@ -1,4 +1,4 @@
-"""The article's receiver with a write-ahead log, in the short form: deserialize, and nothing else.
+"""The article's receiver with a write-ahead log, in the short form with only deserialize.
 
 python examples/seeds/004_receiver_wal.py 127.0.0.1:9876 OrderTopic hdfs://namenode:8020/spark-checkpoints/rocketmq
 """

@@ -1,4 +1,4 @@
-"""Two tables: the messages of a topic as they come, and how many there are a tag."""
+"""Two tables: the messages of a topic as they arrive, and their number per tag."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -8,7 +8,7 @@ spark = SparkSession.active()
 
 @dp.table
 def messages() -> DataFrame:
-    """Every message once: the pipeline keeps the stream's checkpoint."""
+    """Contains every message once: the pipeline keeps the stream's checkpoint."""
     return (
         spark.readStream.format("rocketmq")
         .option("nameServer", spark.conf.get("spark.rocketmq.nameServer"))
@@ -21,5 +21,5 @@ def messages() -> DataFrame:
 
 @dp.materialized_view
 def messages_by_tag() -> DataFrame:
-    """Computed anew with each run."""
+    """Recomputed in each run."""
     return spark.read.table("messages").groupBy("tags").count()
