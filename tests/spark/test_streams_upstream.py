@@ -12,7 +12,15 @@ import pytest
 from pyspark.sql import functions as sf
 from tests.spark.streams_support import at, table
 
-from pyspark_rocketmq.streams import SchemaConfig, SchemaType, StreamBuilder, Time, TumblingWindow
+from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams import (
+    CheckpointStrategy,
+    SchemaConfig,
+    SchemaType,
+    StreamBuilder,
+    Time,
+    TumblingWindow,
+)
 from pyspark_rocketmq.streams.compile.compiler import Compiler
 from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, TIME, VALUE
@@ -238,3 +246,164 @@ def test_bodies_are_what_a_schema_config_says(spark):
 def test_an_array_of_json_texts_has_fields(spark):
     stream = source(spark).fromArray(['{"n": 1}', '{"n": 7}'], True).filterByExpression("(n,>,5)")
     assert [row.n for row in stream.toDF().collect()] == ["7"]
+
+
+# --- tables beside streams --------------------------------------------------------------------
+
+PROJECTS = [
+    {"address": "apache", "name": "dipper", "project": "p-0", "projectId": 1},
+    {"address": "moon", "name": '\u00fc "x" }', "project": "p-1"},
+]
+FLOW = {"project": 7, "ProjectName": "p-0", "name": "own", "n": 2**60, "deep": {"z": [1.5, None, "1"]}}
+OTHER = {"ProjectName": "p-1", "a }": '} "', "flag": True, "none": None}
+STRANGER = {"name": "own", "ProjectName": "p-9"}
+
+
+@pytest.fixture
+def projects(tmp_path) -> str:
+    file = tmp_path / "dim.txt"
+    file.write_text("".join(json.dumps(row) + "\n" for row in PROJECTS), encoding="utf-8")
+    return str(file)
+
+
+def test_a_table_is_put_into_records_whose_fields_are_not_known(spark, projects):
+    inner = records(spark).dimJoin(projects, 10_000).on("ProjectName, =, project").toDataStream()
+    left = records(spark).dimLeftJoin(projects, 10_000).on("(ProjectName,=,project)").toDataStream()
+    rows = [FLOW, OTHER, STRANGER, {}, "no JSON", "[1]"]
+    found = [
+        {**FLOW, "address": "apache", "name": "dipper", "project": "p-0", "projectId": "1"},
+        {**OTHER, **PROJECTS[1], "projectId": None},
+    ]
+    assert inner.test(rows) == found
+    assert left.test(rows) == [*found, STRANGER, {}]
+    assert inner.filterByExpression("(name,==,dipper)").test(rows) == found[:1]
+    twice = left.dimJoin(projects, 10_000).on("(name,==,name)&(project,==,project)").toDataStream()
+    assert twice.test(rows) == found
+    assert inner.map(lambda r: {"of": r["address"], "z": r.get("deep")}).filter("of = 'moon'").test(rows) == [
+        {"of": "moon", "z": None}
+    ]
+
+
+def test_a_table_is_beside_the_fields_that_later_steps_name(spark, projects):
+    joined = records(spark).dimJoin(projects, 10_000).on("(ProjectName,==,project)").toDataStream()
+    assert joined.selectFields("address").test([FLOW, STRANGER]) == [{"address": "apache"}]
+    told_apart = joined.selectFields("n", "name", "dim_name").test([FLOW])
+    assert told_apart == [{"n": str(2**60), "name": "own", "dim_name": "dipper"}]
+    window = joined.window(TumblingWindow.of(Time.seconds(10))).groupBy("address").count("n")
+    assert table(window.toDataStream().test([FLOW, FLOW, OTHER]), "address", "n") == [
+        ("apache", 2),
+        ("moon", 1),
+    ]
+
+
+def test_heartbeats_go_past_a_table_that_is_put_into_records(spark, projects, tmp_path):
+    joined = records(spark).dimJoin(projects, 10_000).on("(ProjectName,==,project)").toDataStream()
+    mapped = joined.map(lambda r: {"of": r["address"]}).window(TumblingWindow.of(Time.seconds(10)))
+    counted = mapped.groupBy("of").count("n").toDataStream()
+    flow = beating(
+        spark, tmp_path / "r", [[(1, FLOW), (2, FLOW), (3, STRANGER)], [(100, None)], [(200, None)]]
+    )
+    assert table(streamed(spark, counted, [flow], tmp_path / "c"), "of", "n") == [("apache", 2)]
+
+
+def cities(spark, folder: Path, name: str):
+    """Return a stream that follows a folder, and a file that ends."""
+    file = folder / "cities.json"
+    lines = ['{"id": "1", "city": "Rom", "n": 0}', '{"id": "2", "city": "Paris", "n": 9}', '{"id": ']
+    file.write_text("\n".join(lines))
+    builder = source(spark, name)
+    followed = builder.fromJson(str(folder / "in"), tail=True, maxFilesPerTrigger=1)
+    return followed.selectFields("id", "n"), builder.fromFile(str(file)).selectFields("id", "city", "n")
+
+
+def test_a_file_that_ends_is_a_table_beside_a_stream(spark, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path / "home"))
+    (tmp_path / "in").mkdir()
+    for number, key in enumerate(("1", "3", "2", "1")):
+        (tmp_path / "in" / f"{number}.json").write_text(json.dumps({"id": key, "n": number}))
+    found = {}
+    for name in ("inner", "left", "right"):
+        stream, file = cities(spark, tmp_path, name)
+        joins = {"inner": stream.join(file), "left": stream.leftJoin(file), "right": file.join(stream)}
+        joined = (
+            joins[name]
+            .on("(id,==,id)")
+            .toDataStream()
+            .with_(CheckpointStrategy.local(str(tmp_path / f"{name}-checkpoint")))
+        )
+        query = joined.toJson(str(tmp_path / name)).asyncStart(availableNow=True)
+        try:
+            assert query.awaitTermination(100)
+        finally:
+            query.stop()
+        rows = [json.loads(row[0]) for row in spark.read.text(str(tmp_path / name)).collect()]
+        found[name] = table(rows, "id", "n", "city", "right_n")
+    pairs = [("1", "0", "Rom", "0"), ("1", "3", "Rom", "0"), ("2", "2", "Paris", "9")]
+    assert found["inner"] == pairs
+    assert found["left"] == [*pairs, ("3", "1", None, None)]
+    assert found["right"] == [(key, right, city, n) for key, n, city, right in pairs]
+
+
+def test_heartbeats_go_past_a_file_that_ends(spark, tmp_path):
+    _, file = cities(spark, tmp_path, "beats")
+    left = records(spark, schema="id string, n int")
+    small = Flow(
+        spark.createDataFrame([('{"id": "1", "city": "Rom"}',)], f"{VALUE} string").select(
+            sf.current_timestamp().alias(TIME), VALUE
+        ),
+        p.Shape.JSON,
+    )
+    for number, joined in enumerate((left.join(file), file.join(left))):
+        window = joined.on("(id,==,id)").toDataStream().window(TumblingWindow.of(Time.seconds(10)))
+        counted = window.groupBy("city").count("n").toDataStream()
+        rows = [[(1, {"id": "1"}), (2, {"id": "3"})], [(100, None)], [(200, None)]]
+        flows = [beating(spark, tmp_path / f"r{number}", rows), small]
+        flows = flows if number == 0 else flows[::-1]
+        found = streamed(spark, counted, flows, tmp_path / f"c{number}")
+        assert table(found, "city", "n") == [("Rom", 1)]
+
+
+def test_a_pipeline_with_a_table_is_tried_with_rows_of_both(spark, tmp_path):
+    stream, file = cities(spark, tmp_path, "tried")
+    joined = stream.leftJoin(file).on("(id,==,id)").toDataStream()
+    for rows in ([{"id": 1}, {"id": 2}], [[{"id": 1}], [{"id": 2}]]):
+        given = {str(tmp_path / "in"): rows, str(tmp_path / "cities.json"): [{"id": "1", "city": "Wien"}]}
+        tried = joined.test(given, batches=isinstance(rows[0], list))
+        assert table(tried, "id", "city") == [("1", "Wien"), ("2", None)]
+
+
+def test_what_a_table_cannot_be_says_so(spark, tmp_path):
+    stream, file = cities(spark, tmp_path, "refused")
+    with pytest.raises(PlanError, match="put the stream on the left"):
+        file.leftJoin(stream).on("(id,==,id)").toDataStream()
+    with pytest.raises(PlanError, match="which has no window"):
+        stream.join(file).on("(id,==,id)").window(Time.seconds(1)).toDataStream()
+    with pytest.raises(PlanError, match=r"one side ends and the other does not.*union"):
+        stream.union(file.selectFields("id", "n")).toPrint().start()
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+
+def test_sums_of_decimals_have_no_zeros_at_their_end(spark, tmp_path, capsys):
+    rows = [{"k": k, "a": a, "d": "1.10"} for k, a in [("w", "1"), ("w", "1"), ("f", "1.25"), ("f", "1.25")]]
+    rows += [{"k": "z", "a": "0", "d": "1.10"}, {"k": "b", "a": str(10**20), "d": "1.40"}]
+    array = source(spark, "decimals").fromArray(rows, schema="k string, a string, d decimal(10,2)")
+    window = array.window(TumblingWindow.of(Time.seconds(3_600))).groupBy("k").numeric("decimal")
+    results = window.sum("a", "s").avg("a", "m").max("d").toDataStream()
+    results.toJson(str(tmp_path / "out"))
+    results.toPrint().start()
+    found = [row[0] for row in spark.read.text(str(tmp_path / "out")).collect()]
+    fields = sorted(text[: text.index(',"start_time"')] for text in found)
+    assert fields == [
+        '{"k":"b","s":100000000000000000000,"m":100000000000000000000,"d":1.40',
+        '{"k":"f","s":2.5,"m":1.25,"d":1.10',
+        '{"k":"w","s":2,"m":1,"d":1.10',
+        '{"k":"z","s":0,"m":0,"d":1.10',
+    ]
+    printed = sorted(line[: line.index(', "start_time"')] for line in capsys.readouterr().out.splitlines())
+    assert printed[:2] == [
+        '{"k": "b", "s": 100000000000000000000, "m": 100000000000000000000, "d": 1.4',
+        '{"k": "f", "s": 2.5, "m": 1.25, "d": 1.1',
+    ]
+    assert printed[2] == '{"k": "w", "s": 2, "m": 1, "d": 1.1'

@@ -143,7 +143,11 @@ class DataStream(StreamOutput):
         return SplitStream(self._job, self._apply("label", label)._node)  # noqa: SLF001
 
     def join(self, other: DataStream) -> JoinStream[DataStream]:
-        """Join the records of two streams. All pairs are results, not only the last."""
+        """Join the records of two streams. All pairs are results, not only the last.
+
+        A side that ends, such as a file without ``tail``, is a table: its rows are joined with each record of
+        the other side, whatever their times.
+        """
         return JoinStream(self._job, self._node, other._node, DataStream, outer=False)
 
     def leftJoin(self, other: DataStream) -> JoinStream[DataStream]:
@@ -152,6 +156,9 @@ class DataStream(StreamOutput):
 
     def dimJoin(self, *table: Any) -> JoinStream[DataStream]:
         """Join a table's columns to each record that has a match.
+
+        In a JSON record a column replaces the field of the same name. If the record's fields are known, by
+        ``selectFields`` or ``schema=``, the column is named ``dim_<name>`` instead.
 
         Parameters
         ----------
@@ -162,7 +169,10 @@ class DataStream(StreamOutput):
         return self._dimension(table, outer=False)
 
     def dimLeftJoin(self, *table: Any) -> JoinStream[DataStream]:
-        """Join a table's columns to each record, with nulls if there is no match."""
+        """Join a table's columns to each record.
+
+        Without a match they are null; a JSON record stays as it is.
+        """
         return self._dimension(table, outer=True)
 
     def _dimension(self, table: Sequence[Any], *, outer: bool) -> JoinStream[DataStream]:

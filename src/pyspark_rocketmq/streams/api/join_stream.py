@@ -77,7 +77,8 @@ class JoinStream(Generic[S]):
         """Return the pairs as a stream.
 
         Without a window or an interval, records at most an hour apart are joined. A left join emits a record
-        without a match when that hour is over.
+        without a match when that hour is over. A side that ends is a table without a window; in a left join
+        it is the right side.
 
         Raises
         ------
@@ -100,6 +101,9 @@ class JoinStream(Generic[S]):
                     condition=self._condition,
                 ),
             )
+        ends = p.ends(self._left), p.ends(self._right)
+        if ends[0] != ends[1]:
+            return self._stream(self._job, self._table_join(name, self._right, self._condition))
         if self._window is not None and self._interval is not None:
             raise PlanError("a join of streams takes window(...) or interval(...), not both", step=name)
         if isinstance(self._window, SessionWindow):
@@ -117,6 +121,22 @@ class JoinStream(Generic[S]):
                 watermark_s=self._watermark_s,
             ),
         )
+
+    def _table_join(self, name: str, right: p.Node, condition: str) -> p.TableJoin:
+        """Return the join of a stream and a side that ends."""
+        if self._window or self._interval:
+            raise PlanError(
+                "one side ends, so it is a table, which has no window: leave window(...) and interval(...) "
+                "out, or follow the file with tail=True",
+                step=name,
+            )
+        if self._outer and p.ends(self._left):
+            raise PlanError(
+                "a left join keeps the records of a stream, and the left side ends: put the stream on the "
+                "left, or follow the file with tail=True",
+                step=name,
+            )
+        return p.TableJoin(name=name, left=self._left, right=right, outer=self._outer, condition=condition)
 
     toDataSteam = toDataStream
 

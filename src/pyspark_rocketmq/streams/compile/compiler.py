@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.compile.joins import join_by_key, join_dimension, join_streams
+from pyspark_rocketmq.streams.compile.joins import join_by_key, join_dimension, join_streams, join_table
 from pyspark_rocketmq.streams.compile.stateful import join_latest, run_processor
 from pyspark_rocketmq.streams.compile.windows import (
     KEY,
@@ -41,14 +41,20 @@ def is_bounded(plan: p.Plan) -> bool:
     Raises
     ------
     PlanError
-        Some sources end and others do not.
+        Some sources end and others do not, and it is not a table that a stream is joined with.
     """
-    sources = [node for node in plan.nodes() if isinstance(node, p.Source)]
-    kinds = {node.bounded for node in sources}
+    for node in plan.nodes():
+        if not isinstance(node, p.TableJoin) and len({p.ends(side) for side in node.inputs}) > 1:
+            raise PlanError(
+                "one side ends and the other does not: give the file tail=True, or put it beside the stream "
+                "with join, leftJoin or dimJoin",
+                step=node.name,
+            )
+    kinds = {p.ends(sink) for sink in plan.sinks}
     if len(kinds) > 1:
         raise PlanError(
-            "some sources end and others do not: give the file tail=True, or join it with dimJoin",
-            step=next(node.name for node in sources if node.bounded),
+            "a job ends or does not, and its sinks differ in that: make them jobs of their own",
+            step=next(sink.name for sink in plan.sinks if p.ends(sink)),
         )
     return kinds == {True}
 
@@ -72,13 +78,12 @@ class Compiler:
     analysis: Analysis = field(init=False)
     guard: Guard = field(init=False)
     """What becomes of records with an error."""
-    _streaming: bool = field(init=False)
     _made: dict[p.Node, Flow] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.analysis = analyse(self.plan)
         self.guard = self.errors or Guard(self.plan.on_error)
-        self._streaming = not is_bounded(self.plan)
+        is_bounded(self.plan)  # or it cannot run
 
     def flow(self, node: p.Node) -> Flow:
         """Return what comes out of a step.
@@ -130,7 +135,7 @@ class Compiler:
                 return self._union(node)
             case p.Windowed():
                 return aggregate_windows(
-                    self._named(node, node.input), node, self.guard, streaming=self._streaming
+                    self._named(node, node.input), node, self.guard, streaming=not p.ends(node)
                 )
             case p.Group():
                 return aggregate_groups(self._named(node, node.input), node, self.guard)
@@ -140,15 +145,18 @@ class Compiler:
             case p.LatestJoin():
                 return join_latest(self.flow(node.left), self.flow(node.right), node, self.guard)
             case p.TopN():
-                return rank_rows(self.flow(node.input), node, self.guard, streaming=self._streaming)
+                return rank_rows(self.flow(node.input), node, self.guard, streaming=not p.ends(node))
             case p.Distinct():
                 return distinct(self._named(node, node.input), node, self.guard)
             case p.StreamJoin():
                 return join_streams(self.flow(node.left), self.flow(node.right), node)
+            case p.TableJoin():
+                return join_table(self.flow(node.left), self.flow(node.right), node)
             case p.KeyJoin():
                 return join_by_key(self.flow(node.left), self.flow(node.right), node, self.guard)
             case p.DimensionJoin():
-                wanted = sorted(self.analysis.wanted(node) - set(node.table.columns))
+                whole = self.analysis.shapes[node] is Shape.JSON
+                wanted = None if whole else self.analysis.wanted(node)
                 return join_dimension(self.spark, self.flow(node.input), node, self.guard, wanted)
             case p.Sink():
                 return self.flow(node.input)

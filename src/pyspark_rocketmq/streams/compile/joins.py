@@ -1,4 +1,4 @@
-"""Joins: of two streams, in a window or an interval; of keyed streams; of a stream and a dimension table."""
+"""Joins: of two streams, in a window or an interval; of keyed streams; of a stream and a table."""
 
 from __future__ import annotations
 
@@ -17,22 +17,17 @@ from pyspark_rocketmq.streams.plan.expressions import comparisons, quote
 from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import HoppingWindow, SessionWindow, TumblingWindow, Window
 
-__all__ = ["PairOfValues", "join_by_key", "join_dimension", "join_streams"]
+__all__ = ["PairOfValues", "join_by_key", "join_dimension", "join_streams", "join_table"]
 
 _RIGHT: Final = "__right_"
 _WINDOW: Final = "__join_window"
 _OTHER: Final = "__other"
-_TABLES: Final = "dim_"
+_MERGED: Final = "__merged"
 
 
 def join_streams(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
     """Return the pairs that meet the condition; right fields that the left has too are ``right_<name>``."""
-    for side, flow in (("left", left), ("right", right)):
-        if flow.shape is not Shape.COLUMNS:
-            raise PlanError(
-                f"the fields of the {side} side are not known: selectFields(...) or schema= comes first",
-                step=node.name,
-            )
+    _check_columns(left, right, node)
     left_df, right_df = _timed(left.plain(), node), _timed(right.plain(), node)
     marked = right_df.select(*(F.col(quote(name)).alias(_RIGHT + name) for name in right_df.columns))
     on, equal = _condition(left, right, node)
@@ -41,6 +36,33 @@ def join_streams(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
     joined = left_df.join(marked, on, how)
     if node.window is not None:
         joined = joined.withColumn(TIME, F.window_time(_WINDOW))
+    made = Flow(df=joined, shape=Shape.COLUMNS, columns=left.columns, watermarked=True)
+    return _pairs(made, left, right, equal)
+
+
+def join_table(left: Flow, right: Flow, node: p.TableJoin) -> Flow:
+    """Return the pairs of a stream's records and a table's rows, of which one side is each."""
+    _check_columns(left, right, node)
+    left, right = left.plain(), right.plain()
+    on, equal = _condition(left, right, node)
+    left_name, _, right_name = comparisons(node.condition, step=node.name)[0]
+    if p.ends(node.left):
+        stream, found = right, column(left_name).isNotNull()
+        rows, table = _side(right, _RIGHT, right.hidden), _side(left, "", [])
+    else:
+        stream, found = left, column(_RIGHT + right_name).isNotNull()
+        rows, table = _side(left, "", left.hidden), _side(right, _RIGHT, [])
+    joined = _with_matches(replace(stream, df=rows), table, on, found, outer=node.outer)
+    return _pairs(replace(stream, df=joined), left, right, equal)
+
+
+def _side(flow: Flow, prefix: str, hidden: list[str]) -> DataFrame:
+    """Return a side of a table's join, the names of its fields with a prefix."""
+    return flow.df.select(*hidden, *(column(name).alias(prefix + name) for name in flow.columns))
+
+
+def _pairs(joined: Flow, left: Flow, right: Flow, equal: set[str]) -> Flow:
+    """Return the fields of both sides; right ones that the left has too are ``right_<name>``."""
     taken = {name.lower() for name in left.columns}
     columns = [column(name) for name in left.columns]
     names = list(left.columns)
@@ -50,8 +72,20 @@ def join_streams(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
         shown = f"right_{name}" if name.lower() in taken else name
         columns.append(column(_RIGHT + name).alias(shown))
         names.append(shown)
-    made = Flow(df=joined, shape=Shape.COLUMNS, columns=left.columns, watermarked=True)
-    return made.select(columns, names)
+    return joined.select(columns, names)
+
+
+def _with_matches(flow: Flow, table: DataFrame, on: Column, found: Column, *, outer: bool) -> DataFrame:
+    """Return a stream's records with the rows of a table that match.
+
+    Parameters
+    ----------
+    found : Column
+        Whether there is a match: false for heartbeats, which go on without one.
+    """
+    keeps_all = outer or flow.beats
+    joined = flow.df.join(table, on, "left_outer" if keeps_all else "inner")
+    return joined.where(F.col(BEAT) | found) if keeps_all and not outer else joined
 
 
 def join_by_key(left: Flow, right: Flow, node: p.KeyJoin, guard: Guard) -> Flow:
@@ -105,9 +139,17 @@ class PairOfValues:
 
 
 def join_dimension(
-    spark: SparkSession, flow: Flow, node: p.DimensionJoin, guard: Guard, wanted: list[str]
+    spark: SparkSession, flow: Flow, node: p.DimensionJoin, guard: Guard, wanted: frozenset[str] | None
 ) -> Flow:
-    """Return the records with the table's columns; one that the record has already is ``dim_<name>``."""
+    """Return the records with the table's columns.
+
+    Parameters
+    ----------
+    wanted : frozenset of str, optional
+        The fields that later steps name: the result has them as columns, and a column of the table that the
+        record has already is ``dim_<name>``. None for JSON that goes on as a whole: the table's columns are
+        put into it, in place of the record's own, as RocketMQ Streams does.
+    """
     pairs = comparisons(node.condition, step=node.name)
     own = set(node.table.columns)
     strangers = [right for _, _, right in pairs if right not in own]
@@ -116,34 +158,56 @@ def join_dimension(
             f"the table has no column {strangers[0]!r}; there are {', '.join(node.table.columns)}",
             step=node.name,
         )
-    if flow.shape is Shape.JSON and not wanted:
-        raise PlanError(
-            "say which fields are needed: selectFields(...) or schema= comes first", step=node.name
-        )
     needed = [left for left, _, _ in pairs]
-    if flow.shape is Shape.JSON:
-        needed += [name for name in wanted if not name.startswith(_TABLES)]
+    if flow.shape is Shape.JSON and wanted is not None:
+        told_apart = {name for name in own if f"{p.TABLE_PREFIX}{name}" in wanted}
+        fields = {name for name in wanted - own if not name.startswith(p.TABLE_PREFIX)}
+        needed += sorted(fields | told_apart)
     flow = flow.with_fields(dict.fromkeys(needed), guard, node).plain()
-    if flow.shape is Shape.JSON:
+    if flow.shape is Shape.JSON and wanted is not None:
         flow = flow.without_text()
     table = node.table.frame(spark)
     marked = table.select(*(F.col(quote(name)).alias(_RIGHT + name) for name in table.columns))
     on = F.lit(True)
     for left, operator, right in pairs:
         on = on & F.expr(f"{quote(left)} {operator} {quote(_RIGHT + right)}")
-    keeps_all = node.outer or flow.beats
-    joined = flow.df.join(F.broadcast(marked), on, "left_outer" if keeps_all else "inner")
-    if keeps_all and not node.outer:
-        # Heartbeats have no match and must go on.
-        found = column(_RIGHT + pairs[0][2]).isNotNull()
-        joined = joined.where(F.col(BEAT) | found)
+    found = column(_RIGHT + pairs[0][2]).isNotNull()
+    made = replace(flow, df=_with_matches(flow, F.broadcast(marked), on, found, outer=node.outer))
+    if flow.shape is Shape.JSON:
+        return _merged(made, node, found, guard)
     taken = {name.lower() for name in flow.columns}
-    names = [f"{_TABLES}{name}" if name.lower() in taken else name for name in node.table.columns]
+    names = [f"{p.TABLE_PREFIX}{name}" if name.lower() in taken else name for name in node.table.columns]
     added = [
         column(_RIGHT + name).alias(shown) for name, shown in zip(node.table.columns, names, strict=True)
     ]
-    made = replace(flow, df=joined)
     return made.select([*map(column, flow.columns), *added], [*flow.columns, *names])
+
+
+def _merged(flow: Flow, node: p.DimensionJoin, found: Column, guard: Guard) -> Flow:
+    """Return the records' JSON with the columns of the rows that were found; other records as they are."""
+    names = node.table.columns
+    values = F.struct(*(column(_RIGHT + name).alias(name) for name in names))
+    added = F.to_json(values, {"ignoreNullFields": "false"})
+    fields = F.from_json(VALUE, "map<string, variant>")
+    kept = F.to_json(F.map_filter(fields, lambda name, _: ~name.isin(*names)))
+    # Two texts, and not a map of both: a record may have a name twice, which a map of Spark's may not.
+    begun = F.when(kept == "{}", kept.substr(1, 1)).otherwise(
+        F.concat(kept.substr(F.lit(1), F.length(kept) - 1), F.lit(","))
+    )
+    both = F.concat(begun, added.substr(F.lit(2), F.length(added)))
+    df = flow.df.withColumn(_MERGED, F.when(found, both).otherwise(F.col(VALUE)))
+    error = F.when(F.col(_MERGED).isNull(), F.lit("malformed JSON"))
+    df = guard.without_errors(df, flow.error_unless_beat(error), node).withColumn(VALUE, F.col(_MERGED))
+    return replace(flow, df=df, checked=True).select([], [])
+
+
+def _check_columns(left: Flow, right: Flow, node: p.Node) -> None:
+    for side, flow in (("left", left), ("right", right)):
+        if flow.shape is not Shape.COLUMNS:
+            raise PlanError(
+                f"the fields of the {side} side are not known: selectFields(...) or schema= comes first",
+                step=node.name,
+            )
 
 
 def _timed(flow: Flow, node: p.StreamJoin) -> DataFrame:
@@ -171,7 +235,7 @@ def _joining(window: Window, node: p.Node) -> Column:
     assert_never(window)
 
 
-def _condition(left: Flow, right: Flow, node: p.StreamJoin) -> tuple[Column, set[str]]:
+def _condition(left: Flow, right: Flow, node: p.StreamJoin | p.TableJoin) -> tuple[Column, set[str]]:
     """Return the condition, and the right's fields that equal the left's of the same name."""
     on, equal, equates = F.lit(True), set(), False
     for left_name, operator, right_name in comparisons(node.condition, step=node.name):

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import (
     BooleanType,
     DataType,
+    DecimalType,
     DoubleType,
     FloatType,
     IntegralType,
@@ -33,6 +34,9 @@ TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss"
 
 _EXACT: Final = 2.0**53
 """From here on not every whole number is a double."""
+
+_WIDEST: Final = 38
+"""As many digits as a decimal can have: its scale is not one that a user has chosen."""
 
 _CORRUPT: Final = "__corrupt"
 _PARSED: Final = "__parsed"
@@ -267,15 +271,14 @@ class Flow:
     def text(self) -> Column:
         """Return the record as a sink writes it: a JSON object, or the text.
 
-        Whole doubles among results of groups are whole numbers, as RocketMQ Streams writes them.
+        Whole doubles among results of groups are whole numbers, as RocketMQ Streams writes them; decimals
+        whose scale is Spark's own have no zeros at their end.
         """
         if self.shape is not Shape.COLUMNS:
             return F.col(VALUE)
         kinds = {field.name: field.dataType for field in self.df.schema.fields}
         shown = [
-            _whole(column(name)).alias(name)
-            if self.identity and isinstance(kinds.get(name), DoubleType)
-            else column(name)
+            _shown(column(name), kinds.get(name)).alias(name) if self.identity else column(name)
             for name in self.columns
         ]
         return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"})
@@ -323,6 +326,15 @@ def structure(schema: Schema, step: Node) -> StructType:
 def _is_spelled(kind: DataType) -> bool:
     """Whether a text may spell such a value, as RocketMQ Streams allows; Spark's parser does not."""
     return isinstance(kind, IntegralType | FloatType | DoubleType | BooleanType)
+
+
+def _shown(value: Column, kind: DataType | None) -> Column:
+    """Return a number of a group's result as it is written."""
+    if isinstance(kind, DoubleType):
+        return _whole(value)
+    if isinstance(kind, DecimalType) and kind.precision == _WIDEST:
+        return value.cast("variant")  # which is written without zeros at its end
+    return value
 
 
 def _whole(value: Column) -> Column:

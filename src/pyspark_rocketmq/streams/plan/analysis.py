@@ -49,6 +49,20 @@ class Analysis:
                 found |= self.wanted(consumer) - set(consumer.table.columns)
         return frozenset(found)
 
+    def takes_whole(self, node: p.Node) -> bool:
+        """Whether a later step takes whole records, not only fields that it names."""
+        return any(self._takes_whole(consumer) for consumer in self.consumers[node])
+
+    def _takes_whole(self, node: p.Node) -> bool:
+        match node:
+            case p.SelectFields() | p.ColumnsMap() | p.Script() | p.Process():
+                return False
+            case p.Windowed() | p.Group():
+                return any(item.kind in {"reduce", "accumulate"} for item in node.aggregates)
+            case p.Where() | p.Select() | p.Union() | p.Distinct() | p.TimeSelect() | p.DimensionJoin():
+                return self.takes_whole(node)
+        return True
+
     @property
     def stateful(self) -> list[p.Node]:
         """The steps that keep state."""
@@ -139,9 +153,21 @@ def _shape(node: p.Node, analysis: Analysis) -> Shape:
                     step=node.name,
                 )
             return shapes[left]
-        case p.KeyJoin() | p.LatestJoin():
-            return Shape.JSON
-    return Shape.COLUMNS
+    return Shape.JSON if _joins_texts(node, analysis) else Shape.COLUMNS
+
+
+def _joins_texts(node: p.Node, analysis: Analysis) -> bool:
+    """Whether it is a join whose results are JSON texts.
+
+    Those with a table are columns where later steps name all that they take, or tell the table's column from
+    the record's own.
+    """
+    if not isinstance(node, p.DimensionJoin):
+        return isinstance(node, p.KeyJoin | p.LatestJoin)
+    if analysis.shapes[node.input] is not Shape.JSON:
+        return False
+    told_apart = {f"{p.TABLE_PREFIX}{name}" for name in node.table.columns}
+    return analysis.takes_whole(node) and not told_apart & analysis.wanted(node)
 
 
 def _named(node: p.Node) -> frozenset[str]:

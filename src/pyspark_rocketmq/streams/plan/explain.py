@@ -97,6 +97,8 @@ def _details(node: p.Node, analysis: Analysis) -> str:
             return "runs for each record in Python workers"
         case p.StreamJoin(condition=condition) | p.DimensionJoin(condition=condition):
             return condition
+        case p.TableJoin(left=left, condition=condition):
+            return f"{condition}, the {'left' if p.ends(left) else 'right'} side is a table"
         case p.SelectFields(fields=fields) | p.Distinct(fields=fields):
             return ", ".join(fields)
     return _state_details(node) if isinstance(node, STATEFUL) else ""

@@ -89,6 +89,8 @@ def comparisons(text: str, *, step: str) -> list[Comparison]:
     """
     if "|" in text:
         raise PlanError("a join's condition knows & only", step=step, condition=text)
+    if "(" not in text:
+        text = "&".join(f"({part})" for part in text.split("&") if part.strip())
     found = [item[:3] for item in _tokens(text, step) if isinstance(item, tuple)]
     if not found:
         raise PlanError("the condition compares nothing: write (left,==,right)", step=step, condition=text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import Column
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -19,6 +19,7 @@ from pyspark_rocketmq.streams.plan.resources import Footprint
 from pyspark_rocketmq.streams.plan.times import Time, Window
 
 __all__ = [
+    "TABLE_PREFIX",
     "Aggregate",
     "Apply",
     "ColumnsMap",
@@ -37,14 +38,19 @@ __all__ = [
     "Sink",
     "Source",
     "StreamJoin",
+    "TableJoin",
     "TimeSelect",
     "TimedProcess",
     "TopN",
     "Union",
     "Where",
     "Windowed",
+    "ends",
     "nodes_of",
 ]
+
+TABLE_PREFIX: Final = "dim_"
+"""What a dimension table's column is called by after a field of the record with its name."""
 
 Function = Callable[..., Any]
 Schema = str | StructType
@@ -130,6 +136,11 @@ class Source(Node):
     def details(self) -> str:
         """What ``explain`` says about it."""
         return ""
+
+
+def ends(node: Node) -> bool:
+    """Whether a step's records come to an end: those of all its sources do."""
+    return all(source.bounded for source in nodes_of(node) if isinstance(source, Source))
 
 
 # --- one record at a time ---------------------------------------------------------------------
@@ -273,6 +284,16 @@ class StreamJoin(Node):
     window: Window | None
     interval: tuple[int, int] | None
     watermark_s: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TableJoin(Node):
+    """All pairs of a stream and a side that ends, which is a table: times are not compared."""
+
+    left: Node
+    right: Node
+    outer: bool
+    condition: str
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.compile.compiler import Compiler
+from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
 from pyspark_rocketmq.streams.connectors.values import text_of
 from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE
@@ -45,7 +45,7 @@ def run_dry(
     if batches:
         check_ends(plan)
     sources = [node for node in plan.nodes() if isinstance(node, p.Source)]
-    by_source = _by_source(sources, rows)
+    by_source, ends = _by_source(sources, rows), is_bounded(plan)
     with (
         temporary_settings(spark, _settings(plan)),
         tempfile.TemporaryDirectory(prefix="streams-test-") as folder,
@@ -54,8 +54,10 @@ def run_dry(
         for number, (source, its_rows) in enumerate(by_source.items()):
             where = Path(folder) / str(number)
             where.mkdir()
-            _write(where, its_rows if batches else [its_rows])
-            given[source] = _flow(spark, source, where, streaming=batches)
+            # A table beside a stream has no batches.
+            streaming = batches and (ends or not source.bounded)
+            _write(where, its_rows if streaming else [its_rows])
+            given[source] = _flow(spark, source, where, streaming=streaming)
         compiler = Compiler(spark, plan, given)
         for source in by_source:
             flow = given[source]

@@ -228,11 +228,12 @@ def _count(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> Itera
 
 def _start_dead_letters(plan: p.Plan, guard: Guard, checkpoint: str) -> StreamingQuery | None:
     """Start the query that sends records with an error to a topic; it reads the source by itself."""
-    if plan.on_error != "dead-letters" or not guard.found:
+    streams = [df for df in guard.found if df.isStreaming]  # a table has its malformed lines still
+    if plan.on_error != "dead-letters" or not streams:
         return None
     assert plan.dead_letters is not None
-    letters: DataFrame = guard.found[0]
-    for more in guard.found[1:]:
+    letters, *others = streams
+    for more in others:
         letters = letters.unionByName(more)
     rows = letters.select(
         F.coalesce("body", F.lit("(no body)")).alias("body"),
