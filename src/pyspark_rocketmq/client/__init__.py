@@ -1,8 +1,8 @@
 """A RocketMQ client in pure Python, usable without Spark.
 
-``Client`` knows name servers, routes and offsets; ``Producer`` and ``SendPipeline`` send; ``PullConsumer``
-reads at offsets, ``PushConsumer`` as a member of a group; ``Admin`` creates and describes. Names are resolved
-on first use: who needs only a clock does not wait for Arrow.
+``Client`` provides routes and offsets; ``Producer`` and ``SendPipeline`` send; ``PullConsumer`` reads at
+offsets, ``PushConsumer`` as a member of a group; ``Admin`` creates and describes resources. Names are
+imported on first use, so that programs that do not need Arrow do not load it.
 
 Examples
 --------
@@ -104,7 +104,7 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Resolve a public name on first use (PEP 562)."""
+    """Import a public name on first use (PEP 562)."""
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(module), name)

@@ -1,9 +1,9 @@
 """Administration: topics, groups, clusters, statistics, settings of brokers."""
 
 # Facts (AdminBrokerProcessor, DefaultRequestProcessor of the name server; 4.9 and 5.4)
-# - A broker registers a new topic with the name servers before it answers: the route is there at once.
+# - A broker registers a new topic with the name servers before it answers: the route exists immediately.
 # - Deleting a topic is two steps: at every broker, then at every name server. Unknown names are no error.
-# - UPDATE_BROKER_CONFIG answers success for unknown keys and bad values: only reading back tells.
+# - UPDATE_BROKER_CONFIG returns success for unknown keys and bad values: read the settings back to check.
 # - In consume statistics a queue without a stored offset shows as 0, and so does an unknown group.
 
 from __future__ import annotations
@@ -62,22 +62,22 @@ V = TypeVar("V")
 READ_WRITE: Final = Permission.READ | Permission.WRITE
 
 GLANCE_MS: Final = 2_000
-"""How long those who can do without an answer wait for each broker."""
+"""How long callers for whom the answer is optional wait for each broker."""
 
 _REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 _ROUTE_POLL_S: Final = 0.01
 
 
 class Admin:
-    """Creates, describes and deletes what a RocketMQ consists of.
+    """Creates, describes and deletes the resources of a RocketMQ cluster.
 
-    Every call works on all masters concerned, side by side, and is retried through short outages. Raises
+    Every call runs at all affected masters in parallel, and is retried during short outages. Raises
     `NameServerError`, `BrokerNotFoundError`, `TransportError` and `BrokerError` as `Client` does.
 
     Parameters
     ----------
     client : Client
-        Stays the caller's.
+        The client. It is not closed.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class Admin:
     # --- clusters and brokers ---
 
     def cluster_info(self) -> ClusterInfo:
-        """Return every broker and cluster that the name server knows."""
+        """Return every broker and cluster that is registered at the name server."""
         answer = self._client.name_servers.call(
             GetBrokerClusterInfoRequest(), deadline=self._client.deadline()
         )
@@ -107,12 +107,12 @@ class Admin:
         return self._at((broker_name,), call)[broker_name]
 
     def set_broker_config(self, broker_name: str, settings: Mapping[str, str]) -> None:
-        """Change settings of a broker's master while it runs, and read them back.
+        """Change settings of a broker's master at runtime, and read them back.
 
         Raises
         ------
         OptionError
-            The broker did not take a setting: its name is unknown or its value malformed.
+            The broker did not apply a setting: its name is unknown or its value is malformed.
         """
         call = Call(UpdateBrokerConfigRequest(), _done, encode_broker_properties(settings))
         self._at((broker_name,), call)
@@ -124,7 +124,7 @@ class Admin:
                 )
 
     def broker_runtime_info(self, broker_name: str) -> dict[str, str]:
-        """Return version, log positions and rates of a broker's master, as it names them."""
+        """Return version, log positions and rates of a broker's master, by the broker's names."""
         call = Call(
             GetBrokerRuntimeInfoRequest(), lambda response: decode_runtime_info(response.require().body)
         )
@@ -133,7 +133,7 @@ class Admin:
     # --- topics ---
 
     def topics(self, *, include_system: bool = False) -> tuple[str, ...]:
-        """Return the names of all topics, sorted; with those that RocketMQ makes for itself on request."""
+        """Return the names of all topics, sorted; on request, including system topics."""
         request = GetAllTopicListFromNameserverRequest()
         answer = self._client.name_servers.call(request, deadline=self._client.deadline())
         namespace = self._client.namespace
@@ -147,7 +147,7 @@ class Admin:
         return tuple(name for name in names if name not in hidden and not is_system_topic(name))
 
     def topic_route(self, topic: str) -> TopicRoute:
-        """Return the topic's route, looked up now.
+        """Return the topic's route, without cache.
 
         Raises
         ------
@@ -168,26 +168,26 @@ class Admin:
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> None:
-        """Create a topic, or change it if it exists; it can be used when this returns.
+        """Create a topic, or change it if it exists. The topic is usable when this returns.
 
         Parameters
         ----------
         queues : int
-            Queues a broker. To shrink a topic without losing messages lower ``queues`` first, which stops
-            writing, and ``read_queues`` when the rest has been read.
+            Queues per broker. To shrink a topic without losing messages, first reduce ``queues``, which stops
+            writes, then ``read_queues`` after the remaining messages are read.
         read_queues : int, optional
-            ``queues`` if absent.
+            Default: ``queues``.
         attributes : mapping, optional
-            RocketMQ 5: such as ``{"message.type": "FIFO"}``; None takes an attribute away.
+            RocketMQ 5 only: such as ``{"message.type": "FIFO"}``; None removes an attribute.
         cluster, brokers : optional
-            Where; every broker of every cluster if both are absent.
+            Where to create it; by default at every broker of every cluster.
 
         Raises
         ------
         OptionError
-            No broker to create it at.
+            No broker is selected.
         BrokerError
-            The broker refuses the name (INVALID_PARAMETER) or an attribute.
+            The broker rejects the name (INVALID_PARAMETER) or an attribute.
         """
         names = self._names(cluster, brokers)
         request = CreateTopicRequest(
@@ -208,7 +208,7 @@ class Admin:
         )
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic at every broker and name server; no error if there is none."""
+        """Delete a topic at every broker and name server. No error if it does not exist."""
         self._at(tuple(self.cluster_info().brokers), Call(DeleteTopicRequest(topic=topic), _done))
         for answer in self._client.name_servers.call_each(
             DeleteTopicFromNamesrvRequest(topic=topic), deadline=self._client.deadline()
@@ -253,12 +253,12 @@ class Admin:
     def create_group(
         self, group: str | GroupConfig, *, cluster: str | None = None, brokers: Iterable[str] | None = None
     ) -> None:
-        """Create a consumer group, or change it; a name alone takes every default.
+        """Create a consumer group, or change it. A name alone uses every default.
 
         Raises
         ------
         BrokerError
-            The broker refuses the name.
+            The broker rejects the name.
         """
         config = GroupConfig(group) if isinstance(group, str) else group
         config = replace(config, group=self._client.namespace.qualified(config.group))
@@ -266,12 +266,12 @@ class Admin:
         self._at(self._names(cluster, brokers), call)
 
     def delete_group(self, group: str, *, clean_offsets: bool = True) -> None:
-        """Delete a consumer group, with its stored offsets; no error if there is none."""
+        """Delete a consumer group and its committed offsets. No error if it does not exist."""
         request = DeleteSubscriptionGroupRequest(group_name=group, clean_offset=clean_offsets)
         self._at(tuple(self.cluster_info().brokers), Call(request, _done))
 
     def groups(self, *, include_system: bool = False) -> dict[str, GroupConfig]:
-        """Return all consumer groups and their settings; those of RocketMQ itself on request."""
+        """Return all consumer groups and their settings; on request, including system groups."""
         call = Call(
             GetAllSubscriptionGroupRequest(), lambda response: decode_group_configs(response.require().body)
         )
@@ -290,14 +290,15 @@ class Admin:
         *,
         on_away: Callable[[str, RocketMQError], None] | None = None,
     ) -> dict[MessageQueue, ConsumerOffset]:
-        """Return a group's progress in every queue that it has offsets of, or of one topic.
+        """Return a group's progress in every queue for which it has offsets, or in those of one topic.
 
-        A queue without a stored offset shows as 0, also for a group that does not exist.
+        A queue without a committed offset is reported as 0, also for a group that does not exist.
 
         Parameters
         ----------
         on_away : Callable, optional
-            Gets the name of each broker that does not answer at once, and why; without it that is an error.
+            Called with the name of each broker that does not answer at once, and the cause. Without it, that
+            is an error.
         """
         request = GetConsumeStatsRequest(consumer_group=group, topic=topic)
         call = Call(
@@ -316,7 +317,7 @@ class Admin:
         return self._plain(_merged(found))
 
     def consumer_connections(self, group: str) -> dict[str, ConsumerConnection]:
-        """Return the group's connected consumers by broker; brokers without any are left out."""
+        """Return the group's connected consumers by broker; brokers without consumers are omitted."""
 
         def parse(response: Response) -> ConsumerConnection | None:
             if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
@@ -330,7 +331,7 @@ class Admin:
     # --- how ---
 
     def _plain(self, table: Mapping[MessageQueue, V]) -> dict[MessageQueue, V]:
-        """Return a table of the namespace's queues, under the names that the user gave them."""
+        """Return a table of the namespace's queues, by the user's names."""
         namespace = self._client.namespace
         return {
             replace(queue, topic=namespace.plain(queue.topic)): value
@@ -339,11 +340,11 @@ class Admin:
         }
 
     def _homes(self, topic: str) -> tuple[str, ...]:
-        """Return the names of the brokers that hold queues of a topic."""
+        """Return the names of the brokers that have queues of a topic."""
         return tuple(dict.fromkeys(data.broker_name for data in self._client.route(topic).queues))
 
     def _names(self, cluster: str | None, brokers: Iterable[str] | None) -> tuple[str, ...]:
-        """Return the names of the brokers that were asked for."""
+        """Return the names of the selected brokers."""
         if brokers is not None:
             names = tuple(brokers)
         elif cluster is not None:
@@ -355,7 +356,7 @@ class Admin:
         return names
 
     def _at(self, broker_names: Iterable[str], call: Call[T]) -> dict[str, T]:
-        """Make the same call at the masters of brokers, side by side, until each one succeeded."""
+        """Make the same call at the masters of brokers, in parallel, until each has succeeded."""
         client = self._client
         deadline = client.deadline()
         wanted = tuple(broker_names)
@@ -377,7 +378,7 @@ class Admin:
         return answers
 
     def _await_route(self, topic: str, settled: Callable[[TopicRoute | None], bool]) -> None:
-        """Wait until the route is as it must be after a change."""
+        """Wait until the route shows a change."""
         client = self._client
         deadline = client.deadline(client.request_timeout_ms)
         while True:

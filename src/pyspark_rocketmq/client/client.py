@@ -1,4 +1,4 @@
-"""The client of one RocketMQ: connections, routes, and the offsets of many queues in few round trips."""
+"""The client of a RocketMQ cluster: connections, routes, and offsets of many queues in few round trips."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _OPERATION_TIMEOUT_MS: Final = 30_000
 
 
 class Client:
-    """Knows the name servers, the routes and one connection a server; every other API stands on it.
+    """Manages name servers, routes and one connection per server. All other APIs use it.
 
-    Safe to share between threads. A child process that inherits one by a fork opens its own connections.
+    Thread-safe. A forked child process that inherits a client opens its own connections.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ class Client:
     clock, random : optional
         Injected by tests.
     operation_timeout_ms : int
-        How long an operation (with its retries) may take; one try takes at most
-        ``options.request_timeout_ms``. Name servers that do not answer are an error in about 3 s.
+        Timeout of an operation, including its retries. One attempt takes at most
+        ``options.request_timeout_ms``. If no name server answers, an error is raised after about 3 s.
 
     Examples
     --------
@@ -88,10 +88,10 @@ class Client:
             self.routes, self.pool, clock=clock, random=self.random, timeout_ms=options.request_timeout_ms
         )
         self.pull_hints = PullHints()
-        """What readers learned of the brokers' answers to pulls."""
+        """What readers have learned from the brokers' responses to pulls."""
         self._groups = GroupCommitter(self)
         self.pull_selectors: dict[tuple[str, str, MessageSelector], MessageSelector] = {}
-        """What pulls of a topic at an address may ask to be filtered, see ``pull_filter``."""
+        """The filters that pulls of a topic at an address may use, see ``pull_filter``."""
         self._checked: set[tuple[MessageSelector, str, str]] = set()
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class Client:
         self.pool.close()
 
     def renew(self) -> None:
-        """Trust no connection and no route: make and look up new ones at their next use."""
+        """Drop all connections and routes. They are opened and looked up again on next use."""
         self.pool.close()
         self.routes.invalidate_all()
 
@@ -130,7 +130,7 @@ class Client:
         return self.routes.get(topic, deadline=self.deadline())
 
     def invalidate(self, topic: str) -> None:
-        """Have the topic's route looked up anew at its next use."""
+        """Invalidate the topic's route. It is looked up again on next use."""
         self.routes.invalidate(topic)
 
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -152,33 +152,33 @@ class Client:
         return self.route(topic).write_queues()
 
     def broker_address(self, broker_name: str, *, topic: str, master_only: bool = True) -> str:
-        """Return a broker's address as the topic's route tells it: the master's, or a slave's in its absence.
+        """Return a broker's address from the topic's route: the master's, or a slave's if there is no master.
 
         Raises
         ------
         BrokerNotFoundError
-            The route names no such broker, or no master of it.
+            The route has no such broker, or no master of it.
         """
         return broker_address(self.route(topic), broker_name, master_only=master_only)
 
     def queue_address(self, queue: MessageQueue, *, master_only: bool = True) -> str:
-        """Return the address of the broker that has the queue now, as `broker_address` does.
+        """Return the address of the broker that owns the queue now, as `broker_address` does.
 
         Raises
         ------
         BrokerNotFoundError
-            The route names no such broker, or no master of it; or nobody has a static topic's queue.
+            The route has no such broker, or no master of it; or no broker owns a static topic's queue.
         """
         return queue_address(self.route(queue.topic), queue, master_only=master_only)
 
     def owners(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str | None]:
-        """Return the broker that has each queue now; None of a static topic's queue that nobody has."""
+        """Return the current owner of each queue; None for a static topic's queue without owner."""
         asked = tuple(queues)
         routes = self.routes.get_served({queue.topic for queue in asked}, deadline=self.deadline())
         return {queue: routes[queue.topic].owner(queue) for queue in asked}
 
     def find_broker(self, broker_name: str) -> BrokerData | None:
-        """Ask the name servers where a broker is, whatever its topics; None if it is not registered.
+        """Look up a broker's address at the name servers, without a topic; None if it is not registered.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class Client:
         return decode_cluster_info(answer.require().body).brokers.get(broker_name)
 
     def connection(self, addr: str) -> Connection:
-        """Return the live connection to an address.
+        """Return the open connection to an address.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class Client:
         return self.pool.get(addr)
 
     def drop(self, addr: str) -> None:
-        """Close the connection to an address; its next use opens a new one."""
+        """Close the connection to an address. The next use opens a new one."""
         self.pool.drop(addr)
 
     # --- offsets ---
@@ -205,40 +205,40 @@ class Client:
     def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """Return the first stored offset of each queue.
 
-        All requests to a broker are in flight together, and all brokers work side by side. Offsets come from
-        masters: a slave may lag behind.
+        All requests to a broker are in flight together, and all brokers work in parallel. Offsets are those
+        of masters: a slave may lag.
 
         Raises
         ------
         TopicNotFoundError, NameServerError
         BrokerNotFoundError, TransportError, BrokerError
-            Still after ``operation_timeout_ms`` of retries, where the error is retriable.
+            If the error is retriable: retries failed for ``operation_timeout_ms``.
         """
         return self.ask({queue: broker.min_offset(queue) for queue in queues})
 
     def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Return the next offset to be written of each queue, as its master knows it.
+        """Return the max offset (the next to be written) of each queue, as its master reports it.
 
-        A broker indexes messages shortly after it acknowledged them: for some milliseconds this may be behind
-        the offset that a send returned. Raises as `min_offsets`.
+        A broker indexes messages shortly after it acknowledges them: for some milliseconds, the max offset
+        may be below the offset that a send returned. Raises as `min_offsets`.
         """
         return self.ask({queue: broker.max_offset(queue) for queue in queues})
 
     def offsets_at(
         self, timestamps: Mapping[MessageQueue, int], *, group: str = broker.TOOLS_GROUP
     ) -> dict[MessageQueue, int]:
-        """Return for each queue the offset of the first message stored at or after a moment.
+        """Return for each queue the offset of the first message stored at or after a time.
 
-        A moment behind the last message gives the max offset, one before the first the min offset. Brokers
-        before 5.1.4 only come close, so there the answer is corrected by looking at messages. Raises as
+        A time after the last message returns the max offset, a time before the first message the min offset.
+        Brokers before 5.1.4 return an approximation, which is corrected by reading messages. Raises as
         `min_offsets`.
 
         Parameters
         ----------
         timestamps : Mapping[MessageQueue, int]
-            Milliseconds since the epoch, as the broker's clock stamped them.
+            Milliseconds since the epoch, by the brokers' clocks.
         group : str
-            The group that messages are looked at with, where that is needed.
+            The group that pull requests name, where they are needed.
         """
         deadline = self.deadline()
         near = self.ask(
@@ -265,7 +265,7 @@ class Client:
     def _search(
         self, searches: Mapping[MessageQueue, LowerBoundSearch], group: str, deadline: Deadline
     ) -> dict[MessageQueue, int]:
-        """Drive the searches of all queues side by side, one message a queue and round."""
+        """Run the searches of all queues in parallel, one message per queue and round."""
         answers: dict[MessageQueue, int] = {}
         while len(answers) < len(searches):
             probes = {}
@@ -278,37 +278,37 @@ class Client:
         return answers
 
     def committed_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """Return the next offset that a group will read of each queue, None where it never committed.
+        """Return a group's committed offset (the next to read) of each queue, None if it never committed.
 
-        Brokers before 5.0 cannot tell "never" from 0 while a queue's first message is in memory, and answer
-        0. Raises as `min_offsets`.
+        Brokers before 5.0 return 0 for "never" while a queue's first message is in memory. Raises as
+        `min_offsets`.
         """
         return self.ask({queue: broker.committed_offset(group, queue) for queue in queues})
 
     def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Store a group's next offsets at the brokers, which keep them as told, forwards or backwards.
+        """Commit a group's next offsets. Brokers accept any offset, higher or lower than the current one.
 
-        The first commit makes the group known to the brokers as a consumer's does, so that RocketMQ's own
-        tools show its progress. A broker flushes offsets every 5 s: one that crashes may fall back by that
-        much. A broker that is away keeps no other from its offsets. Raises as `min_offsets`, and
+        The first commit registers the group at the brokers, as a consumer's does, so that RocketMQ's tools
+        show its progress. A broker flushes offsets every 5 s: after a crash, it may have offsets that are up
+        to 5 s old. A broker that is down does not prevent commits at the others. Raises as `min_offsets`, and
 
         Raises
         ------
         GroupNotFoundError
-            The group does not exist and the brokers do not create groups by themselves.
+            The group does not exist, and the brokers do not create groups automatically.
         """
         if errors := self._groups.commit(group, offsets, deadline=self.deadline()):
             raise gravest(errors)
 
     def check_selector(self, selector: MessageSelector, topic: str, *, group: str) -> None:
-        """Have the topic's brokers parse an SQL92 selector, once; a tag selector needs no check.
+        """Have the topic's brokers parse an SQL92 selector once. A tag selector needs no check.
 
-        Without this a broker that cannot parse the expression returns every message.
+        Without this check, a broker that cannot parse the expression returns every message.
 
         Raises
         ------
         OptionError
-            It does not parse, or the brokers do not filter by SQL (``enablePropertyFilter``).
+            It cannot be parsed, or the brokers do not support SQL filters (``enablePropertyFilter``).
         """
         if selector.expression_type != "TAG":
             self.check_selector_at(self.read_queues(topic), selector, group=group)
@@ -316,7 +316,7 @@ class Client:
     def check_selector_at(
         self, queues: Iterable[MessageQueue], selector: MessageSelector, *, group: str
     ) -> None:
-        """Do what `check_selector` does at the brokers of these queues."""
+        """Run `check_selector` at the brokers of these queues."""
         if selector.expression_type == "TAG":
             return
         owners = self.owners(queues)
@@ -333,9 +333,9 @@ class Client:
     def ask(
         self, calls: Mapping[MessageQueue, Call[T]], *, deadline: Deadline | None = None
     ) -> dict[MessageQueue, T]:
-        """Make one call a queue at the queues' masters, all in flight together, until every one succeeded.
+        """Make one call per queue at the queues' masters, all in flight together, until all have succeeded.
 
-        Only what failed is asked again, after a new look at the route where the error says so.
+        Only failed calls are retried, after a route refresh if the error requires it.
         """
         answers: dict[MessageQueue, T] = {}
         errors: list[RocketMQError] = []
@@ -373,7 +373,7 @@ def _connection_options(options: ClientOptions, namespace: Namespace) -> Connect
 
 
 class _SharedClients:
-    """The clients of one process, by their options."""
+    """The clients of one process, by options."""
 
     def __init__(self) -> None:
         self.lock = ForkSafeLock()
@@ -381,7 +381,7 @@ class _SharedClients:
         tell_after_fork(self)
 
     def after_fork(self) -> None:
-        """Start without clients in a child process: what the parent knows may be old when the child asks."""
+        """Start without clients in a child process: the parent's routes may be outdated there."""
         self.clients = {}
 
 
@@ -389,9 +389,9 @@ _shared: Final = _SharedClients()
 
 
 def shared_client(options: ClientOptions) -> Client:
-    """Return the process's own client for these options; equal options share one, for the process's life.
+    """Return the process's client for these options. Equal options share a client for the process's lifetime.
 
-    After a fork the child gets clients of its own.
+    After a fork, the child gets separate clients.
     """
     with _shared.lock:
         if options not in _shared.clients:

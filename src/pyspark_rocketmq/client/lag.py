@@ -1,4 +1,4 @@
-"""How much topics hold, and how far a consumer group is behind."""
+"""The size of topics, and the lag of a consumer group."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ OnAway: TypeAlias = Callable[[str, RocketMQError], None]
 
 _RETRY_PREFIX: Final = "%RETRY%"
 _ONCE_MORE: Final = RetryPolicy(base_ms=20, attempts=2)
-"""A broker that restarted costs one failure: its old connection, or its old address."""
+"""A restarted broker causes one failure: of its old connection, or at its old address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLag:
-    """A group's place in a queue.
+    """A group's position in a queue.
 
     Parameters
     ----------
     committed : int or None
-        The next offset that the group will read; None where it never committed.
+        The next offset that the group will read; None if it never committed.
     consumed_timestamp : int
-        When the last message that it consumed was stored (ms), 0 where the broker cannot tell.
+        Store time (ms) of the last consumed message, 0 if the broker does not know it.
     """
 
     queue: MessageQueue
@@ -48,13 +48,13 @@ class QueueLag:
 
     @property
     def lag(self) -> int:
-        """Messages that are stored and not consumed; all of them where the group never committed."""
+        """Messages that are stored but not consumed; all messages if the group never committed."""
         begin = self.min_offset if self.committed is None else max(self.committed, self.min_offset)
         return max(0, self.max_offset - begin)
 
 
 def group_topics(client: Client, group: str, *, on_away: OnAway | None = None) -> tuple[str, ...]:
-    """Return the topics that the group has committed offsets of, without its retry topic.
+    """Return the topics for which the group has committed offsets, without its retry topic.
 
     Parameters and errors as of `group_lag`.
     """
@@ -65,7 +65,7 @@ def group_topics(client: Client, group: str, *, on_away: OnAway | None = None) -
 def group_lag(
     client: Client, group: str, topics: Iterable[str], *, on_away: OnAway | None = None
 ) -> tuple[QueueLag, ...]:
-    """Return the group's place in every readable queue of the topics.
+    """Return the group's position in every readable queue of the topics.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def group_lag(
     group : str
     topics : iterable of str
     on_away : Callable, optional
-        Gets the name of each broker that does not answer within about two seconds, and why; its queues are
-        left out. Without it every broker is waited for, and the client's operation time-out is an error.
+        Called with the name of each broker that does not answer within about two seconds, and the cause; its
+        queues are omitted. Without it, the call waits for every broker and fails at the operation timeout.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def group_lag(
 def _ask(
     client: Client, calls: Mapping[MessageQueue, Call[T]], on_away: OnAway | None
 ) -> dict[MessageQueue, T]:
-    """Make one call a queue; with ``on_away`` only where somebody answers soon."""
+    """Make one call per queue; with ``on_away``, only at brokers that answer soon."""
     if on_away is None:
         return client.ask(calls)
     deadline = client.deadline(min(GLANCE_MS, client.request_timeout_ms))
@@ -119,12 +119,12 @@ def _ask(
 
 
 def without(away: Collection[str]) -> str:
-    """Return what to add to a sum of lags that lacks the queues of these brokers."""
+    """Return the note for a sum of lags without the queues of these brokers."""
     return f", without {', '.join(sorted(away))}, which did not answer" if away else ""
 
 
 def held_messages(client: Client, topics: Iterable[str]) -> dict[str, dict[MessageQueue, int]]:
-    """Return for each topic, in their order, how many messages each readable queue holds.
+    """Return for each topic, in the given order, the number of messages in each readable queue.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""What a broker can be asked: one function a request code, each a ``Call`` to make or to pipeline.
+"""Requests to a broker: one function per request code, each a ``Call`` to make or to pipeline.
 
-Administrative requests, which nobody pipelines, are made where they are used (``admin``).
+Administrative requests, which are never pipelined, are in ``admin``.
 """
 
 from __future__ import annotations
@@ -74,16 +74,16 @@ def max_offset(queue: MessageQueue) -> Call[int]:
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """Where a broker thinks that a moment is; ``exact`` if it keeps to the lower boundary."""
+    """A broker's answer to a search by time; ``exact`` if it uses the lower boundary."""
 
     offset: int
     exact: bool
 
 
 def search_offset(queue: MessageQueue, timestamp_ms: int) -> Call[SearchAnswer]:
-    """SEARCH_OFFSET_BY_TIMESTAMP (29): the first offset at or after a moment; before 5.1.4 near it.
+    """SEARCH_OFFSET_BY_TIMESTAMP (29): the first offset at or after a time; before 5.1.4 an approximation.
 
-    Of a static topic's queue it is a guess: see `time_search`.
+    For a static topic's queue it is an estimate: see `time_search`.
     """
 
     def parse(response: Response) -> SearchAnswer:
@@ -102,7 +102,7 @@ def search_offset(queue: MessageQueue, timestamp_ms: int) -> Call[SearchAnswer]:
 
 
 def committed_offset(group: str, queue: MessageQueue) -> Call[int | None]:
-    """QUERY_CONSUMER_OFFSET (14): the next offset that a group will read; None if it never committed.
+    """QUERY_CONSUMER_OFFSET (14): a group's committed offset (the next to read); None if it never committed.
 
     Brokers before 5.0 answer 0 for a queue without a commit whose first message is still in memory.
     """
@@ -125,7 +125,7 @@ def committed_offset(group: str, queue: MessageQueue) -> Call[int | None]:
 
 
 def commit_offset(group: str, queue: MessageQueue, next_offset: int) -> Call[None]:
-    """UPDATE_CONSUMER_OFFSET (15): the broker keeps what it is told, forwards or backwards."""
+    """UPDATE_CONSUMER_OFFSET (15): the broker accepts any offset, higher or lower than the current one."""
 
     def parse(response: Response) -> None:
         response.require(queue=queue, group=group)
@@ -142,7 +142,7 @@ def commit_offset(group: str, queue: MessageQueue, next_offset: int) -> Call[Non
 
 @dataclass(frozen=True, slots=True)
 class PullAnswer:
-    """The answer to a pull; ``records`` is a view of the receive buffer."""
+    """The response to a pull; ``records`` is a view of the receive buffer."""
 
     status: PullStatus
     header: PullMessageResponse
@@ -158,12 +158,12 @@ def pull(
     selector: MessageSelector,
     suspend_ms: int | None = None,
 ) -> Call[PullAnswer]:
-    """PULL_MESSAGE (11): messages from ``offset`` on, filtered by the selector that comes along.
+    """PULL_MESSAGE (11): messages from ``offset`` on, filtered by the selector.
 
     Parameters
     ----------
     suspend_ms : int, optional
-        Let the broker wait for a message at the queue's end. It looks at the time every 5 s only.
+        Let the broker wait for a message at the queue's end. It checks the time only every 5 s.
     """
 
     def parse(response: Response) -> PullAnswer:

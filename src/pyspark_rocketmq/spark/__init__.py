@@ -1,6 +1,6 @@
-"""RocketMQ as a Spark data source: batch and streaming reads and writes, and helpers around them.
+"""RocketMQ as a Spark data source: batch and streaming reads and writes, and helpers.
 
-The helpers resolve on first use: Spark's planning processes import this package and need none of them.
+The helpers are imported on first use: Spark's planning processes import this package but do not need them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _HOMES: Final = {name: f"{__name__}.{module}" for module, names in _MODULES.item
 
 
 def __getattr__(name: str) -> Any:
-    """Resolve a helper on first use (PEP 562)."""
+    """Import a helper on first use (PEP 562)."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""A stream's first rows as a list: for a look at it, a notebook or a test."""
+"""A stream's first rows as a list: for exploration, notebooks and tests."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _LOOK_S: Final = 0.1
 def take_rows(
     df: DataFrame, rows: int = 10, *, timeout: str = "30 s", outputMode: str = "append"
 ) -> list[Row]:
-    """Run a streaming DataFrame until it has given some rows, stop it, and return them.
+    """Run a streaming DataFrame until it has returned some rows, stop it, and return the rows.
 
-    What ``df.take(rows)`` is for batch DataFrames, which are taken as well. The query has a temporary
-    checkpoint: the next call begins where the source's options say. With a ``consumerGroup`` its finished
-    batches are committed, as those of any query. The rows of its batches are held in the driver's memory.
+    Equivalent to ``df.take(rows)``, which is used for batch DataFrames. The query has a temporary checkpoint:
+    the next call begins where the source's options say. With a ``consumerGroup``, finished batches are
+    committed, as in any query. The rows of its batches are kept in the driver's memory.
 
     Parameters
     ----------
     df : DataFrame
     rows : int
-        How many at most.
+        Maximum number of rows.
     timeout : str
-        How long at most; what there is then is returned, which may be nothing.
+        Maximum time. Then the rows read so far are returned, possibly none.
     outputMode : {"append", "update", "complete"}
-        Complete for aggregations without a watermark: the last result's rows.
+        Use complete for aggregations without a watermark: returns the rows of the last result.
 
     Raises
     ------
     OptionError
-        An argument is wrong.
+        An argument is invalid.
     StreamingQueryException
         The query fails.
 
@@ -65,7 +65,7 @@ def take_rows(
 
 
 def _when_there(query: StreamingQuery, found: DataFrame, rows: int, timeout_s: float) -> list[Row]:
-    """Look after each finished batch."""
+    """Check after each finished batch."""
     deadline = SYSTEM_CLOCK.monotonic() + timeout_s
     seen: str | None = None
     while (left := deadline - SYSTEM_CLOCK.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""DataFrames to messages and back: formats, builders, order by key, and dropping the repeats of a write."""
+"""DataFrames to messages and back: formats, builders, order by key, and deduplication of writes."""
 
 from __future__ import annotations
 
@@ -54,33 +54,34 @@ def from_rocketmq(
     name: str | None = None,
     **options: str,
 ) -> DataFrame:
-    """Turn messages into the columns of their bodies, by Spark's own functions.
+    """Convert messages to the columns of their bodies, with Spark's functions.
 
-    The formats are those of SQL's tables: json, csv, avro, protobuf, delimited, raw (one column, the body)
-    and key-value (two columns, the keys and the body).
+    The formats are those of SQL tables: json, csv, avro, protobuf, delimited, raw (one column, the body) and
+    key-value (two columns, the keys and the body).
 
     Parameters
     ----------
     df : DataFrame
-        Of the source, batch or stream: with ``body``, and for key-value ``keys``.
+        A DataFrame of the source, batch or stream, with the column ``body``, for key-value also ``keys``.
     format : str
     schema : str or StructType
-        The columns in the body. One that is NOT NULL makes a body without it a bad record.
+        The columns in the body. A body without a value for a NOT NULL column is a bad record.
     badRecords : {"fail", "null", "drop"}
-        What becomes of a body that does not fit: the query fails and says where the message is, a row of
-        nulls, or no row.
+        For a body that does not match the schema: fail the query with an error that names the message's
+        position, return a row of nulls, or drop it.
     keep : iterable of str
-        Columns of the messages to have besides, such as ``queueOffset``; before the body's.
+        Message columns to keep, such as ``queueOffset``. They precede the body's columns.
     name : str, optional
-        A query's progress counts rows and bad records as ``badRecords.<name>``, for null and drop.
+        With null and drop, a query's progress counts rows and bad records as ``badRecords.<name>``.
     **options : str
         ``avroSchema``, ``avroSchemaFile``, ``protobufDescriptorFile``, ``protobufMessage``,
-        ``fieldDelimiter``, ``lineDelimiter``; others go to Spark's function, such as ``timestampFormat``.
+        ``fieldDelimiter``, ``lineDelimiter``. Others, such as ``timestampFormat``, are passed to Spark's
+        function.
 
     Raises
     ------
     OptionError
-        An option is wrong, or a column is missing.
+        An option is invalid, or a column is missing.
 
     Examples
     --------
@@ -116,7 +117,7 @@ def to_rocketmq(
     keep: Iterable[str] = (),
     **options: str,
 ) -> DataFrame:
-    """Turn rows into messages: the reverse of `from_rocketmq`.
+    """Convert rows to messages: the reverse of `from_rocketmq`.
 
     Parameters
     ----------
@@ -124,18 +125,18 @@ def to_rocketmq(
     format : str
         As of `from_rocketmq`.
     columns : iterable of str, optional
-        What the body consists of; by default every column that ``keep`` does not name.
+        The columns of the body; by default every column that ``keep`` does not name.
     keys, tags : str, optional
-        The columns that also become the message's keys and tag.
+        The columns that also supply the message's keys and tag.
     keep : iterable of str
-        Columns that the sink takes as they are, such as ``topic`` or ``shardingKey``.
+        Columns that are passed to the sink unchanged, such as ``topic`` or ``shardingKey``.
     **options : str
         As of `from_rocketmq`.
 
     Raises
     ------
     OptionError
-        An option is wrong, or a column is missing.
+        An option is invalid, or a column is missing.
 
     Examples
     --------
@@ -195,7 +196,7 @@ def _check_columns(df: DataFrame, names: Sequence[str]) -> None:
 
 
 def key_value_messages(df: DataFrame, key: str = "key", value: str = "value") -> DataFrame:
-    """Make messages of two columns: one becomes the keys, the other the body.
+    """Create messages from two columns: one supplies the keys, the other the body.
 
     The counterpart of rocketmq-flink's ``SimpleKeyValueSerializationSchema``.
 
@@ -210,15 +211,15 @@ def key_value_messages(df: DataFrame, key: str = "key", value: str = "value") ->
 def json_messages(
     df: DataFrame, *, key: str | None = None, tags: str | None = None, columns: Iterable[str] | None = None
 ) -> DataFrame:
-    """Make messages whose body is the row as a JSON object.
+    """Create messages whose body is the row as a JSON object.
 
     Parameters
     ----------
     df : DataFrame
     key, tags : str, optional
-        The columns that become the keys and the tag, beside being part of the body.
+        The columns that supply the keys and the tag. They are also part of the body.
     columns : iterable of str, optional
-        What the body consists of; every column by default. Fields that are null are left out.
+        The columns of the body; every column by default. Null fields are omitted.
     """
     wanted = [F.col(f"`{name}`") for name in (columns or df.columns)]
     selected: list[Column] = [F.to_json(F.struct(*wanted)).alias("body")]
@@ -230,9 +231,9 @@ def json_messages(
 
 
 def with_topic(df: DataFrame, topic: str | Column, tags: str | Column | None = None) -> DataFrame:
-    """Let each row choose its topic, and its tag, by SQL expressions.
+    """Set the topic, and the tag, of each row by SQL expressions.
 
-    The fast form of rocketmq-flink's ``TopicSelector``: Spark computes it, without Python.
+    A fast counterpart of rocketmq-flink's ``TopicSelector``: Spark evaluates the expressions, without Python.
 
     Examples
     --------
@@ -247,16 +248,16 @@ def with_topic(df: DataFrame, topic: str | Column, tags: str | Column | None = N
 def ordered_by(
     df: DataFrame, key: str | Column, *, order_by: str | Column | None = None, partitions: int | None = None
 ) -> DataFrame:
-    """Prepare rows for a write in order: all rows of a key in one Spark partition, the key as sharding key.
+    """Prepare rows for an ordered write: all rows of a key in one Spark partition, the key as sharding key.
 
-    A sink in Python cannot ask Spark for a distribution, so this is a step of the query. Within a key the
-    rows come in the order of ``order_by``. Without it the rows of one input partition keep their order, but
-    those of several are mixed as the shuffle delivers them. Streaming DataFrames cannot be sorted: a source's
+    A Python sink cannot request a distribution from Spark, so this is a step of the query. The rows of a key
+    are in the order of ``order_by``. Without it, the rows of one input partition keep their order, but rows
+    of several partitions are interleaved by the shuffle. Streaming DataFrames cannot be sorted: a source's
     queue is one input partition unless ``minPartitions`` or ``maxRecordsPerPartition`` split it.
 
-    The order is that of each row's first copy, as long as the number of the topic's writable queues stays the
-    same. Repeats are not part of it: a batch that is written again begins with an earlier row, and a send
-    that was made again for want of an answer may be delivered late, behind rows that came after it.
+    The order applies to the first copy of each row, while the number of the topic's writable queues does not
+    change. It does not apply to duplicates: a repeated batch begins with an earlier row, and a send that was
+    repeated because its response was missing may be delivered late, after later rows.
 
     Parameters
     ----------
@@ -264,14 +265,14 @@ def ordered_by(
     key : str or Column
         The sharding key, as text.
     order_by : str or Column, optional
-        What the rows of a key are sorted by; batch DataFrames only.
+        The order of a key's rows; batch DataFrames only.
     partitions : int, optional
-        How many Spark partitions; ``spark.sql.shuffle.partitions`` by default.
+        Number of Spark partitions; ``spark.sql.shuffle.partitions`` by default.
 
     Raises
     ------
     OptionError
-        ``order_by`` for a streaming DataFrame.
+        ``order_by`` is set for a streaming DataFrame.
     """
     if order_by is not None and df.isStreaming:
         raise OptionError("Spark does not sort streaming DataFrames: use order_by within foreachBatch")
@@ -285,11 +286,11 @@ def ordered_by(
 
 
 def identical_rows_together(df: DataFrame) -> DataFrame:
-    """Shuffle rows of equal content into one Spark partition, as write ids made of content need it.
+    """Shuffle rows of equal content into one Spark partition, as write ids derived from content require.
 
-    With ``deliveryGuarantee=effectively-once`` and no column ``writeId`` a row's id is made of its content
-    and the number of its occurrence, which a task can count only within its own partition. Rows that are all
-    different do not need this; the write fails where it would have been needed.
+    With ``deliveryGuarantee=effectively-once`` and no column ``writeId``, a row's id is derived from its
+    content and the number of its occurrence, which a task can count only in its partition. It is not needed
+    if all rows differ; the write fails if it is needed and missing.
     """
     content = [
         F.array_sort(F.map_entries(column.name))
@@ -302,27 +303,27 @@ def identical_rows_together(df: DataFrame) -> DataFrame:
 
 
 def drop_repeats(df: DataFrame, *, within: str | None = None) -> DataFrame:
-    """Drop the repeats of effectively-once writes: each write id of a topic comes once.
+    """Drop the duplicates of effectively-once writes: each write id of a topic occurs once.
 
-    A row is dropped only if a row of its topic with its write id came before it, in whatever order queues are
-    read. Messages without a write id are never dropped.
+    A row is dropped only if a row of its topic with its write id was read before it, regardless of the order
+    of queues. Messages without a write id are never dropped.
 
-    A stream forgets write ids. Of two rows with one write id, stored no more than ``within`` apart, one is
-    dropped; ``docs/guarantees.md`` says under which conditions. ``within`` must cover the writer's longest
-    outage, from a failed batch to its repetition, whether or not the reader runs meanwhile.
+    A stream keeps write ids for a limited time. Of two rows with one write id, stored no more than ``within``
+    apart, one is dropped; ``docs/guarantees.md`` describes the conditions. ``within`` must cover the writer's
+    longest outage, from a failed batch to its repetition, whether or not the reader runs meanwhile.
 
-    The stream's watermark is on the column ``alignedTimestamp``, and Spark takes one watermark between two
+    The stream's watermark is on the column ``alignedTimestamp``, and Spark allows one watermark between two
     stateful operations: use ``withWatermark`` neither before nor after this in the same query.
 
     Parameters
     ----------
     df : DataFrame
-        Of the source, with ``includeProperties=true``; a stream also with ``eventTimeAlignment=store`` and
-        ``includeAlignedTimestamp=true``. It must still have the columns topic, brokerName, queueId,
-        queueOffset and properties; a stream also storeTimestamp and alignedTimestamp.
+        A DataFrame of the source with ``includeProperties=true``; a stream also with
+        ``eventTimeAlignment=store`` and ``includeAlignedTimestamp=true``. It must have the columns topic,
+        brokerName, queueId, queueOffset and properties; a stream also storeTimestamp and alignedTimestamp.
     within : str, optional
-        How far apart the copies of a row may be stored, above 0, such as ``"1 hour"``; required for streams,
-        not used for batches.
+        Maximum time between the store times of two copies of a row, above 0, such as ``"1 hour"``. Required
+        for streams, not used for batches.
 
     Raises
     ------
@@ -342,7 +343,7 @@ def drop_repeats(df: DataFrame, *, within: str | None = None) -> DataFrame:
         raise OptionError("a stream needs within above 0, such as within='1 hour'")
     write_id = F.col("properties")[PROPERTY_WRITE_ID]
     place: list[Column | str] = ["brokerName", "queueId", "queueOffset"]
-    if df.isStreaming:  # heartbeat rows have nothing but times
+    if df.isStreaming:  # in heartbeat rows, only times are set
         place.append(F.unix_micros("storeTimestamp"))
     identified = df.withColumns(
         {_WRITE_ID: write_id, _PLACE: F.when(write_id.isNull(), F.concat_ws("/", *place))}

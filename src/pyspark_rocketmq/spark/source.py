@@ -1,7 +1,7 @@
-"""The data source that Spark knows as ``rocketmq``: from options to readers and writers.
+"""The data source with Spark's format name ``rocketmq``: from options to readers and writers.
 
-Spark plans in short-lived processes that import this module each time: readers and writers are imported
-when they are asked for.
+Spark plans in short-lived processes that import this module each time: readers and writers are imported on
+first use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["RocketMQCompatDataSource", "RocketMQDataSource"]
 
 
 class RocketMQDataSource(DataSource):
-    """``format("rocketmq")``; Spark finds it without a register call.
+    """``format("rocketmq")``. Spark finds it without registration.
 
     Examples
     --------
@@ -43,12 +43,12 @@ class RocketMQDataSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """Return the columns that the options ask for.
+        """Return the columns that the options select.
 
         Raises
         ------
         OptionError
-            An option is wrong.
+            An option is invalid.
         """
         options = parse_options(SourceOptions, self.options)
         schema = read_schema(
@@ -64,7 +64,7 @@ class RocketMQDataSource(DataSource):
         return AlignedColumn.add_to(schema)
 
     def reader(self, schema: StructType) -> RocketMQBatchReader:
-        """Return the batch reader; Spark asks for its setting where ``pushDownFilters`` needs it."""
+        """Return the batch reader. Spark raises an error if ``pushDownFilters`` lacks Spark's setting."""
         from pyspark_rocketmq.spark.read.batch import FilteringBatchReader, RocketMQBatchReader  # noqa: PLC0415
 
         options = parse_options(SourceOptions, self.options, where="read")
@@ -84,14 +84,14 @@ class RocketMQDataSource(DataSource):
         return RocketMQBatchWriter(options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketMQStreamWriter:  # noqa: ARG002
-        """Return the streaming writer; Spark asks for none in update mode, see `message_writer`."""
+        """Return the streaming writer. Spark does not call this in update mode, see `message_writer`."""
         from pyspark_rocketmq.spark.write.writer import RocketMQStreamWriter  # noqa: PLC0415
 
         return RocketMQStreamWriter(parse_options(SinkOptions, self.options, where="writeStream"), schema)
 
 
 class RocketMQCompatDataSource(RocketMQDataSource):
-    """``format("org.apache.rocketmq.spark")``: the same source, with rocketmq-spark's column names too."""
+    """``format("org.apache.rocketmq.spark")``: the same source, also with rocketmq-spark's column names."""
 
     _with_aliases = True
 

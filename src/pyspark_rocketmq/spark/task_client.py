@@ -16,9 +16,9 @@ __all__ = ["task_client"]
 
 
 def task_client(options: ClientOptions) -> Client:
-    """Return the client of the task's process; a retried task gets new connections and routes.
+    """Return the client of the task's process. A retried task gets new connections and routes.
 
-    What failed may have been a connection or a route, also of a topic that only the rows name.
+    The cause of the failure may be a connection or a route, also of a topic that only the rows name.
     """
     client = shared_client(options)
     context = TaskContext.get()

@@ -1,1 +1,1 @@
-"""Members of consumer groups: which queues they have, reading them, handing messages out."""
+"""Members of consumer groups: queue assignment, reading, delivery."""

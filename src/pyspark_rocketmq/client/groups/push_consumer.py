@@ -1,9 +1,9 @@
-"""A member of a consumer group that is handed messages, as Java's ``DefaultMQPushConsumer``."""
+"""A member of a consumer group with a listener, as Java's ``DefaultMQPushConsumer``."""
 
 # Facts (DefaultMQPushConsumerImpl, RebalanceImpl, RebalancePushImpl; 5.4.0)
-# - Each member deals the queues out by itself, from the sorted list of members that a broker tells.
+# - Each member computes the assignment itself, from the sorted list of members that a broker returns.
 # - Members that share the queues read %RETRY%group too; broadcasting members read all queues.
-# - Consumed in order, a queue is locked before its offset is asked for, and unlocked after the last commit.
+# - An ordered queue is locked before its offset is requested, and unlocked after the last commit.
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ _TICK_S: Final = 1.0
 _SHORTEST_TICK_S: Final = 0.1
 _JOIN_S: Final = 5.0
 _OPERATION_MS: Final = 5_000
-"""How long one step at a broker is tried before the next one has its turn."""
+"""The timeout of one step at a broker, after which the next step runs."""
 _MANY: Final = 1e12
 _PATIENCE: Final = 10
-"""How often a missing retry topic is looked for before the next turn of ``rebalance_ms``."""
+"""How often a missing retry topic is looked up before the next rebalance (``rebalance_ms``)."""
 
 
 class PushConsumer:
-    """Reads topics as a member of a consumer group, side by side with others, Java's too.
+    """Reads topics as a member of a consumer group, together with other members, including Java clients.
 
-    The group's members share the queues. When members come or go, each computes the new shares, at once
-    where a broker tells of it and within ``rebalance_ms`` otherwise. Brokers and topics are independent of
-    each other: while one broker is away, the queues of the others are read, committed and handed over as
+    The group's members share the queues. When members join or leave, each member computes the new assignment:
+    immediately if a broker notifies it, otherwise within ``rebalance_ms``. Brokers and topics are
+    independent: while one broker is down, the queues of the others are read, committed and reassigned as
     usual.
 
-    Delivery promise: at least once. Offsets are committed after messages are finished, every ``commit_ms``
-    and when a queue is given up or the consumer is closed: what was finished since the last commit comes
-    again after a crash. Queues that a topic gains later are read from their first message. Broadcasting: as
-    `PushOptions` says.
+    Delivery promise: at least once. Offsets are committed after messages are finished: every ``commit_ms``,
+    when a queue is released, and when the consumer is closed. After a crash, messages that were finished
+    since the last commit are delivered again. Queues that are added to a topic later are read from their
+    first message. Broadcasting: see `PushOptions`.
 
     Parameters
     ----------
@@ -102,14 +102,14 @@ class PushConsumer:
         self.close()
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
-        """Read a topic, or what of it an expression selects: ``"*"``, ``"TagA || TagB"``, or an SQL selector.
+        """Subscribe to a topic, or to messages that match: ``"*"``, ``"TagA || TagB"``, or an SQL selector.
 
-        All members of a group must subscribe to the same.
+        All members of a group must have the same subscriptions.
 
         Raises
         ------
         OptionError
-            The consumer has been started.
+            The consumer is already started.
         """
         if self._thread is not None:
             raise OptionError("subscribe before start", topic=topic)
@@ -117,14 +117,14 @@ class PushConsumer:
         self._subscriptions[topic] = selector
 
     def start(self, listener: Listener) -> None:
-        """Join the group; the listener is called from threads of the consumer until `close`.
+        """Join the group. The consumer's threads call the listener until `close`.
 
         Raises
         ------
         OptionError
-            Nothing is subscribed, the consumer has been started before, or an SQL expression does not parse.
+            There is no subscription, the consumer was already started, or an SQL expression cannot be parsed.
         TopicNotFoundError, NameServerError
-            A topic, or every name server, is not there.
+            A topic does not exist, or no name server answers.
         """
         if self._thread is not None or not self._subscriptions:
             raise OptionError("a push consumer is started once, with a subscription", group=self.group)
@@ -163,16 +163,16 @@ class PushConsumer:
         self._thread.start()
 
     def start_runs(self, take: TakeRun) -> None:
-        """Join the group as `start` does, but hand out what each pull found undecoded.
+        """Join the group as `start` does, but deliver the undecoded results of pulls.
 
-        For those who store messages before they look at them. What is taken ends with
-        ``worker.finish_run(run)``; until then its offsets are not committed.
+        For callers that store messages before they decode them. ``worker.finish_run(run)`` finishes a result;
+        until then its offsets are not committed.
         """
         self._take_run = take
         self.start(lambda _: None)
 
     def stop_pulling(self) -> None:
-        """Pull no more and stay in the group until `close`: what is under way can still be finished."""
+        """Stop pulling, but stay in the group until `close`, so that pending messages can be finished."""
         self._ends.set()
         self._wake.set()
         if self._thread is not None:
@@ -181,22 +181,22 @@ class PushConsumer:
             lane.stop_pulling()
 
     def rebalance(self) -> None:
-        """Compare the queues with the group's members now, in the background."""
+        """Rebalance now, in the background."""
         self._rebalance_now = True
         self._wake.set()
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that this member has now, sorted; with those of ``%RETRY%group``."""
+        """The queues that this member owns now, sorted, including those of ``%RETRY%group``."""
         return tuple(sorted(queue for lane in list(self._lanes.values()) for queue in lane.queues))
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Leave the group: wait for the calls of the listener under way, commit, and tell the others.
+        """Leave the group: wait for running listener calls, commit, and notify the other members.
 
         Parameters
         ----------
         timeout_s : float
-            How long to wait for the listener; what it has not finished by then comes again.
+            How long to wait for the listener. Messages that are not finished by then are delivered again.
         """
         self._ends.set()
         self._wake.set()

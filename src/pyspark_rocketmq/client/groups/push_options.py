@@ -1,4 +1,4 @@
-"""How a `PushConsumer` reads."""
+"""The options of a `PushConsumer`."""
 
 from __future__ import annotations
 
@@ -14,72 +14,71 @@ __all__ = ["ConsumeFromWhere", "ConsumeResult", "PushOptions"]
 
 
 class ConsumeResult(enum.Enum):
-    """What a listener makes of the messages it was given."""
+    """The result of a listener call."""
 
     SUCCESS = "success"
-    """They are done with."""
+    """The messages are finished."""
     LATER = "later"
-    """Not now: they come again, through ``%RETRY%group``, or, consumed in order, in a moment."""
+    """The messages are redelivered later: through ``%RETRY%group``, or, if ordered, after a short pause."""
 
 
 class ConsumeFromWhere(enum.Enum):
-    """Where a group starts in a topic that it has no offsets of; the values are Java's.
+    """Where a group starts in a topic for which it has no offsets; the values are Java's.
 
     Queues that the topic gains later are read from their first message.
     """
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
-    """At its end. (Java's consumer begins at 0 where a broker has the queue's first message in memory.)"""
+    """At the end. (Java's consumer begins at 0 if the broker has the queue's first message in memory.)"""
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
-    """At its begin."""
+    """At the beginning."""
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
-    """At the first message that was stored at ``timestamp_ms`` or later; in later queues, too, if given."""
+    """At the first message stored at or after ``timestamp_ms``; if set, also in queues added later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushOptions:
-    """How a `PushConsumer` reads; defaults are those of Java's ``DefaultMQPushConsumer``.
+    """The options of a `PushConsumer`. Defaults are those of Java's ``DefaultMQPushConsumer``.
 
     Parameters
     ----------
     broadcasting : bool
-        Every member gets every message; what a listener puts off does not come again.
+        Every member gets every message; messages that a listener defers are not redelivered.
     ordered : bool
-        Messages of a queue one after the other; the queue is locked for this member.
+        Messages of a queue are delivered one after the other; the queue is locked for this member.
     start : ConsumeFromWhere
     timestamp_ms : int, optional
-        For ``TIMESTAMP``; half an hour ago when absent.
+        For ``TIMESTAMP``; default: 30 minutes ago.
     allocate : AllocateStrategy
-        How queues are dealt out; the same for all members.
+        How queues are assigned to members; must be the same for all members.
     threads : int
-        How many listener calls there are at once; consumed in order it is one a queue instead.
+        Maximum concurrent listener calls. With ``ordered``: one per queue instead.
     batch_size : int
-        The most messages of one call.
+        Maximum messages per listener call.
     pull_batch_size : int
-        The most messages to ask for in one pull.
+        Maximum messages per pull.
     max_queued, max_queued_bytes, max_span : int
-        How much of a queue may be waiting or under way, in messages, in bytes, and from the first to the
-        last offset: Java's ``pullThresholdForQueue``, ``pullThresholdSizeForQueue`` and
-        ``consumeConcurrentlyMaxSpan``.
+        Limits of a queue's unfinished messages: in messages, in bytes, and from the first to the last offset.
+        Java's ``pullThresholdForQueue``, ``pullThresholdSizeForQueue`` and ``consumeConcurrentlyMaxSpan``.
     max_reconsume_times : int
-        How often a message comes again before it goes to ``%DLQ%group``; -1 is 16, and without end where
-        messages are consumed in order.
+        How often a message is redelivered before it is sent to ``%DLQ%group``. -1: 16 times, or unlimited
+        with ``ordered``.
     retry_delay_level : int
-        After what time it comes again: 0 leaves it to the broker (10 s, 30 s, 1 min, ... 2 h), 1 to 18 is a
-        level of its table (1 s, 5 s, 10 s, ...), -1 sends it to ``%DLQ%group`` at once.
+        Delay of a redelivery. 0: the broker decides (10 s, 30 s, 1 min, ... 2 h). 1 to 18: a level of the
+        broker's table (1 s, 5 s, 10 s, ...). -1: send the message to ``%DLQ%group`` immediately.
     suspend_ms : int
-        How long a broker lets a pull wait for messages.
+        How long a broker holds a pull that waits for messages.
     order_pause_ms : int
-        After what time messages come again that were put off and are consumed in order.
+        With ``ordered``: delay before deferred messages are delivered again.
     heartbeat_ms, rebalance_ms, commit_ms : int
-        How often a member tells that it is there, compares the queues, and stores its offsets.
+        Intervals of heartbeats, of rebalancing, and of commits.
     on_corrupt : {"fail", "skip"}
-        What becomes of a message that does not decode: its pull is repeated, and the queue waits, until it
-        has expired; or it is left out, with a warning that names its offset.
+        For a message that cannot be decoded. fail: its pull is repeated, and the queue waits until the
+        message has expired. skip: the message is skipped, with a warning that names its offset.
     check_crc : bool
-        Compare each stored body with its checksum.
+        Verify the stored checksum of each body.
     progress_file : Path, optional
-        Where a broadcasting member keeps its offsets; without one it begins at ``start`` each time.
+        File for the offsets of a broadcasting member. Without it, the member begins at ``start`` each time.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Finding stored messages: the last ones, those of a moment, by key, by id."""
+"""Searches stored messages: the last ones, by time, by key, by id."""
 
 # Facts (QueryMessageProcessor, IndexService, MessageDecoder.decodeMessageId; 4.9 and 5.4)
 # - A broker finds keys by their hash, so that others may come along; the UNIQ_KEY of a message is a key too.
@@ -32,7 +32,7 @@ _POSITION_BYTES: Final = 8
 
 
 def last_messages(client: Client, queues: Iterable[MessageQueue], count: int) -> list[Message]:
-    """Return the last ``count`` messages of these queues together, in the order of their storing.
+    """Return the last ``count`` messages of these queues together, in store order.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def last_messages(client: Client, queues: Iterable[MessageQueue], count: int) ->
 def messages_at(
     client: Client, queues: Iterable[MessageQueue], timestamp_ms: int, count: int
 ) -> list[Message]:
-    """Return the first ``count`` messages of these queues stored at or after a moment. Raises as above."""
+    """Return the first ``count`` messages of these queues stored at or after a time. Raises as above."""
     starts = client.offsets_at(dict.fromkeys(queues, timestamp_ms))
     maxs = client.max_offsets(starts)
     ends = {queue: min(maxs[queue], start + count) for queue, start in starts.items()}
@@ -55,7 +55,7 @@ def messages_at(
 
 
 def messages_by_key(client: Client, topic: str, key: str, count: int = 32) -> list[Message]:
-    """Return up to ``count`` messages with this key, in the order of their storing.
+    """Return up to ``count`` messages with this key, in store order.
 
     Raises
     ------
@@ -65,12 +65,12 @@ def messages_by_key(client: Client, topic: str, key: str, count: int = 32) -> li
 
 
 def message_by_id(client: Client, topic: str, message_id: str) -> Message | None:
-    """Return the message with this id, its unique one or its offset message id; None if there is none.
+    """Return the message with this unique id or offset message id; None if there is none.
 
     Raises
     ------
     OptionError
-        It is no id.
+        The text is not a message id.
     TopicNotFoundError, NameServerError, TransportError, BrokerError
     """
     wanted = message_id.strip().upper()
@@ -105,7 +105,7 @@ def _read(
 
 
 def _indexed(client: Client, topic: str, key: str, count: int) -> list[Message]:
-    """Ask every broker's index."""
+    """Query every broker's index."""
     request = QueryMessageRequest(
         topic=topic, key=key, max_num=count, begin_timestamp=0, end_timestamp=_END_OF_TIME
     )
@@ -136,7 +136,7 @@ def _indexed(client: Client, topic: str, key: str, count: int) -> list[Message]:
 
 
 def _stored_at(client: Client, topic: str, raw: bytes, wanted: str) -> Message | None:
-    """Look where an offset message id points to, if that is a broker of the topic."""
+    """Read the position in an offset message id, if it is at a broker of the topic."""
     if len(raw) not in {_POSITION_BYTES + 8, _POSITION_BYTES + 20}:
         return None
     addr = format_host(raw[:-_POSITION_BYTES])

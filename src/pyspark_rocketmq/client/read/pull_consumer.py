@@ -1,11 +1,11 @@
-"""Pulling messages by offset, as with Java's ``DefaultMQPullConsumer``."""
+"""Pulls messages by offset, as Java's ``DefaultMQPullConsumer``."""
 
 # Facts (PullAPIWrapper, PullMessageProcessor, PullRequestHoldService; 4.9 and 5.4)
-# - The tag filter of a broker compares hashes: other tags may come through.
+# - The tag filter of a broker compares hashes: messages with other tags may pass.
 # - With a syntax error in an SQL92 expression the broker returns every message: check it first.
-# - A suspended pull's time is looked at every 5 s only: its answer may come 5 s late.
-# - suggestWhichBrokerId is advice for the next pull of that queue; a slave that lags answers with no
-#   progress.
+# - A suspended pull's timeout is checked only every 5 s: the response may be 5 s late.
+# - suggestWhichBrokerId is a hint for the next pull of that queue; the response of a lagging slave has no
+# #   progress.
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _SUSPEND_LAG_MS: Final = 5_000
 
 
 class PullConsumer:
-    """Reads queues at offsets that the caller keeps.
+    """Reads queues at offsets that the caller manages.
 
-    Delivery promise: none of its own; what was pulled is where the caller says. Offsets are stored for the
-    group only by `update_consume_offset`.
+    Delivery promise: none; the caller chooses and keeps the offsets. Only `update_consume_offset` commits
+    offsets for the group.
 
-    Safe to share between threads. Opens a client of its own, or uses the one given and leaves it open.
+    Thread-safe. Opens a client, or uses the given client and leaves it open.
 
     Parameters
     ----------
     group : str
-        The consumer group; brokers create it with the first pull if they may.
+        The consumer group. Brokers that allow it create the group with the first pull.
     name_server : str or ClientOptions, optional
         ``"host:port;host:port"``.
     client : Client, optional
@@ -85,7 +85,7 @@ class PullConsumer:
         self.close()
 
     def close(self) -> None:
-        """Close the connections, unless they are those of a client that was given."""
+        """Close the connections, except those of a given client."""
         if self._own is not None:
             self._own.close()
 
@@ -101,7 +101,7 @@ class PullConsumer:
     def pull(
         self, queue: MessageQueue, expression: str | MessageSelector, offset: int, max_nums: int = 32
     ) -> PullResult:
-        """Pull what is there from ``offset`` on.
+        """Pull available messages from ``offset`` on.
 
         Parameters
         ----------
@@ -109,19 +109,19 @@ class PullConsumer:
             A string is a tag expression: ``"*"``, ``"TagA"``, ``"TagA || TagB"``.
         offset : int
         max_nums : int
-            The most messages wanted. Brokers return up to 32, or 8 of old ones, unless configured otherwise.
+            Maximum number of messages. By default, brokers return up to 32, or 8 if they read from disk.
 
         Returns
         -------
         PullResult
-            ``FOUND`` with messages; ``NO_NEW_MSG`` at the end; ``NO_MATCHED_MSG`` when the filter took
-            nothing of what was looked at; ``OFFSET_ILLEGAL`` outside of [min, max] or after an operator's
-            reset of the group. Go on at ``next_begin_offset`` in every case.
+            ``FOUND`` with messages; ``NO_NEW_MSG`` at the end; ``NO_MATCHED_MSG`` if no scanned message
+            matches the filter; ``OFFSET_ILLEGAL`` outside of [min, max] or after an operator's reset of the
+            group. In all cases, continue at ``next_begin_offset``.
 
         Raises
         ------
         OptionError
-            Arguments out of range, or an SQL expression that does not parse.
+            Arguments are out of range, or an SQL expression cannot be parsed.
         TopicNotFoundError, NameServerError, BrokerNotFoundError, TransportError, BrokerError,
         CorruptMessageError
         """
@@ -136,23 +136,23 @@ class PullConsumer:
         *,
         suspend_ms: int = 20_000,
     ) -> PullResult:
-        """Pull, and at the end of the queue wait for a message.
+        """Pull. At the end of the queue, wait for a message.
 
         Parameters
         ----------
         suspend_ms : int
-            How long the broker waits, 90,000 at most; its answer may come 5 s later. As `pull` otherwise.
+            How long the broker waits, at most 90,000; its response may be 5 s late. Otherwise as `pull`.
         """
         if not 0 <= suspend_ms <= _MAX_SUSPEND_MS:
             raise OptionError("suspend_ms goes from 0 to 90000", suspend_ms=suspend_ms)
         return self._pull(queue, _selector(expression), offset, max_nums, suspend_ms)
 
     def fetch_consume_offset(self, queue: MessageQueue) -> int | None:
-        """Return the group's stored offset of a queue, or None. See `Client.committed_offsets`."""
+        """Return the group's committed offset of a queue, or None. See `Client.committed_offsets`."""
         return self._client.committed_offsets(self.group, (queue,))[queue]
 
     def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
-        """Store the group's next offset of a queue at the broker, at once. See `Client.commit_offsets`."""
+        """Commit the group's next offset of a queue immediately. See `Client.commit_offsets`."""
         self._client.commit_offsets(self.group, {queue: offset})
 
     def min_offset(self, queue: MessageQueue) -> int:
@@ -160,11 +160,11 @@ class PullConsumer:
         return self._client.min_offsets((queue,))[queue]
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """Return the next offset to be written. See `Client.max_offsets`."""
+        """Return the max offset (the next to be written). See `Client.max_offsets`."""
         return self._client.max_offsets((queue,))[queue]
 
     def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the offset of the first message stored at or after a moment. See `Client.offsets_at`."""
+        """Return the offset of the first message stored at or after a time. See `Client.offsets_at`."""
         return self._client.offsets_at({queue: timestamp_ms}, group=self.group)[queue]
 
     def _pull(
@@ -206,7 +206,7 @@ class PullConsumer:
         self._client.invalidate(queue.topic)
 
     def _address(self, route: TopicRoute, queue: MessageQueue) -> str:
-        """Return the replica that the last answer suggested, else the master, else a slave."""
+        """Return the replica that the last response suggested, else the master, else a slave."""
         data = route.broker(route.owner(queue) or queue.broker_name)
         suggested = data.addresses.get(self._suggested.get(queue, MASTER_ID)) if data is not None else None
         return suggested or self._client.queue_address(queue, master_only=False)

@@ -1,4 +1,4 @@
-"""How ranges are read."""
+"""The options of reading ranges."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["ReadOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How ranges are read.
+    """The options of reading ranges.
 
     Parameters
     ----------
     consumer_group : str
-        Sent with every pull; the broker creates it if it may.
+        Sent with every pull; the broker creates the group if it is allowed to.
     selector : MessageSelector
     fail_on_data_loss : bool
-        Whether messages that are gone raise `DataLossError` or are counted and skipped.
+        Whether lost messages raise `DataLossError` or are counted and skipped.
     pull_batch_size : int
-        The most messages asked for in one pull; brokers cap it (32 by default).
+        Maximum messages per pull; brokers limit it (32 by default).
     pulls_in_flight : int, optional
         The most pulls in flight of one reader, over all its ranges; by default as many as `PullDepth` says.
         The first range has them for itself when later ones took them while its broker was away.
@@ -31,15 +31,14 @@ class ReadOptions:
         until there is one; messages that suddenly become larger exceed it once. One pull is always in
         flight.
     stall_timeout_ms : int
-        How long a range may make no progress, through any number of retries, before the read fails; counted
-        from the first failure, so the consumer's own time does not count.
+        How long a range may make no progress, with any number of retries, before the read fails. Counted from
+        the first failure, so the consumer's processing time does not count.
     empty_pull_delay_ms : int
-        How long to wait before planned messages that a broker does not have are asked for again; doubles
-        with each time.
+        First delay before a retry of planned messages that a broker does not have; doubles with each retry.
     missing_patience_ms : int
-        How long a master must miss planned messages at the end of its queue, without a break, before they
-        count as lost: a broker that restarts rebuilds its index. A slave may lag for long, and is never
-        believed.
+        How long a master must lack planned messages at the end of its queue, without interruption, before
+        they count as lost: a broker that restarts rebuilds its index. Slaves may lag: they never decide about
+        loss.
     """
 
     consumer_group: str

@@ -1,10 +1,10 @@
-"""Sending messages: alone, in batches, one-way, and many at a time through `SendPipeline`."""
+"""Sends messages: single, in batches, one-way. `SendPipeline` sends many concurrently."""
 
 # Facts (DefaultMQProducerImpl, DefaultMQProducer.retryResponseCodes, SendMessageProcessor; 5.4.0 and 4.9.7)
 # - Codes 10, 11 and 12 mean: stored, but not (yet) as durably as the broker is configured to make it.
-# - Java turns to another broker on 17, 14, 1, 2, 16, 204, 205, 1500 and on transport errors.
-# - A broker creates an unknown topic from `defaultTopic` if that exists. We name the topic itself, so that
-#   a topic that was deleted meanwhile is not made anew with other settings.
+# - Java tries another broker on 17, 14, 1, 2, 16, 204, 205, 1500 and on transport errors.
+# - A broker creates an unknown topic from `defaultTopic` if that exists. We send the topic itself, so that a
+# #   topic that was deleted meanwhile is not re-created with other settings.
 # - Brokers do not check a topic's write permission: the route's is checked here.
 
 from __future__ import annotations
@@ -63,28 +63,29 @@ _REFUSED_ELSEWHERE: Final = frozenset(
         ResponseCode.NOT_IN_CURRENT_UNIT,
     }
 )
-"""Codes on which Java tries another broker and which are no reason to try again in other requests."""
+"""Codes on which Java tries another broker, but which are not retriable in other requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
-    """How messages are sent; times in milliseconds.
+    """The options of a producer; times in milliseconds.
 
     Parameters
     ----------
     send_timeout_ms : int
-        How long one try may take.
+        Timeout of one attempt.
     retries : int
-        Tries after the first one, at other brokers where the topic has some.
+        Retries after the first attempt, at other brokers of the topic if there are any.
     accept_statuses : frozenset of SendStatus
-        What counts as sent. With another status the message is stored but may be lost in a crash:
-        `SendError`.
+        The statuses that count as success. With another status, the message is stored but may be lost in a
+        crash: `SendError`.
     compression, compress_above
-        Single bodies of so many bytes and more are compressed.
+        The compression of single messages, and the minimum size of a compressed body.
     batch_compression : Compression
-        The same for batches, if every body of one is that large. Java's producer never does.
+        The compression of batches in which every body has that size. Java's producer never compresses
+        batches.
     max_message_bytes : int
-        What the broker takes in one send (its ``maxMessageSize``).
+        The broker's maximum size of one send (its ``maxMessageSize``).
     """
 
     send_timeout_ms: int = 3_000
@@ -97,19 +98,19 @@ class ProducerOptions:
 
 
 class Producer:
-    """Sends messages and waits for the broker's word that they are stored.
+    """Sends messages and waits until the broker acknowledges them.
 
-    Delivery promise: at least once. A message whose `send` returned is stored; one whose `send` raised is
-    not, or (after a time-out or a lost connection) may be, and a retry may store it twice. Brokers do not
-    recognise repeats.
+    Delivery promise: at least once. When `send` returns, the message is stored. If it raises, the message is
+    not stored, or (after a timeout or a lost connection) may be stored, and a retry may store it twice.
+    Brokers do not detect duplicates.
 
-    Safe to share between threads; the client stays the caller's.
+    Thread-safe. Does not close the client.
 
     Parameters
     ----------
     client : Client
     group : str
-        The producer group, which shows in RocketMQ's tools and matters for transactions only.
+        The producer group. RocketMQ's tools show it; it has an effect on transactions only.
     options : ProducerOptions
 
     Examples
@@ -136,27 +137,27 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the client open: it is the caller's."""
+        """Do nothing: the caller closes the client."""
 
     def send(self, message: OutgoingMessage, queue: MessageQueue | None = None) -> SendResult:
         """Send one message and wait until it is stored.
 
-        Without ``queue`` the message's sharding key decides, else the queues take turns. With a queue or a
-        key a retry goes to the same queue, so that the key's order holds.
+        Without ``queue``, the message's sharding key selects the queue, else round-robin. With a queue or a
+        key, a retry uses the same queue, so that the key's order is kept.
 
         Returns
         -------
         SendResult
-            Where it is.
+            Where the message is stored.
 
         Raises
         ------
         OptionError, LocalProtocolError
-            The message cannot be sent; nothing was.
+            The message is invalid; nothing was sent.
         MessageIllegalError, PermissionDeniedError, AuthenticationError, TopicNotFoundError, NameServerError
-            Retries would not help.
+            The error is permanent.
         SendError
-            Every try failed, or the status is not accepted; the cause says why.
+            Every attempt failed, or the status is not accepted; see the cause.
         """
         outgoing = encode_one(
             message,
@@ -169,15 +170,15 @@ class Producer:
     def send_batch(
         self, messages: Sequence[OutgoingMessage], queue: MessageQueue | None = None
     ) -> SendResult:
-        """Send messages of one topic in one request: all are stored at consecutive offsets, or none is.
+        """Send messages of one topic in one request: all are stored, at consecutive offsets, or none.
 
-        Sharding keys do not choose the queue of a batch: give the queue where order matters. Raises as
-        `send`.
+        Sharding keys do not select the queue of a batch: pass the queue if order matters. Raises as `send`.
 
         Returns
         -------
         SendResult
-            Where the first one is; ``msg_id`` and ``offset_msg_id`` are comma lists, as in the Java client.
+            Where the first message is stored. ``msg_id`` and ``offset_msg_id`` are comma-separated lists, as
+            in the Java client.
         """
         outgoing = encode_many(
             messages,
@@ -188,12 +189,12 @@ class Producer:
         return self.deliver(outgoing, queue)
 
     def send_one_way(self, message: OutgoingMessage, queue: MessageQueue | None = None) -> None:
-        """Send one message and do not wait: at most once, the broker answers nothing, not even an error.
+        """Send one message without waiting: at most once. The broker sends no response, not even an error.
 
         Raises
         ------
         TransportError
-            It could not even be written to the connection.
+            The message could not be written to the connection.
         OptionError, LocalProtocolError, TopicNotFoundError, NameServerError
         """
         outgoing = encode_one(
@@ -212,7 +213,7 @@ class Producer:
     def deliver(
         self, outgoing: Outgoing, queue: MessageQueue | None = None, *, key: str | None = None
     ) -> SendResult:
-        """Send what is encoded already, with retries. Raises as `send`."""
+        """Send an encoded message or batch, with retries. Raises as `send`."""
         deadline = self.total_deadline()
         fixed, tried = queue, queue
 
@@ -242,14 +243,14 @@ class Producer:
         return self.accepted(outgoing, result)
 
     def choose(self, topic: str, queue: MessageQueue | None = None, key: str | None = None) -> MessageQueue:
-        """Return the queue to send to now: the given one, else the key's, else the next in turn.
+        """Return the queue to send to now: the given one, else the key's, else round-robin.
 
         Raises
         ------
         PermissionDeniedError
-            The topic or the queue may not be written.
+            The topic or the queue is not writable.
         BrokerNotFoundError
-            No broker of the topic has a master now, or the topic could be written before and cannot now.
+            No broker of the topic has a master now, or the topic is no longer writable.
         TopicNotFoundError, NameServerError
         """
         deadline = self.client.deadline(self.options.send_timeout_ms)
@@ -313,20 +314,20 @@ class Producer:
         return Call(request, lambda response: _result(response, outgoing, queue), outgoing.body)
 
     def note_failure(self, queue: MessageQueue, error: RocketMQError) -> None:
-        """Let the next sends pass over the broker, if its failure says something about it."""
+        """Let the next sends skip the broker, if the failure is the broker's."""
         route = self.client.routes.remembered(queue.topic) if error.retriable else None
         owner = None if route is None else route.owner(queue)
         if owner is not None:
             self._selector.avoid(owner)
 
     def total_deadline(self) -> Deadline:
-        """Return the deadline of a send with all its tries."""
+        """Return the deadline of a send with all its attempts."""
         return self.client.deadline(self.options.send_timeout_ms * (self.options.retries + 1))
 
     def final_error(
         self, outgoing: Outgoing, error: RocketMQError, queue: MessageQueue | None
     ) -> RocketMQError:
-        """Return what the caller gets after the last try: the error itself if retries could not help."""
+        """Return the error for the caller after the last attempt: the error itself if it is permanent."""
         if not error.retriable:
             return error
         return SendError(
@@ -336,7 +337,7 @@ class Producer:
         )
 
     def accepted(self, outgoing: Outgoing, result: SendResult) -> SendResult:
-        """Return the result if its status counts as sent.
+        """Return the result if its status is accepted.
 
         Raises
         ------
@@ -355,7 +356,7 @@ class Producer:
 
 
 def _result(response: Response, outgoing: Outgoing, queue: MessageQueue) -> SendResult:
-    """Read the answer to a send."""
+    """Read the response to a send."""
     try:
         response.require(*_SEND_STATUS, queue=queue)
     except (AuthenticationError, FlowControlError):

@@ -1,1 +1,1 @@
-"""Rows and offsets in one transaction of a store of the user."""
+"""Rows and offsets in one transaction of the user's store."""

@@ -1,4 +1,4 @@
-"""Reading a query's checkpoint: which offset ranges a batch consists of."""
+"""Reads the offset ranges of a batch from a query's checkpoint."""
 
 # Facts (OffsetSeqLog, StreamMetadata of Spark 4.3): `offsets/<batch>` is written before the batch runs and
 # holds a version line, a line of metadata, and each source's end offset; `metadata` holds the query's id.
@@ -22,7 +22,7 @@ _VERSION: Final = "v1"
 
 
 class CheckpointLog:
-    """A checkpoint's offset log, read through Spark: any path that Spark can read, also in Spark Connect.
+    """A checkpoint's offset log, read through Spark: any path that Spark can read, also with Spark Connect.
 
     Parameters
     ----------
@@ -37,19 +37,19 @@ class CheckpointLog:
         self._query_id: str | None = None
 
     def batch_id(self, number: int) -> BatchId:
-        """Return the whole id of a batch of this checkpoint's query."""
+        """Return the full id of a batch of this checkpoint's query."""
         if self._query_id is None:
             self._query_id = str(json.loads(self._text("metadata"))["id"])
         return BatchId(self._query_id, number)
 
     def ranges(self, number: int) -> tuple[OffsetRange, ...]:
-        """Return the offset ranges of a batch, those of all its RocketMQ sources; empty ones are left out.
+        """Return the non-empty offset ranges of a batch, of all its RocketMQ sources.
 
         Raises
         ------
         OptionError
-            The checkpoint is not there, is none of a query that reads RocketMQ, or is of a kind that this
-            release does not know.
+            The checkpoint does not exist, its query does not read RocketMQ, or its format is unknown to this
+            release.
         """
         ends = self._offsets(number)
         starts = self._offsets(number - 1) if number > 0 else [None] * len(ends)
@@ -63,11 +63,11 @@ class CheckpointLog:
         return tuple(sorted(ranges))
 
     def watermark_ms(self, number: int) -> int:
-        """Return the watermark of a batch, in milliseconds since the epoch; 0 when there was none yet."""
+        """Return the watermark of a batch, in milliseconds since the epoch; 0 if there was none yet."""
         return int(json.loads(self._entry(number)[1])["batchWatermarkMs"])
 
     def _offsets(self, number: int) -> list[SourceOffset | None]:
-        """Return the offsets that a batch ends at, in the order of the query's sources; None for others'."""
+        """Return a batch's end offsets, in the order of the query's sources; None for other sources."""
         return [offset_of_rocketmq(line) for line in self._entry(number)[2:]]
 
     def _entry(self, number: int) -> list[str]:

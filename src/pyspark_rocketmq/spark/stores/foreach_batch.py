@@ -1,4 +1,4 @@
-"""``foreachBatch`` with a batch's offset ranges: for results and progress in one store of one's own."""
+"""``foreachBatch`` with a batch's offset ranges: for results and offsets in one store of the user."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ def transactional_writer(
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for ``foreachBatch`` that writes rows and offset ranges in one transaction.
 
-    Spark does not tell ``foreachBatch`` which offsets a batch is made of: they are read from the checkpoint's
-    offset log. Every range must begin where the store ended.
+    Spark does not pass a batch's offsets to ``foreachBatch``: they are read from the checkpoint's offset log.
+    Every range must begin at the store's offset.
 
-    Delivery promise: exactly once in the store, aggregations included, as long as ``write`` uses nothing but
-    the transaction's handle. A batch that Spark runs again does nothing; a batch that would skip messages is
-    rolled back and raises.
+    Delivery promise: exactly once in the store, including aggregations, if ``write`` uses only the
+    transaction's handle. A repeated batch has no effect. A batch that would skip messages is rolled back and
+    raises.
 
     Parameters
     ----------
     checkpoint : str
         The query's ``checkpointLocation``.
     store : OffsetStore
-        Such as ``SqlOffsetStore(url, job="orders")``.
+        For example ``SqlOffsetStore(url, job="orders")``.
     write : Callable
-        Called with the transaction's handle and the batch's rows; ``append_to(table)`` and
-        ``upsert_into(table, key=[...])`` make one for databases.
+        Called with the transaction's handle and the batch's rows. ``append_to(table)`` and
+        ``upsert_into(table, key=[...])`` return such functions for databases.
 
     Raises
     ------
     DataLossError
-        From within the query: the batch does not follow the stored end.
+        Raised in the query: the batch does not follow the stored end.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def transactional_writer(
         with store.transaction() as transaction:
             before = transaction.progress()
             if decide_turn(before, identity, ranges) is BatchTurn.REPEAT:
-                # Spark's own state (of aggregations, joins) must take the batch's step all the same.
+                # Spark's state (of aggregations, joins) must process the batch nevertheless.
                 batch.write.format("noop").mode("append").save()
                 return
             transaction.advance(before, identity, ranges)

@@ -1,4 +1,4 @@
-"""Where a job's own store keeps which messages its results are made of."""
+"""Stores that keep a job's offsets with its results."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _VERSION: Final = 1
 
 
 class StoreTransaction(ABC, Generic[H]):
-    """One transaction of a store: leaving it without an error commits it, with one rolls it back.
+    """One transaction of a store. Leaving it without an error commits it, an error rolls it back.
 
-    ``handle`` is what the user's function writes its rows with, such as a database connection.
+    The user's function writes its rows with ``handle``, such as a database connection.
     """
 
     handle: H
 
     @abstractmethod
     def progress(self) -> StoredProgress:
-        """Return what the store knows, as this transaction sees it."""
+        """Return the store's state, as this transaction sees it."""
 
     @abstractmethod
     def advance(self, before: StoredProgress, batch: BatchId, ranges: Sequence[OffsetRange]) -> None:
@@ -41,17 +41,17 @@ class StoreTransaction(ABC, Generic[H]):
         Raises
         ------
         DataLossError
-            The store is not at ``before`` any more: another writer works under the same name.
+            The store is no longer at ``before``: another writer uses the same name.
         """
 
 
 class OffsetStore(ABC, Generic[H]):
-    """Keeps, for one job, the next offset of each queue beside the job's results.
+    """Keeps the next offset of each queue for one job, together with the job's results.
 
-    A database keeps both in one transaction (`SqlOffsetStore`): exactly once. A store apart from the results
-    is written after them: at least once, exactly once if the results are written idempotently.
+    A database writes both in one transaction (`SqlOffsetStore`): exactly once. A store that is separate from
+    the results is written after them: at least once, or exactly once if the results are written idempotently.
 
-    Subclass it for a store of your own: `transaction` is all there is to write.
+    To write a store, subclass it and implement `transaction`.
     """
 
     @abstractmethod
@@ -59,38 +59,38 @@ class OffsetStore(ABC, Generic[H]):
         """Begin a transaction."""
 
     def offsets(self) -> Mapping[MessageQueue, int]:
-        """Return the next offset of each queue; nothing before the first batch."""
+        """Return the next offset of each queue; empty before the first batch."""
         with self.transaction() as transaction:
             return transaction.progress().offsets
 
     def starting_offsets(self, default: str = "earliest") -> str:
-        """Return the stored offsets as the option ``startingOffsets`` takes them.
+        """Return the stored offsets as a value of the option ``startingOffsets``.
 
-        A new query (with a new checkpoint) that starts there goes on exactly after the last stored batch;
-        give ``startingOffsetsDefault`` for queues that came since.
+        A new query (with a new checkpoint) that starts there continues exactly after the last stored batch.
+        Set ``startingOffsetsDefault`` for queues that were added later.
 
         Parameters
         ----------
         default : str
-            What to return before the first batch.
+            The value to return before the first batch.
         """
         offsets = self.offsets()
         return json.dumps(_nested(offsets)) if offsets else default
 
 
 class HadoopFileOffsetStore(OffsetStore[None]):
-    """Offsets in a small file on any path that Hadoop knows; replaced in one step.
+    """Offsets in a small file on any path that Hadoop supports. The file is replaced atomically.
 
-    For classic Spark (not Connect), which has Hadoop's file systems at hand. The file is not part of a
-    transaction with the rows: it is written after them. A second query under the same path is noticed when
-    the file is written, and stops the one that comes later; file systems cannot compare and replace in one
-    step, so of two that write within the same moment only the last one's offsets may remain.
+    Classic Spark only (not Connect). The file is not part of a transaction with the rows: it is written after
+    them. A second query with the same path is detected when the file is written; the later one stops. File
+    systems cannot compare and replace atomically, so if two queries write at the same time, only the last
+    one's offsets may remain.
 
     Parameters
     ----------
     spark : SparkSession
     path : str
-        Of the file, such as ``"hdfs://namenode/jobs/orders.offsets"``.
+        Path of the file, such as ``"hdfs://namenode/jobs/orders.offsets"``.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -101,12 +101,12 @@ class HadoopFileOffsetStore(OffsetStore[None]):
         self._hadoop = jvm.org.apache.hadoop.fs
         self._path = self._hadoop.Path(path)
         self._temporary = self._hadoop.Path(f"{path}.new")
-        self._configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark's own way to Hadoop
+        self._configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - as PySpark accesses Hadoop
         self._new_array = spark.sparkContext._gateway.new_array  # type: ignore[union-attr]  # noqa: SLF001
 
     @contextmanager
     def transaction(self) -> Iterator[StoreTransaction[None]]:
-        """Begin a transaction; the file is replaced at its end."""
+        """Begin a transaction. The file is replaced at its end."""
         transaction = FileTransaction(self._read)
         yield transaction
         if transaction.after is not None:
@@ -130,7 +130,7 @@ class HadoopFileOffsetStore(OffsetStore[None]):
             stream.write(bytearray(_to_document(progress).encode()))
         finally:
             stream.close()
-        # FileSystem.rename replaces no file on HDFS, FileContext.rename does, in one step.
+        # On HDFS, FileSystem.rename does not replace a file; FileContext.rename does so atomically.
         rename = getattr(self._hadoop, "Options$Rename")
         options = self._new_array(rename, 1)
         options[0] = rename.OVERWRITE
@@ -139,12 +139,12 @@ class HadoopFileOffsetStore(OffsetStore[None]):
 
 
 class FileTransaction(StoreTransaction[None]):
-    """What a transaction is to leave in the file.
+    """The file's content after a transaction.
 
     Parameters
     ----------
     read : Callable
-        Returns what the file holds now.
+        Returns the current content of the file.
     """
 
     def __init__(self, read: Callable[[], StoredProgress]) -> None:
@@ -154,18 +154,18 @@ class FileTransaction(StoreTransaction[None]):
         self._before = read()
 
     def progress(self) -> StoredProgress:
-        """Return what the file held when the transaction began."""
+        """Return the file's content at the start of the transaction."""
         return self._before
 
     def advance(self, before: StoredProgress, batch: BatchId, ranges: Sequence[OffsetRange]) -> None:
-        """Set what the file is to hold; see `StoreTransaction.advance`."""
+        """Set the file's new content; see `StoreTransaction.advance`."""
         self._before = before
         self.check()
         moved = {offsets.queue: offsets.until_offset for offsets in ranges}
         self.after = StoredProgress({**before.offsets, **moved}, batch)
 
     def check(self) -> None:
-        """Raise unless the file still holds what the transaction began with.
+        """Raise if the file's content has changed since the start of the transaction.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Results and offsets in one transaction of a database: needs the extra ``sql`` (SQLAlchemy)."""
+"""Results and offsets in one transaction of a database. Requires the extra ``sql`` (SQLAlchemy)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _METADATA: Final = sa.MetaData()
 
 
 def _name(length: int) -> sa.types.TypeEngine[str]:
-    """Return the type of a name: MySQL and MariaDB would take orders and Orders for the same key."""
+    """Return the type of a name, case-sensitive: for MySQL and MariaDB, orders and Orders are equal keys."""
     exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return sa.String(length).with_variant(exact, "mysql", "mariadb")
 
@@ -49,17 +49,17 @@ RowWriter = Callable[[sa.Connection, DataFrame], None]
 
 
 class SqlOffsetStore(OffsetStore[sa.Connection]):
-    """Offsets in the tables ``rocketmq_offsets`` and ``rocketmq_batches``, made on first use.
+    """Offsets in the tables ``rocketmq_offsets`` and ``rocketmq_batches``, created on first use.
 
-    Delivery promise: exactly once for what is written through the transaction's connection. A batch that
-    Spark runs again changes nothing; a batch that does not begin where the last one ended is rolled back.
+    Delivery promise: exactly once for rows written through the transaction's connection. A repeated batch has
+    no effect. A batch that does not begin where the last one ended is rolled back.
 
     Parameters
     ----------
     url : str
-        Of any database that SQLAlchemy knows: ``"postgresql+psycopg://…"``, ``"sqlite:///results.db"``.
+        Any database that SQLAlchemy supports: ``"postgresql+psycopg://…"``, ``"sqlite:///results.db"``.
     job : str
-        The name of the job: each job has its own progress in the two tables.
+        The name of the job. Each job has separate rows in the two tables.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class SqlOffsetStore(OffsetStore[sa.Connection]):
             yield _SqlTransaction(connection, self._job)
 
     def close(self) -> None:
-        """Close the database connections; the store can be used again."""
+        """Close the database connections. The store can be used again."""
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
@@ -116,7 +116,7 @@ class _SqlTransaction(StoreTransaction[sa.Connection]):
             self._move(offsets, before.offsets)
 
     def _note(self, before: BatchId | None, batch: BatchId) -> None:
-        """Set the last batch; the row is also what two writers of one job meet at."""
+        """Set the last batch. Two writers of one job conflict at this row."""
         values = {"query_id": batch.query_id, "batch": batch.number}
         if before is None:
             self._insert(sa.insert(_BATCHES).values(job=self._job, **values), batch)
@@ -133,7 +133,7 @@ class _SqlTransaction(StoreTransaction[sa.Connection]):
         )
 
     def _move(self, offsets: OffsetRange, before: Mapping[MessageQueue, int]) -> None:
-        """Move a queue's end, if it still is where the range begins."""
+        """Set a queue's end, if it is still where the range begins."""
         queue = offsets.queue
         if queue not in before:
             place = {"topic": queue.topic, "broker_name": queue.broker_name, "queue_id": queue.queue_id}
@@ -173,9 +173,9 @@ class _SqlTransaction(StoreTransaction[sa.Connection]):
 
 
 def append_to(table: str, *, schema: str | None = None) -> RowWriter:
-    """Return a function that inserts a batch's rows into a table that exists, whose columns have their names.
+    """Return a function that inserts a batch's rows into an existing table with the same column names.
 
-    The rows go through the driver and one connection: for results, not for floods.
+    The rows pass through the driver and one connection: use it for results, not for large data.
     """
 
     def write(connection: sa.Connection, batch: DataFrame) -> None:
@@ -187,21 +187,21 @@ def append_to(table: str, *, schema: str | None = None) -> RowWriter:
 
 
 def upsert_into(table: str, *, key: Sequence[str], schema: str | None = None) -> RowWriter:
-    """Return a function that inserts a batch's rows, or updates those whose key is there.
+    """Return a function that inserts a batch's rows, or updates the rows whose key exists.
 
-    For the rows of an aggregation in update mode. PostgreSQL and SQLite; else as `append_to`.
+    For aggregations in update mode. PostgreSQL and SQLite only. Otherwise as `append_to`.
 
     Parameters
     ----------
     table : str
     key : sequence of str
-        The columns of its primary key, or of a unique index.
+        The columns of the table's primary key, or of a unique index.
     schema : str, optional
 
     Raises
     ------
     OptionError
-        No key, or another database.
+        No key is given, or the database is not supported.
     """
     if not key:
         raise OptionError("an upsert needs the columns of a key")
@@ -244,7 +244,7 @@ def _dialect_insert(dialect: str, target: sa.Table) -> Any:
 
 
 def _chunks(batch: DataFrame) -> Iterator[list[dict[str, Any]]]:
-    """Return a DataFrame's rows in lists that one statement takes."""
+    """Return a DataFrame's rows in lists of the size of one statement."""
     table = batch.toArrow()
     for part in table.to_batches(max_chunksize=_CHUNK_ROWS):
         rows = part.to_pylist()

@@ -1,4 +1,4 @@
-"""Rows that no broker would take: they fail the write, or go elsewhere with the cause."""
+"""Rows that cannot be sent: they fail the write, or are stored as dead letters with the cause."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROPERTY_TOPIC: Final = "deadLetterTopic"
 PROPERTY_BODY_BYTES: Final = "deadLetterBodyBytes"
 
 _DEAD: Final = object()
-"""The token of a dead letter's own send."""
+"""The token of a dead letter's send."""
 
 _MAX_CAUSE: Final = 1_000
 _MAX_TEXT: Final = 8_000
@@ -74,7 +74,7 @@ class DeadLetter:
 
     @classmethod
     def of_outgoing(cls, outgoing: Outgoing, cause: str) -> Self:
-        """Return the dead letter of a message that was encoded already."""
+        """Return the dead letter of an encoded message."""
         properties = decode_properties(outgoing.properties.encode())
         return cls(
             cause=cause,
@@ -86,19 +86,20 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The dead letters of one task: the first one fails it, unless they have somewhere to go.
+    """The dead letters of one task. Without a destination, the first one fails the task.
 
-    In a topic a dead letter is a message with the row's body, keys and tag and the properties
-    ``deadLetterCause``, ``deadLetterTopic`` and ``deadLetterBodyBytes``; a body that is too large is cut.
-    In a folder they are Parquet files, named after the write and the partition: a task that runs again
-    replaces its own, and no other write's. Each attempt writes a hidden file of its own and renames it.
+    In a topic, a dead letter is a message with the row's body, keys and tag and the properties
+    ``deadLetterCause``, ``deadLetterTopic`` and ``deadLetterBodyBytes``; a body that is too large is
+    truncated. In a folder, dead letters are Parquet files, named after the write and the partition: a task
+    that runs again replaces its file, and no other write's. Each attempt writes a separate hidden file and
+    renames it.
 
     Parameters
     ----------
     producer : Producer
     options : SinkOptions
     write : str
-        What the task is part of: no two writes have the same, all attempts at one do.
+        Id of the write that the task is part of: unique per write, equal for all attempts.
     partition : int
     """
 
@@ -111,12 +112,12 @@ class DeadLetters:
         self._file: _HiddenFile | None = None
 
     def add(self, letter: DeadLetter) -> None:
-        """Take a dead letter.
+        """Add a dead letter.
 
         Raises
         ------
         OptionError
-            They have nowhere to go.
+            Dead letters have no destination.
         """
         if not self._options.takes_dead_letters:
             raise OptionError(
@@ -132,11 +133,11 @@ class DeadLetters:
             self._write()
 
     def takes(self, outcome: SendOutcome) -> bool:
-        """Tell whether a message that the broker refused may become one; a dead letter may not."""
+        """Return whether a message that the broker rejected may become a dead letter (not a dead letter)."""
         return self._options.takes_dead_letters and outcome.token is not _DEAD
 
     def submit(self, pipeline: SendPipeline) -> list[SendOutcome]:
-        """Send those that wait, if they go to a topic; return the outcomes that are there by then."""
+        """Send pending dead letters, if they go to a topic; return the outcomes available so far."""
         outcomes: list[SendOutcome] = []
         if self._options.dead_letter_topic is None:
             return outcomes
@@ -149,11 +150,11 @@ class DeadLetters:
 
     @property
     def unsent(self) -> bool:
-        """Whether some wait to be sent to their topic."""
+        """Whether dead letters wait to be sent to their topic."""
         return self._options.dead_letter_topic is not None and bool(self._waiting)
 
     def close(self) -> None:
-        """Finish the task's file: it appears whole, under its name, or not at all."""
+        """Finish the task's file: it appears complete, under its name, or not at all."""
         if self._options.dead_letter_path is not None and self._waiting:
             self._write()
         if self._file is not None:
@@ -161,7 +162,7 @@ class DeadLetters:
             self._file = None
 
     def abandon(self) -> None:
-        """Remove what a task that failed has of its file."""
+        """Remove the file of a failed task."""
         if self._file is not None:
             self._file.remove()
             self._file = None
@@ -196,7 +197,7 @@ class DeadLetters:
 
 
 class _HiddenFile:
-    """A file that is one attempt's alone until it is whole: two attempts may write at once."""
+    """A file that belongs to one attempt until it is complete: two attempts may write concurrently."""
 
     def __init__(self, filesystem: fs.FileSystem, folder: str, name: str) -> None:
         filesystem.create_dir(folder, recursive=True)
@@ -206,18 +207,18 @@ class _HiddenFile:
         self.writer = pq.ParquetWriter(self._hidden, _SCHEMA, filesystem=filesystem)
 
     def show(self) -> None:
-        """Give the file its name, in place of the one of another attempt."""
+        """Rename the file, replacing that of another attempt."""
         self.writer.close()
         try:
             self._filesystem.move(self._hidden, self._path)
-        except OSError:  # HDFS does not rename over a file: that of an attempt whose end nobody noted
+        except OSError:  # HDFS does not rename over a file of an attempt whose end was not recorded
             if self._filesystem.get_file_info(self._path).type is not fs.FileType.File:
                 raise
             self._filesystem.delete_file(self._path)
             self._filesystem.move(self._hidden, self._path)
 
     def remove(self) -> None:
-        """Take the file back; what cannot be removed stays hidden."""
+        """Remove the file. If that fails, it stays hidden."""
         with contextlib.suppress(OSError):
             self.writer.close()
         with contextlib.suppress(OSError):
@@ -225,5 +226,5 @@ class _HiddenFile:
 
 
 def _printable(text: str | None) -> str:
-    """Return a text that every property can hold."""
+    """Return a text that is valid in a property."""
     return (text or "")[:_MAX_TEXT].replace("\x01", "?").replace("\x02", "?")

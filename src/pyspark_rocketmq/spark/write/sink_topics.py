@@ -1,4 +1,4 @@
-"""Where a write's rows go: topics, made on request, and the queue of each row."""
+"""The topics of a write, created on request, and the queue of each row."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ ANY_QUEUE: Final = -1
 """The number of rows that may go to any queue."""
 
 RESTART_MS: Final = 15_000
-"""How long a broker that was restarted may take to be registered again: brokers try every ten seconds."""
+"""How long a restarted broker may take to register again: brokers try every ten seconds."""
 
 _LOOK_AGAIN: Final = RetryPolicy(max_ms=500)
 
 _SETTLED_S: Final = 600.0
-"""How long it counts that no unknown broker came back while a missing topic was waited for."""
+"""How long the result "no unknown broker returned while waiting for a missing topic" is valid."""
 
 
 @dataclass(slots=True)
 class _SeenBrokers:
-    """The brokers that a process has seen: whether one of them may be restarting now.
+    """The brokers that a process has seen, to decide whether one of them may be restarting.
 
-    Without this, each row whose topic really is missing would hold its task for `RESTART_MS`.
+    Without this, each row whose topic does not exist would delay its task by `RESTART_MS`.
     """
 
     names: set[str] = field(default_factory=set)
     settled_until_s: float = -math.inf
 
     def are_all_there(self, registered: Collection[str], now_s: float) -> bool:
-        """Tell whether no broker is known to be away, and no unknown one is expected."""
+        """Return whether no broker is known to be down, and no unknown broker is expected."""
         return now_s < self.settled_until_s and self.names.issubset(registered)
 
     def settle(self, registered: Collection[str], now_s: float) -> None:
-        """Note that these are all brokers: a missing topic was waited for long enough."""
+        """Record that these are all brokers: the wait for a missing topic was long enough."""
         self.names, self.settled_until_s = set(registered), now_s + _SETTLED_S
 
 
@@ -72,13 +72,13 @@ def named_brokers(rows: OutgoingRows) -> frozenset[str]:
 
 
 class SinkTopics:
-    """The topics of one task, or of the look at the topic before any task.
+    """The topics of one task, or of the check of the topic before any task.
 
-    A name server forgets the topics of a broker that is away: one that has no route may be missing, or its
-    brokers may be restarting. A patient look waits: while no broker at all is there, or no master of the
-    topic's, for ``outageTimeout``, as a send would; beside other brokers for `RESTART_MS`. A topic that only
-    rows name is not waited for while every broker that this process has seen is registered, once such a wait
-    found nothing.
+    A name server forgets the topics of a broker that is down: a topic without a route may not exist, or its
+    brokers may be restarting. With ``patient``, the check waits: ``outageTimeout``, as a send would, if no
+    broker or no master of the topic is registered; `RESTART_MS` if other brokers are registered. After such a
+    wait without result, topics that only rows name are not waited for while every broker that this process
+    has seen is registered.
 
     Parameters
     ----------
@@ -94,25 +94,25 @@ class SinkTopics:
         self._seen = _seen.setdefault(client, _SeenBrokers())
 
     def queues(self, topic: str, named_brokers: Collection[str] = ()) -> tuple[MessageQueue, ...] | None:
-        """Return the queues that rows of a topic may go to, sorted; None if its rows are dead letters.
+        """Return the queues to which rows of a topic may be sent, sorted; None if its rows are dead letters.
 
         Parameters
         ----------
         topic : str
         named_brokers : collection of str
-            The brokers that rows name: one that is away is waited for.
+            The brokers that rows name; waits for those that are down.
 
         Raises
         ------
         TopicNotFoundError
-            The topic does not exist and is not to be made.
+            The topic does not exist, and ``createTopic`` is off.
         PermissionDeniedError
-            It may not be written.
+            The topic is not writable.
         BrokerNotFoundError
-            No broker is there, or no master of the topic's.
+            No broker, or no master of the topic, is registered.
         NameServerError
         """
-        # Shorter than the outage, so that the last look tells which of the two it is.
+        # Shorter than the outage, so that the last check shows which of the two it is.
         restart = self._client.deadline(min(self._outage_ms / 2, RESTART_MS))
         return retry(
             lambda: self._look_up(topic, named_brokers, restart),
@@ -167,7 +167,7 @@ class SinkTopics:
         )
 
     def _wait_for_brokers(self, topic: str, absent: set[str], restart: Deadline) -> None:
-        """Raise what is tried again while brokers that rows name may be restarting."""
+        """Raise an error that is retried while brokers that rows name may be restarting."""
         if not absent or not self._outage_ms:
             return
         registered = Admin(self._client).cluster_info().brokers
@@ -185,9 +185,9 @@ class SinkTopics:
     def assign(
         self, rows: OutgoingRows, queues: tuple[MessageQueue, ...]
     ) -> tuple[npt.NDArray[np.int32], list[int]]:
-        """Return for each row the number of its queue in ``queues``, and the rows whose queue is not there.
+        """Return for each row the index of its queue in ``queues``, and the rows whose queue does not exist.
 
-        A queue id decides, else a sharding key as in the Java client, else it is ``ANY_QUEUE``.
+        A queue id decides, else a sharding key as in the Java client, else the queue is ``ANY_QUEUE``.
         """
         numbers = np.full(len(rows), ANY_QUEUE, np.int32)
         if rows.sharding_key is not None:
@@ -202,7 +202,7 @@ class SinkTopics:
         unknown: list[int] = []
         for row in given:
             broker = rows.broker_name[row].as_py() if rows.broker_name is not None else None
-            # A static topic's queues are those of the topic: the name of a former owner is as good.
+            # A static topic's queues are those of the topic: the name of a former owner is also valid.
             name = broker.decode() if broker is not None and not queues[0].logical else only
             place = places.get((name or "", rows.queue_id[row].as_py()))
             if place is None:

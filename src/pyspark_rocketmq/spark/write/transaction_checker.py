@@ -1,9 +1,9 @@
-"""Answering brokers that ask what became of half messages: the driver's part of transactional writes."""
+"""Answers brokers' checks of half messages: the driver's part of transactional writes."""
 
 # Facts (AbstractTransactionalMessageCheckListener, ProducerManager; 4.9.7 and 5.4.0)
-# - A broker asks one connection of the producer group, of those whose heartbeat named it in the last 120 s.
+# - A broker sends a check to one connection of the producer group whose heartbeat named it in the last 120 s.
 # - The request is one-way. Its offsets are those of the newest copy of the half message, and only they end
-#   the asking. Its body is the record, with its own topic and properties.
+# #   the checks. Its body is the record, with its own topic and properties.
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ _STOP_S: Final = 10.0
 
 
 class TransactionResolver:
-    """Rolls back the half messages that failed tasks and killed drivers left, when their broker asks.
+    """Rolls back half messages of failed tasks and killed drivers when their broker checks them.
 
-    Correctness does not need it: half messages that nobody answers for are never visible, and their broker
-    drops them when it has asked fifteen times (7.5 minutes, at its defaults). A broker that asks about a
-    batch that is not finished gets no answer: the query commits it, or the next run of it does.
+    The resolver is optional; it only cleans up. Half messages without an answer are never visible, and their
+    broker drops them after 15 checks (7.5 minutes with its defaults). A check of a batch that is not finished
+    gets no answer: the query, or its next run, commits it.
 
-    A context manager with a thread of its own; it ends with `close`, or with the process.
+    A context manager with a separate thread, which ends with `close`, or with the process.
 
     Parameters
     ----------
     **options
-        Those of the write: ``nameServer``, ``topic``, ``checkpointLocation`` or ``transactionLog``, and what
-        the connection needs.
+        The options of the write: ``nameServer``, ``topic``, ``checkpointLocation`` or ``transactionLog``, and
+        those of the connection.
 
     Raises
     ------
     OptionError
-        An option is wrong, or the write would not be transactional, or has no constant topic.
+        An option is invalid, the write would not be transactional, or it has no constant topic.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -88,9 +88,9 @@ class TransactionResolver:
         )
         self._beaten: dict[str, tuple[Connection, float]] = {}
         self.asked = 0
-        """How often a broker has asked about a half message."""
+        """Number of checks of half messages by brokers."""
         self.rolled_back = 0
-        """How many half messages it has rolled back."""
+        """Number of half messages that were rolled back."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="transaction-resolver", daemon=True)
         self._thread.start()
@@ -125,7 +125,7 @@ class TransactionResolver:
                 self._stopping.wait(_BEAT_S)
 
     def _beat(self) -> None:
-        """Be a member of the group at every master: brokers ask those alone."""
+        """Register with the group at every master: brokers check only members."""
         now = self._client.clock.monotonic()
         for data in self._client.route(self._topic).brokers:
             if (addr := data.master) is None:
@@ -144,7 +144,7 @@ class TransactionResolver:
     def _leaving_out(self, addr: str) -> Iterator[None]:
         try:
             yield
-        except RocketMQError as error:  # the others may ask meanwhile
+        except RocketMQError as error:  # the others may send checks meanwhile
             self._beaten.pop(addr, None)
             _LOG.info("a broker cannot ask about transactions now: %s", error)
 
@@ -169,7 +169,7 @@ class TransactionResolver:
                     self._roll_back(connection, check, message.topic)
 
     def _is_over(self, text: str | None) -> bool:
-        """Whether a batch is finished, so that what is left of it is a copy, or a failed task's."""
+        """Whether a batch is finished, so that its remaining half messages are copies, or of failed tasks."""
         try:
             name = TransactionName.parse(text or "")
         except ValueError:
@@ -194,7 +194,7 @@ class TransactionResolver:
 
 
 class TransactionalQuery:
-    """A running query and the resolver of its transactions; stopping it ends both.
+    """A running query and the resolver of its transactions. Stopping it stops both.
 
     Attributes
     ----------
@@ -223,19 +223,19 @@ class TransactionalQuery:
 
 
 def start_transactional(writer: DataStreamWriter, **options: Any) -> TransactionalQuery:
-    """Start a query that writes with transactions, and answer its brokers while it runs.
+    """Start a query that writes with transactions, and answer its brokers' checks while it runs.
 
     Parameters
     ----------
     writer : DataStreamWriter
-        With its trigger and name.
+        The writer, with its trigger and name.
     **options
-        Of the write; ``deliveryGuarantee`` is ``transactional``.
+        The options of the write. ``deliveryGuarantee`` is ``transactional``.
 
     Returns
     -------
     TransactionalQuery
-        A context manager; its ``query`` is Spark's.
+        A context manager; ``query`` is Spark's query.
 
     Raises
     ------

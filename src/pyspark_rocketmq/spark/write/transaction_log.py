@@ -1,15 +1,15 @@
-"""What was decided about a query's batches: the record by which a commit that a crash cut short is finished.
+"""The log of decisions about a query's batches. A commit that a crash interrupted is completed from it.
 
-A folder of its own for each owner (a query's id, or a batch write's ``jobId``), in it a file for each batch
-whose commit has begun and is not known to be finished, a marker for the newest one that is, and one for the
-process that may commit::
+Each owner (a query's id, or a batch write's ``jobId``) has a separate folder. It contains a file for each
+batch whose commit has begun and is not known to be finished, a marker for the newest finished batch, and one
+for the process that may commit::
 
     <owner>/00000000000000000042.<claim>.decision    an Arrow file: the half messages, and what a commit needs
     <owner>/00000000000000000041.done                empty
     <owner>/<claim>.claim                            empty; a claim is a number and a random part
 
-Of several claims the highest is valid. Of several decisions about a batch the one of the highest claim
-counts: whoever made the others had lost its claim before it could act on them.
+Of several claims, the highest is valid. Of several decisions about a batch, that of the highest claim is
+valid: the processes that wrote the others had lost their claim before they could act on them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DIGITS: Final = 20
 
 @dataclass(frozen=True, slots=True, order=True)
 class TransactionName:
-    """Which batch of which query, or which batch write (its number is 0)."""
+    """A batch of a query, or a batch write (with number 0)."""
 
     owner: str
     number: int = 0
@@ -51,7 +51,7 @@ class TransactionName:
 
     @classmethod
     def parse(cls, text: str) -> TransactionName:
-        """Read what ``str`` wrote.
+        """Parse the result of ``str``.
 
         Raises
         ------
@@ -65,17 +65,17 @@ class TransactionName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """That a batch is to be committed, with all that doing so needs.
+    """The decision to commit a batch, with everything that the commit needs.
 
     Parameters
     ----------
     name : TransactionName
     group : str
-        The producer group that its half messages were sent with.
+        The producer group of its half messages.
     ordered : bool
-        Whether the messages of a queue keep their order.
+        Whether messages of a queue must keep their order.
     since : Mapping
-        How long the queues were, where the messages will be, before the first commit.
+        The lengths of the destination queues before the first commit.
     halves : pyarrow.Table
     """
 
@@ -87,9 +87,9 @@ class Decision:
 
 
 class TransactionLog:
-    """The decisions in one folder, which the driver's processes can write; executors never look at it.
+    """The decisions in one folder, which the driver's processes can write. Executors do not use it.
 
-    Every method raises `RocketMQError` where the file system does not do what it is asked for.
+    Every method raises `RocketMQError` if the file system fails.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class TransactionLog:
     Raises
     ------
     OptionError
-        Arrow cannot open it.
+        Arrow cannot open the folder.
     """
 
     def __init__(self, folder: str) -> None:
@@ -114,25 +114,27 @@ class TransactionLog:
             ) from error
 
     def owners(self) -> tuple[str, ...]:
-        """Return who has written here, sorted."""
+        """Return the owners in the folder, sorted."""
         names = (info.base_name for info in self._list(self._root) if info.type is fs.FileType.Directory)
         return tuple(sorted(urllib.parse.unquote(name) for name in names))
 
     # --- who may commit ---
 
     def claim(self, owner: str) -> str:
-        """Take the right to commit an owner's batches from whoever has it; return the claim."""
+        """Take the right to commit an owner's batches from its current holder; return the claim."""
         newest = self.newest_claim(owner)
         number = 0 if newest is None else int(newest.partition("-")[0])
         claim = f"{number + 1:0{_DIGITS}d}-{uuid.uuid4().hex}"
         with self._explained():
-            write_durably(self._fs, f"{self._folder(owner)}/{claim}{_CLAIM}")  # and the folder, if it is new
+            write_durably(
+                self._fs, f"{self._folder(owner)}/{claim}{_CLAIM}"
+            )  # including the folder, if it is new
         for lower in (name for name in self._names(owner, _CLAIM) if name < claim):
             self._delete(owner, lower + _CLAIM)
         return claim
 
     def newest_claim(self, owner: str) -> str | None:
-        """Return the claim that is valid."""
+        """Return the valid claim."""
         return max(self._names(owner, _CLAIM), default=None)
 
     # --- what was decided ---
@@ -148,7 +150,7 @@ class TransactionLog:
         return tuple(sorted(number for number in found if done is None or number > done))
 
     def decide(self, decision: Decision, claim: str) -> None:
-        """Note that a batch is to be committed: from when this returns on, no crash changes it."""
+        """Write the decision to commit a batch. When this returns, the decision survives crashes."""
         meta = {
             "version": _VERSION,
             "group": decision.group,
@@ -167,12 +169,12 @@ class TransactionLog:
             write_durably(self._fs, f"{folder}/{_number(decision.name)}.{claim}{_DECISION}", write)
 
     def read(self, name: TransactionName) -> Decision:
-        """Return the decision about a batch that counts.
+        """Return the valid decision about a batch.
 
         Raises
         ------
         RocketMQError
-            The file is damaged, or of another release, or gone.
+            The file is damaged, of another release, or missing.
         """
         found = [each for each in self._names(name.owner, _DECISION) if _number_in(each) == name.number]
         newest = max(found, key=_claim_in, default=_number(name))
@@ -194,10 +196,10 @@ class TransactionLog:
             raise RocketMQError(f"a decision cannot be read: {error}", path=path) from error
 
     def finish(self, name: TransactionName) -> None:
-        """Note that a batch's commit is finished; what is older is of no use any more."""
+        """Record that a batch's commit is finished, and delete older files."""
         done = f"{self._folder(name.owner)}/{_number(name)}{_DONE}"
         with self._explained():
-            write_durably(self._fs, done)  # lasts before what it replaces is deleted
+            write_durably(self._fs, done)  # durable before the files that it replaces are deleted
         for suffix, newest in ((_DECISION, name.number), (_DONE, name.number - 1)):
             for each in self._names(name.owner, suffix):
                 if _number_in(each) <= newest:
@@ -227,7 +229,7 @@ class TransactionLog:
         return [_number_in(name) for name in self._names(owner, suffix)]
 
     def _delete(self, owner: str, name: str) -> None:
-        """Delete a file; another process may have done so."""
+        """Delete a file, which another process may have deleted."""
         with self._explained(), contextlib.suppress(FileNotFoundError):
             self._fs.delete_file(f"{self._folder(owner)}/{name}")
 
@@ -236,14 +238,14 @@ class TransactionLog:
 
 
 def require_checkpoint(location: str, query_id: str) -> None:
-    """Make sure that Spark's checkpoint of a query is where we look for it.
+    """Check that Spark's checkpoint of a query is at the expected path.
 
-    A path without a scheme is on the local disk for us and on Hadoop's default file system for Spark.
+    A path without a scheme is on the local disk here, but on Hadoop's default file system in Spark.
 
     Raises
     ------
     OptionError
-        It is elsewhere.
+        The checkpoint is elsewhere.
     """
     try:
         files, path = file_system(location.rstrip("/"))
@@ -271,10 +273,10 @@ def _number_in(file_name: str) -> int:
 
 
 def _claim_in(file_name: str) -> str:
-    """Return the claim in a decision's name; those of before there were claims are the lowest."""
+    """Return the claim in a decision's name; decisions of releases without claims are the lowest."""
     return file_name.partition(".")[2]
 
 
 def _queue_key(queue: MessageQueue) -> tuple[str, str, int]:
-    """Return what JSON takes of a queue."""
+    """Return the JSON form of a queue."""
     return queue.topic, queue.broker_name, queue.queue_id

@@ -16,18 +16,18 @@ _NEEDS_JOB = ("deliveryGuarantee", "jobId")
 
 
 def message_writer(job: str, options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    """Return a function for ``foreachBatch`` that sends a batch's rows.
+    """Return a function for ``foreachBatch`` that sends a batch's rows as messages.
 
-    Delivery promise: that of a batch write, whose ``jobId`` is made of the job and the batch's number: at
-    least once, and each row once where ``deliveryGuarantee`` is transactional. In update mode a row is sent
-    whenever it has changed; a reader takes the last message of a key.
+    Delivery promise: that of a batch write whose ``jobId`` is derived from the job and the batch's number: at
+    least once, and each row once if ``deliveryGuarantee`` is transactional. In update mode, a row is sent
+    whenever it has changed; readers use the last message of a key.
 
     Parameters
     ----------
     job : str
-        What no other query that writes to the topic is called.
+        A name that no other query that writes to the topic has.
     options : Mapping
-        Of the sink.
+        The options of the sink.
     """
     given = {name.lower() for name in options}
 
