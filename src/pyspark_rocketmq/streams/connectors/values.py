@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TextIO
 
 from pyspark.sql import DataFrame, SparkSession
@@ -86,5 +87,7 @@ def _without_zeros(text: str) -> str:
 
 
 def _number(text: str) -> float | int:
-    value = float(text)
-    return int(value) if value.is_integer() else value
+    exact, value = Decimal(text), float(text)
+    if exact != Decimal(repr(value)):
+        raise ValueError("a double has fewer digits")  # the line is printed as it is
+    return int(exact) if value.is_integer() else value
