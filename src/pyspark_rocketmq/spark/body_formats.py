@@ -1,4 +1,4 @@
-"""Bodies to columns and back, by Spark's own functions: nothing here runs in Python for a message."""
+"""Bodies to columns and back, with Spark's functions: no Python code runs per message."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ BODY: Final = "__body"
 KEYS: Final = "__keys"
 AT: Final = "__at"
 BAD: Final = "__bad"
-"""The names that a message's parts have while its columns are made."""
+"""The names of a message's parts while its columns are created."""
 
 PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
-"""What says where a message is; ``AT`` is a struct of those that are known."""
+"""The columns that identify a message's position; ``AT`` is a struct of those that are available."""
 
 _CORRUPT: Final = "__corrupt"
 _LINE: Final = "__line"
@@ -60,7 +60,7 @@ class BodyColumn:
 
     @property
     def key(self) -> str:
-        """What names are compared by: Spark does not regard case."""
+        """The key for comparing names: Spark is not case-sensitive."""
         return self.name.lower()
 
 
@@ -71,11 +71,11 @@ class Decoded:
     Parameters
     ----------
     rows : DataFrame
-        What was given, or more rows if a body holds several.
+        The given rows, or more rows if a body contains several.
     columns : tuple of Column
-        A value for each physical column.
+        The value of each physical column.
     bad : Column, optional
-        Whether the body does not fit; None if every body fits.
+        Whether the body does not match the schema; None if every body matches.
     """
 
     rows: DataFrame
@@ -85,16 +85,16 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A table's way of writing columns into a body.
+    """The codec of a table: columns to bodies and back.
 
     Parameters
     ----------
     kind : BodyFormat
     columns : tuple of BodyColumn
-        Those in the body (and, of key-value, in the keys), in order.
+        The columns in the body (for key-value, also in the keys), in order.
     options : TableOptions
     settings : mapping of str to str
-        For Spark's function of the format.
+        Options for Spark's function of the format.
     """
 
     kind: BodyFormat
@@ -113,7 +113,7 @@ class Format:
 
     @property
     def needs_keys(self) -> bool:
-        """Whether columns come from the keys."""
+        """Whether columns are in the keys."""
         return self.kind is BodyFormat.KEY_VALUE
 
     # --- reading ----------------------------------------------------------------------------
@@ -154,20 +154,21 @@ class Format:
         return self._of_struct(rows, row, lambda parsed: parsed.isNull())
 
     def _is_bad_avro(self, parsed: Column) -> Column:
-        """Tell bad bodies, which Spark gives as records of nulls, from records whose fields are all null."""
+        """Distinguish bad bodies, which Spark returns as records of nulls, from records of null fields."""
         from pyspark.sql.avro.functions import to_avro  # noqa: PLC0415
 
         schema = self._avro_schema()
         fields = _avro_fields(schema)
         empty = reduce(and_, (parsed.getField(name).isNull() for name in fields), parsed.isNotNull())
         if all(fields.values()):
-            # Of so many nulls only their own encoding is a good one; no other record is encoded for this.
+            # A record of nulls is good only if it equals its encoding; no other record is encoded for this
+            # check.
             written = F.when(empty, to_avro(parsed, schema))
             return parsed.isNull() | F.coalesce(written != F.col(BODY), F.lit(False))
         return parsed.isNull() | empty
 
     def _of_struct(self, rows: DataFrame, row: Column, is_bad: Callable[[Column], Column]) -> Decoded:
-        # Conditions on the columns would be moved below a plain projection, and each body be parsed twice.
+        # Spark would push conditions on the columns below a plain projection, and parse each body twice.
         parsed = rows.withColumn(_FIELDS, F.explode(F.array(row)))
         fields = F.col(_FIELDS)
         cast = self.kind in {BodyFormat.AVRO, BodyFormat.PROTOBUF}
@@ -182,7 +183,7 @@ class Format:
         parsed = rows.withColumn(_LINE, F.explode_outer(lines)).withColumn(
             _FIELDS, F.split(F.col(_LINE), _pattern(self.options.field_delimiter), -1)
         )
-        # The line delimiter behind the last line begins no line, but an empty body is one.
+        # The line delimiter after the last line starts no line, but an empty body is a line.
         parsed = parsed.where((F.col(_LINE) != "") | F.col(_LINE).isNull() | (F.length(F.col(BODY)) == 0))
         fields = F.col(_FIELDS)
         texts = [F.nullif(F.get(fields, F.lit(at)), F.lit("")) for at in range(len(self.columns))]
@@ -192,7 +193,7 @@ class Format:
         return Decoded(parsed, found.columns, (F.col(_LINE).isNotNull() & wrong_count) | found.bad)
 
     def _cast(self, rows: DataFrame, texts: Sequence[Column]) -> Decoded:
-        """Turn one text or some bytes into each column."""
+        """Convert one text or some bytes to each column."""
         columns: list[Column] = []
         bad = F.lit(False)
         for text, column in zip(texts, self.columns, strict=True):
@@ -202,7 +203,7 @@ class Format:
         return Decoded(rows, tuple(columns), self._bad(columns, bad))
 
     def _bad(self, values: Sequence[Column], bad: Column) -> Column:
-        """Count NOT NULL columns without a value among what does not fit."""
+        """Treat a missing value of a NOT NULL column as a mismatch."""
         for value, column in zip(values, self.columns, strict=True):
             if not column.nullable:
                 bad = bad | (F.col(BODY).isNotNull() & value.isNull())
@@ -273,18 +274,18 @@ class Format:
 
 
 def judge(decoded: Decoded, policy: BadRecords, *, what: str, counted_as: str | None) -> Decoded:
-    """Apply a policy to the bodies that do not fit; the result has columns that can be selected.
+    """Apply a policy to the bodies that do not match; the result has columns that can be selected.
 
     Parameters
     ----------
     decoded : Decoded
-        With a column ``AT`` where the place of a message is known.
+        With a column ``AT`` if the position of a message is available.
     policy : BadRecords
-        With dead-letter they are left out here.
+        With dead-letter, bad rows are dropped here.
     what : str
-        What they do not fit, for the error.
+        The expected schema, for the error.
     counted_as : str, optional
-        Under which name a query's progress counts rows and bad records.
+        The name under which a query's progress counts rows and bad records.
     """
     bad = F.lit(False) if decoded.bad is None else decoded.bad
     rows = decoded.rows.withColumn(BAD, bad)
@@ -335,7 +336,7 @@ def _written(values: Mapping[str, Column], column: BodyColumn) -> Column:
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as Spark reads it, whatever it is made of."""
+    """Return a column's name quoted for Spark."""
     return "`" + name.replace("`", "``") + "`"
 
 

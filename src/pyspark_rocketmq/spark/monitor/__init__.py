@@ -1,1 +1,1 @@
-"""Watching queries: listener, lag, metrics, the query log."""
+"""Monitoring of queries: listener, lag, metrics, query log."""

@@ -1,4 +1,4 @@
-"""How far a reader is behind: in messages, in seconds and in bytes, by queue and altogether."""
+"""A reader's lag: in messages, in seconds and in bytes, by queue and in total."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["Lag", "QueueLag", "Spread", "lag", "lag_between", "measured", "newes
 
 
 _SAMPLED_QUEUES: Final = 64
-"""Queues whose messages are weighed to answer once."""
+"""Number of queues whose message sizes are sampled for one answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A number over all queues."""
+    """Minimum, mean and maximum of a number over all queues."""
 
     least: float
     mean: float
@@ -35,14 +35,14 @@ class Spread:
 
     @classmethod
     def of(cls, numbers: Iterable[float]) -> Spread | None:
-        """Return the spread of some numbers; None when there is none."""
+        """Return the spread of some numbers; None without numbers."""
         given = list(numbers)
         return cls(min(given), sum(given) / len(given), max(given)) if given else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLag:
-    """A reader's place in a queue.
+    """A reader's position in a queue.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ class QueueLag:
     position : int
         The next offset to read.
     max_offset : int
-        The offset that is written next.
+        The next offset to be written.
     seconds : float, optional
-        How long the next message to read has been stored, 0 when all is read; None when it is not known.
+        Age of the next message to read, by store time; 0 if all is read, None if unknown.
     bytes : int, optional
-        What is yet to be read, as it travels, estimated by a sample; None when it is not known.
+        Unread bytes as sent by the brokers, estimated from a sample; None if unknown.
     """
 
     queue: MessageQueue
@@ -65,7 +65,7 @@ class QueueLag:
 
     @property
     def messages(self) -> int:
-        """How many offsets are yet to be read."""
+        """The number of unread offsets."""
         return max(0, self.max_offset - self.position)
 
 
@@ -77,29 +77,29 @@ class Lag:
 
     @property
     def messages(self) -> int:
-        """How many offsets are yet to be read, in all queues together."""
+        """The number of unread offsets in all queues."""
         return sum(queue.messages for queue in self.queues)
 
     @property
     def seconds(self) -> float | None:
-        """How long the oldest message to read has been stored; None when it is not known of every queue."""
+        """The age of the oldest unread message, by store time; None if it is unknown for a queue."""
         known = [queue.seconds for queue in self.queues if queue.seconds is not None]
         return max(known, default=0.0) if len(known) == len(self.queues) else None
 
     @property
     def bytes(self) -> int | None:
-        """What is yet to be read, estimated; None when it is not known of every queue."""
+        """The estimated unread bytes; None if they are unknown for a queue."""
         known = [queue.bytes for queue in self.queues if queue.bytes is not None]
         return sum(known) if len(known) == len(self.queues) else None
 
     @property
     def messages_by_queue(self) -> Spread | None:
-        """The least, mean and most messages of a queue."""
+        """Minimum, mean and maximum messages per queue."""
         return Spread.of(queue.messages for queue in self.queues)
 
     @property
     def seconds_by_queue(self) -> Spread | None:
-        """The least, mean and most seconds of the queues of which they are known."""
+        """Minimum, mean and maximum seconds of the queues for which they are known."""
         return Spread.of(queue.seconds for queue in self.queues if queue.seconds is not None)
 
 
@@ -109,14 +109,14 @@ class _HasProgress(Protocol):
 
 
 def lag(where: SparkSession | str, group: str, topic: str, **options: Any) -> Lag:
-    """Return how far a consumer group is behind in a topic, as the brokers know it now.
+    """Return a consumer group's current lag in a topic.
 
     Parameters
     ----------
     where : SparkSession or str
-        The name servers (``"host:port;host:port"``): the group's committed offsets count. Or a session: the
-        position of its running query that reads the topic for the group counts, which is newer by up to
-        ``commitIntervalMs`` and a batch, and the name servers are that query's.
+        The name servers (``"host:port;host:port"``): uses the group's committed offsets. Or a session: uses
+        the position and the name servers of its running query that reads the topic for the group; the
+        position is newer by up to ``commitIntervalMs`` and a batch.
     group, topic : str
     **options
         Client options such as ``accessKey``, ``secretKey``, ``tls``.
@@ -124,12 +124,12 @@ def lag(where: SparkSession | str, group: str, topic: str, **options: Any) -> La
     Returns
     -------
     Lag
-        A queue where the group has committed nothing counts from its first message on.
+        A queue without a committed offset counts from its first message.
 
     Raises
     ------
     OptionError
-        No running query of the session reads the topic for the group; or an option is wrong.
+        No running query of the session reads the topic for the group, or an option is invalid.
     RocketMQError
         A name server or broker does not answer within 10 s.
     """
@@ -154,7 +154,7 @@ def lag(where: SparkSession | str, group: str, topic: str, **options: Any) -> La
 
 
 def lag_between(positions: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> Lag:
-    """Return the lag in messages, without asking anybody; a queue without an end is left out."""
+    """Return the lag in messages, without requests; a queue without an end is omitted."""
     return Lag(
         tuple(
             QueueLag(
@@ -178,21 +178,21 @@ def newest_lag(
     now_ms: int,
     weights: MessageWeights,
 ) -> Lag:
-    """Ask the brokers for the lag of a reader at these positions, as it is now.
+    """Request the current lag of a reader at these positions from the brokers.
 
-    Queues whose broker is not there are left out.
+    Queues whose broker is down are omitted.
 
     Raises
     ------
     RocketMQError
-        Nobody answers.
+        No broker answers.
     """
     ends = available_ends(client, positions)
     return measured(client, lag_between(positions, ends), group=group, now_ms=now_ms, weights=weights)
 
 
 def measured(client: PlanningClient, lag: Lag, *, group: str, now_ms: int, weights: MessageWeights) -> Lag:
-    """Add seconds and bytes to a lag in messages: seconds by each queue's next message, bytes by weights.
+    """Add seconds and bytes to a lag in messages: seconds by each queue's next message, bytes by samples.
 
     Raises
     ------
@@ -228,7 +228,7 @@ def _now(client: PlanningClient, positions: Mapping[MessageQueue, int], group: s
 
 
 def _running(queries: Iterable[_HasProgress], group: str, topic: str) -> SourceOffset | None:
-    """Return where the running query is that reads the topic for the group."""
+    """Return the position of the running query that reads the topic for the group."""
     for query in queries:
         progress = query.lastProgress
         for source in progress["sources"] if progress else ():

@@ -1,4 +1,4 @@
-"""What a person or a dashboard wants to know of running queries, and a stopped query's last commit."""
+"""The status of running queries for people and dashboards, and a stopped query's last commit."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ __all__ = ["QueryStatus", "RocketMQQueryListener"]
 _LOG: Final = logging.getLogger(__name__)
 
 _SAMPLED_QUEUES: Final = 2
-"""Queues whose messages are weighed after a batch: the listener must not read the backlog a second time."""
+"""Number of queues that are sampled after a batch: the listener must not read the backlog again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryStatus:
-    """Where a RocketMQ source of a running query is after a micro-batch.
+    """The status of a RocketMQ source of a running query after a micro-batch.
 
     Parameters
     ----------
@@ -49,20 +49,20 @@ class QueryStatus:
     name : str, optional
         The query's name.
     source : int
-        Which of the query's sources, from 0.
+        The number of the source in the query, from 0.
     batch_id : int
     offset : SourceOffset
-        The end of the batch, with what it belongs to.
+        The end of the batch, with the identity of the source.
     planned : int, optional
-        How many offsets the batch's ranges hold; None when they cannot be told from the report.
+        Number of offsets in the batch's ranges; None if the report does not show it.
     rows : int
-        How many rows Spark took from the source, without heartbeats.
+        Number of rows that Spark read from the source, without heartbeats.
     rows_per_second, input_rows_per_second : float
-        As Spark reports them: while processing, and since the batch before.
+        As Spark reports them: during processing, and since the previous batch.
     lag : Lag
-        What was stored and not yet read when the batch was planned, or when it was measured since.
+        The lag when the batch was planned, or when it was measured later.
     at_ms : int
-        When this was known, in milliseconds since the epoch.
+        Time of the status, in milliseconds since the epoch.
     """
 
     query_id: str
@@ -80,12 +80,12 @@ class QueryStatus:
 
     @property
     def label(self) -> str:
-        """The query's name, or its id when it has none."""
+        """The query's name, or its id without a name."""
         return self.name or self.query_id
 
     @property
     def skipped(self) -> int | None:
-        """Offsets without a row: filtered, no message, expired, or not decoded (the task logs tell which)."""
+        """Offsets without a row: filtered, no message, expired, or not decoded (see the task logs)."""
         return None if self.planned is None else self.planned - self.rows
 
     def __str__(self) -> str:
@@ -98,22 +98,23 @@ class QueryStatus:
 
 
 class RocketMQQueryListener(StreamingQueryListener):
-    """Follows every RocketMQ source of a session's queries.
+    """Monitors every RocketMQ source of a session's queries.
 
-    After each micro-batch it knows lag, rates and whether the rows fit the planned ranges, logs them, and
-    tells them by `statuses`. At a query's end it commits for the group what was finished: Spark tells a
-    source of its last batch only when the next one is planned, so a plain ``stop()`` would leave that
-    batch as lag in RocketMQ's own tools.
+    After each micro-batch, it logs lag, rates and whether the rows match the planned ranges; `statuses`
+    returns them. At a query's end, it commits the finished offsets for the group: Spark notifies a source of
+    its last batch only when the next one is planned, so after a plain ``stop()`` RocketMQ's tools would show
+    that batch as lag.
 
-    Delivery promise: what it commits is the next offset after a finished micro-batch, never more; queries
-    with ``commitOffsets=false`` or without a group are left alone. It never fails a query: what a broker
-    does not answer is missing from the status, and logged.
+    Delivery promise: the committed offset is the next offset after a finished micro-batch, never more.
+    Nothing is committed for queries with ``commitOffsets=false`` or without a group. The listener never fails
+    a query: if a broker does not answer, its values are missing in the status, and a warning is logged.
 
     Parameters
     ----------
     **options
-        Client options for its own connections, such as ``accessKey``, ``secretKey`` and ``tls``; secrets
-        are not in a query's offsets. The name servers and the namespace come from there.
+        Client options of the listener's connections, such as ``accessKey``, ``secretKey`` and ``tls``: a
+        query's offsets contain no secrets. The name servers and the namespace are taken from the query's
+        offsets.
 
     Examples
     --------
@@ -135,7 +136,7 @@ class RocketMQQueryListener(StreamingQueryListener):
         self._clock = clock
         self._lock = threading.Lock()
         self._statuses: dict[tuple[str, int], QueryStatus] = {}
-        self._asking = threading.RLock()  # held while a broker is asked, so that nothing opens after `close`
+        self._asking = threading.RLock()  # held during requests, so that no connection opens after `close`
         self._clients: dict[ClientOptions, PlanningClient] = {}
         self._weights = MessageWeights(_SAMPLED_QUEUES)
         self._closed = False
@@ -143,19 +144,19 @@ class RocketMQQueryListener(StreamingQueryListener):
     # --- what it knows ------------------------------------------------------------------------
 
     def statuses(self) -> tuple[QueryStatus, ...]:
-        """Return where the running queries were after their last batches."""
+        """Return the statuses of the running queries after their last batches."""
         with self._lock:
             return tuple(self._statuses.values())
 
     def measure(self) -> tuple[QueryStatus, ...]:
-        """Return where the running queries are, with the lag as it is now: also of a query that hangs.
+        """Return the statuses of the running queries with their current lag, also of a query that hangs.
 
-        A lag that no broker answers for stays as it was, and logs a warning.
+        If no broker answers, the lag stays unchanged, and a warning is logged.
         """
         return tuple(self._newest(status) for status in self.statuses())
 
     def close(self) -> None:
-        """Close the connections, for good: later events change the statuses but ask no broker."""
+        """Close the connections permanently: later events change the statuses without requests to brokers."""
         with self._asking, ExitStack() as closing:
             self._closed = True
             for client in self._clients.values():
@@ -171,7 +172,7 @@ class RocketMQQueryListener(StreamingQueryListener):
         """Do nothing: the position is the last batch's."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Take the status after a batch."""
+        """Update the status after a batch."""
         progress = event.progress
         for number, source in enumerate(progress.sources):
             end = _read(source.endOffset)
@@ -196,7 +197,7 @@ class RocketMQQueryListener(StreamingQueryListener):
             _tell(status)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Commit what the query finished, for its group, and forget the query."""
+        """Commit the query's finished offsets for its group, and remove the query."""
         run_id = str(event.runId)
         with self._lock:
             keys = [key for key in self._statuses if key[0] == run_id]
@@ -213,7 +214,7 @@ class RocketMQQueryListener(StreamingQueryListener):
         by_broker: dict[str, dict[MessageQueue, int]] = {}
         for queue, position in offset.offsets.items():
             by_broker.setdefault(queue.broker_name, {})[queue] = position
-        for positions in by_broker.values():  # one that is away does not keep the others from it
+        for positions in by_broker.values():  # one that is down does not prevent commits at the others
             try:
                 with self._asking:
                     self._client(offset).commit_offsets(group, positions)
@@ -221,7 +222,7 @@ class RocketMQQueryListener(StreamingQueryListener):
                 _LOG.warning("the last offsets of group %s are not committed: %s", group, error)
 
     def _lag(self, source: SourceProgress, end: SourceOffset) -> Lag:
-        """Return the lag at the end of a batch: the report has the messages, the brokers the time."""
+        """Return the lag at the end of a batch: messages from the report, times from the brokers."""
         newest = _read(source.latestOffset)
         if newest is None:
             return Lag()
@@ -254,7 +255,7 @@ class RocketMQQueryListener(StreamingQueryListener):
         return replace(status, lag=lag, at_ms=now)
 
     def _client(self, offset: SourceOffset) -> PlanningClient:
-        """Return the client of a source's place; call it while asking."""
+        """Return the client for a source's cluster. Requires the lock."""
         if self._closed:
             raise RocketMQError("the listener is closed")
         options = parse_options(ClientOptions, offset.source.client_options() | self._options)
@@ -276,7 +277,7 @@ def _read(text: str | None) -> SourceOffset | None:
 
 
 def _planned(source: SourceProgress, end: SourceOffset) -> int | None:
-    """Return how many offsets a batch had; only its end and its start tell."""
+    """Return the number of offsets in a batch, from its end and its start."""
     start = _read(source.startOffset)
     if start == end:
         return 0

@@ -1,4 +1,4 @@
-"""The state of running queries as Prometheus metrics; needs the extra ``prometheus``."""
+"""The state of running queries as Prometheus metrics. Requires the extra ``prometheus``."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _QUEUE_LABELS: Final = (*_QUERY_LABELS, "topic", "broker", "queue_id")
 
 
 class RocketMQCollector(Collector):
-    """Tells Prometheus of a listener's queries; the lag is measured when Prometheus asks.
+    """Exports a listener's queries to Prometheus. The lag is measured at each scrape.
 
-    So the lag of a query that hangs grows in the dashboard. What is not known is left out, never zero.
+    So the lag of a query that hangs grows in the dashboard. Unknown values are omitted, never zero.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class RocketMQCollector(Collector):
         self._listener = listener
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Return the metrics without values: registering must not ask the brokers."""
+        """Return the metrics without values: registration must not send requests to brokers."""
         for gauge in _QUERY:
             yield GaugeMetricFamily(f"rocketmq_{gauge.name}", gauge.doc, labels=_QUERY_LABELS)
         for gauge_of_queue in _QUEUE:
@@ -71,7 +71,7 @@ class RocketMQCollector(Collector):
             )
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Return the metrics as they are now."""
+        """Return the current metrics."""
         statuses = self._listener.measure()
         labels = [(status.label, status.offset.source.group or "") for status in statuses]
         for gauge in _QUERY:
@@ -93,12 +93,12 @@ class RocketMQCollector(Collector):
 def export_metrics(
     listener: RocketMQQueryListener, registry: CollectorRegistry = REGISTRY
 ) -> RocketMQCollector:
-    """Add a listener's metrics to a registry; ``prometheus_client.start_http_server`` serves them.
+    """Add a listener's metrics to a registry. Serve them with ``prometheus_client.start_http_server``.
 
     Raises
     ------
     ValueError
-        A listener's metrics are in the registry already.
+        The registry already has a listener's metrics.
 
     Examples
     --------

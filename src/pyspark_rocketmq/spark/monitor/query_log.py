@@ -1,4 +1,4 @@
-"""The progress of a session's queries as files: what the dashboard shows, also of another machine."""
+"""The progress of a session's queries as files, which a dashboard can show, also on another machine."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _MAX_BYTES: Final = 16 << 20
 
 
 class QueryLog(StreamingQueryListener):
-    """Writes what Spark reports of every streaming query to a folder, a file a run, a line an event.
+    """Writes Spark's reports of every streaming query to a folder: one file per run, one line per event.
 
     ``pyspark-rocketmq dashboard --query-log FOLDER`` follows it. Lines are JSON: ``event`` (started,
-    progress, terminated), ``at`` in milliseconds, ``runId``, and Spark's own report. A file of 16 MiB is put
-    aside as ``.old``, in place of an older one. It never fails a query: a full disk is a warning in the log.
+    progress, terminated), ``at`` in milliseconds, ``runId``, and Spark's report. At 16 MiB, a file is renamed
+    to ``.old``, replacing an older one. The log never fails a query: a full disk is a warning in the log.
 
     Parameters
     ----------
     folder : str or Path
-        Made if it is not there; on the driver's machine.
+        A folder on the driver's machine; created if it does not exist.
     clock : Clock
 
     Examples
@@ -60,10 +60,10 @@ class QueryLog(StreamingQueryListener):
         self._write("progress", str(progress.runId), progress=json.loads(progress.json))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: nothing has changed."""
+        """Do nothing: there is no progress."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Write that a query ended, and the first line of why."""
+        """Write that a query ended, and the first line of the cause."""
         reason = (event.exception or "").split("\n", 1)[0]
         self._write("terminated", str(event.runId), queryId=str(event.id), reason=reason or None)
 

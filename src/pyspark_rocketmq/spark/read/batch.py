@@ -35,16 +35,16 @@ __all__ = ["FilteringBatchReader", "RocketMQBatchReader"]
 class RocketMQBatchReader(DataSourceReader):
     """Plans and reads a batch.
 
-    "latest", "earliest" and relative times are resolved at one moment: when Spark plans the first action on
-    the DataFrame. Spark keeps that plan for the DataFrame's life, so that count and then collect, or a join
-    with itself, see the same messages; a new ``load()`` sees the new ones.
+    "latest", "earliest" and relative times are resolved once: when Spark plans the first action on the
+    DataFrame. Spark keeps that plan for the DataFrame's lifetime, so count and then collect, or a self-join,
+    see the same messages. A new ``load()`` sees new messages.
 
     Parameters
     ----------
     options : SourceOptions
     schema : StructType
     connect : Callable
-        Opens the client that plans; replaced in tests.
+        Opens the client for planning; replaced in tests.
     clock : Clock
     """
 
@@ -66,12 +66,12 @@ class RocketMQBatchReader(DataSourceReader):
         self._clock = clock
 
     def partitions(self) -> list[RangesPartition]:
-        """Resolve both ends of every queue, and split and pack what lies between.
+        """Resolve both ends of every queue, and split and combine the ranges.
 
         Raises
         ------
         OptionError
-            A start lies after its end, or a listed queue does not exist.
+            A start is after its end, or a listed queue does not exist.
         RocketMQError
             A name server or broker does not answer.
         """
@@ -92,16 +92,16 @@ class RocketMQBatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(RocketMQBatchReader):
-    """Reads less where Spark tells the query's filters: the reader of ``pushDownFilters=true``.
+    """The reader of ``pushDownFilters=true``: uses the query's filters from Spark to read less.
 
-    Spark evaluates every filter again, so a query's rows are those of the plain reader. Spark 4.2 and 4.3
-    keep one plan a ``load()``, though: every use of the DataFrame must have the same filters.
+    Spark evaluates every filter again, so the rows are those of the plain reader. But Spark 4.2 and 4.3 keep
+    one plan per ``load()``: every use of the DataFrame must have the same filters.
     """
 
     _demand = Demand()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take note of what the filters leave of use, and leave them all to Spark."""
+        """Record the usable filters, and return all filters to Spark."""
         columns = {column.name: column.source for column in self._projection.columns}
         self._demand = demand_of(filters, columns)
         if self._options.selector.takes_all and self._demand.tags:

@@ -1,4 +1,4 @@
-"""What a Spark task reads: some offset ranges, and how they become rows."""
+"""The partition that a Spark task reads: offset ranges, and their conversion to rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class RangesPartition(InputPartition):
-    """Offset ranges that one task reads one after the other.
+    """Offset ranges that one task reads sequentially.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class RangesPartition(InputPartition):
 
 
 def plan_partitions(ranges: Iterable[OffsetRange], options: SourceOptions) -> list[RangesPartition]:
-    """Split and pack ranges into partitions: a pure function of both."""
+    """Split and combine ranges into partitions: a pure function of ranges and options."""
     return [
         RangesPartition(part)
         for part in split(
@@ -69,10 +69,10 @@ def read_partition(
     Raises
     ------
     DataLossError
-        Messages of the partition are gone and ``failOnDataLoss`` is set; or what was read does not add up
-        to what was planned.
+        Messages of the partition are lost and ``failOnDataLoss`` is set, or the offsets read do not add up to
+        the plan.
     CorruptMessageError
-        A record does not decode.
+        A record cannot be decoded.
     RocketMQError
         A broker did not answer in time.
     """
@@ -83,7 +83,7 @@ def read_partition(
 def read_ranges(
     ranges: Sequence[OffsetRange], options: SourceOptions, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
-    """Read ranges as record batches and account for every offset; raises as `read_partition`."""
+    """Read ranges as record batches and account for every offset. Raises as `read_partition`."""
     account = Account(ranges)
     rows = 0
     for batch in read_batches(

@@ -1,8 +1,7 @@
-"""Which columns a read has: names, Spark types, and what the decoder is asked for.
+"""The columns of a read: names, Spark types, and the decoder's columns.
 
-Spark cannot prune the columns of a Python source, so a column that nobody asked for still costs: the
-default is the ten cheap ones, and the rest comes on request (``columns``, ``includeProperties``, or a
-user schema).
+Spark cannot prune the columns of a Python source, so an unused column still has a cost: the default is ten
+cheap columns, and others are read on request (``columns``, ``includeProperties``, or a user schema).
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ COLUMN_TYPES: Final[Mapping[str, DataType]] = {
 DEFAULT_COLUMNS: Final = tuple(COLUMN_TYPES)[:10]
 
 ALIASES: Final[Mapping[str, str]] = {"key": "keys", "offset": "queueOffset", "timestamp": "storeTimestamp"}
-"""Names that rocketmq-spark's users know, and the columns they mean."""
+"""Column names of rocketmq-spark, and the equivalent columns."""
 
 _EVERY_COLUMN: Final = "*"
 _NEVER_NULL: Final = frozenset({"topic", "brokerName", "queueId", "queueOffset"})
@@ -72,7 +71,7 @@ _MAY_BE_NULL: Final = frozenset({"keys", "tags"})
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The columns of a read, as the decoder is asked for them.
+    """The columns of a read, for the decoder.
 
     Parameters
     ----------
@@ -97,7 +96,7 @@ def read_schema(
     Parameters
     ----------
     columns : sequence of str, optional
-        The names that the user asked for; ``"*"`` stands for all of them.
+        The names that the user selected; ``"*"`` selects all.
     include_properties : bool
         Add the column ``properties``.
     body_as : {"binary", "string"}
@@ -107,7 +106,7 @@ def read_schema(
     Raises
     ------
     OptionError
-        On a name that is no column, or that comes twice.
+        A name is unknown or occurs twice.
     """
     aliases = tuple(ALIASES) if with_aliases else ()
     names = list(columns) if columns else [*DEFAULT_COLUMNS, *aliases]
@@ -124,12 +123,12 @@ def read_schema(
 
 
 def to_projection(schema: StructType) -> Projection:
-    """Check a schema, the user's or ours, and say what it asks of the decoder.
+    """Check a schema, the user's or the default, and return its columns for the decoder.
 
     Raises
     ------
     OptionError
-        On a field that is no column, of another type than its column, or that forbids nulls.
+        A field is unknown, has another type than its column, or forbids nulls.
     """
     if not schema.fields:
         raise OptionError(f"the schema has no column; there are {_listed(COLUMN_TYPES)}")
@@ -142,12 +141,12 @@ def to_projection(schema: StructType) -> Projection:
 
 
 def check_nullable(projection: Projection) -> None:
-    """Check that what does not decode can be null in the columns that are read.
+    """Check that the selected columns may be null for messages that cannot be decoded.
 
     Raises
     ------
     OptionError
-        A column forbids null that may become it.
+        A column that may be null forbids nulls.
     """
     for column in projection.columns:
         if column.source not in _NEVER_NULL and not column.nullable:
@@ -172,7 +171,7 @@ def _checked_column(field: StructField) -> Column:
 
 
 def _column(name: str, where: str) -> str:
-    """Return the decoder's column that ``name`` means."""
+    """Return the decoder's column for ``name``."""
     column = ALIASES.get(name, name)
     if column in COLUMN_TYPES:
         return column

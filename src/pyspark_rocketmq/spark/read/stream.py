@@ -1,4 +1,4 @@
-"""The streaming reader: offsets that can be replayed, planned at the driver."""
+"""The streaming reader: replayable offsets, planned at the driver."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ __all__ = ["RocketMQStreamReader"]
 _LOG: Final = logging.getLogger(__name__)
 
 _OUTAGE_PATIENCE_MS: Final = 60_000
-"""How long a running query waits while no broker answers: an exception would end it."""
+"""How long a running query waits while no broker answers: an exception would end the query."""
 
 _MOVED_BACK_PATIENCE_MS: Final = 10_000
 """How long a queue may end before its position: a broker that restarts rebuilds its index."""
@@ -71,15 +71,15 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches and reads them.
 
     Delivery promise: a batch is a pure function of its two offsets and the options. The same (start, end)
-    gives the same partitions and, while the broker has the messages, the same rows; together with a sink
-    that takes a batch once this is exactly once. Every message from the start on is in exactly one batch.
+    returns the same partitions and, while the broker has the messages, the same rows. With a sink that takes
+    each batch once, this is exactly once. Every message from the start on is in exactly one batch.
 
     Parameters
     ----------
     options : SourceOptions
     schema : StructType
     connect : Callable
-        Opens the client that plans; replaced in tests.
+        Opens the client for planning; replaced in tests.
     clock : Clock
     """
 
@@ -118,33 +118,33 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- what Spark calls, in its order -------------------------------------------------------
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take the ends that the run will stop at."""
+        """Record the ends at which the run stops."""
         client = self._connected()
         self._frozen_at_ms = self._clock.now_ms()
         self._frozen = available_ends(client, queues_to_read(client, self._options))
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the mark of a start that is yet to be resolved: the same however often Spark asks."""
+        """Return the marker of an unresolved start: the same at every call."""
         return SourceOffset(source=self._identity).to_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return ``maxOffsetsPerTrigger``; a trigger that wants everything overrules it."""
+        """Return ``maxOffsetsPerTrigger``. A trigger that reads everything overrides it."""
         return default_limit(self._options)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next batch, or ``start`` itself when there is nothing to read.
+        """Return the end of the next batch, or ``start`` itself if there is nothing to read.
 
         Raises
         ------
         RocketMQError
             No broker has answered for a minute, or the start cannot be resolved.
         DataLossError
-            A queue ends before its position, or holds another message than was read, and ``failOnDataLoss``
-        is set.
+            A queue ends before its position, or an offset that was read has another message now, and
+        ``failOnDataLoss`` is set.
         """
         last = self._checked(start)
         self._finished(last)
-        # Before anything is asked: what is not seen now was stored later than this.
+        # Before any request: messages that are not seen now were stored later than this.
         moment = self._clock.now_ms()
         origin = last if last.resolved else self._resolved_start()
         ends = self._settled_ends(origin.offsets)
@@ -178,11 +178,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ).to_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the newest max offsets, for Spark's progress reports; None before the first look."""
+        """Return the newest max offsets, for Spark's progress reports; None before the first request."""
         return None if self._newest is None else self._newest.to_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plan a batch from nothing but its two offsets and the options: a replay plans the same."""
+        """Plan a batch from its two offsets and the options only: a replay has the same plan."""
         begin, until = self._checked(start), self._checked(end)
         if begin == until:
             return []
@@ -204,7 +204,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(partition, self._options, self._projection)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Take note that the batch up to ``end`` is finished; with a consumerGroup the brokers learn it."""
+        """Record that the batch up to ``end`` is finished; with a consumerGroup, commit it to the brokers."""
         self._finished(self._checked(end))
 
     def stop(self) -> None:
@@ -215,7 +215,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- how ----------------------------------------------------------------------------------
 
     def _finished(self, offset: SourceOffset) -> None:
-        """Have the group's progress committed: Spark plans on from a batch only when it is finished."""
+        """Commit the group's progress: Spark plans from the end of a batch only after it is finished."""
         if not self._options.commits or not offset.resolved:
             return
         if self._commits is None:
@@ -228,12 +228,12 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commits.finished(offset.offsets)
 
     def _end_of_run(self) -> None:
-        """See to the last commit of an AvailableNow run: Spark ends the process after this answer."""
+        """Complete the last commit of an AvailableNow run: Spark ends the process after this call."""
         if self._frozen is not None and self._commits is not None:
             self._commits.flush(_LAST_COMMIT_PATIENCE_S)
 
     def _next_heartbeat(self, origin: SourceOffset, moment: int, *, idle: bool) -> int:
-        """Return the heartbeat time of the next end: later than the last one exactly when one is due."""
+        """Return the heartbeat time of the next end: later than the last one exactly if one is due."""
         interval_ms = self._options.heartbeat_interval_ms
         if interval_ms is None or self._frozen is not None:
             return origin.heartbeat_at_ms
@@ -243,7 +243,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return beat if beat > previous else origin.heartbeat_at_ms
 
     def _nobody_is_missed(self, known: Iterable[MessageQueue], ends: Ends) -> bool:
-        """Whether time may go on: a broker that is away may have older messages, for a while."""
+        """Whether time may advance: for some time, a broker that is down may have older messages."""
         missed = {queue.broker_name for queue in known} - {queue.broker_name for queue in ends.masters}
         missed |= {queue.broker_name for queue in ends.failed}
         return not ends.held and not self._absences.waited_for(missed)
@@ -257,7 +257,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         *,
         complete: bool,
     ) -> int:
-        """Return the next end's ``alignedTimestamp``; a broker that is away may have older messages."""
+        """Return the next end's ``alignedTimestamp``. A broker that is down may have older messages."""
         previous = origin.aligned_at_ms
         if self._aligned is None or (previous and not complete):
             return previous
@@ -277,7 +277,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset
 
     def _resolved_start(self) -> SourceOffset:
-        """Resolve the start, once in this reader's life; the first batch's end carries it from then on."""
+        """Resolve the start once per reader. From then on, the first batch's end contains it."""
         if self._origin is None:
             client = self._connected()
             moment = self._clock.now_ms()
@@ -297,20 +297,20 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._origin
 
     def _first_brokers(self) -> frozenset[str]:
-        """Return the brokers, as they are before queues are asked for: a broker registers with all topics."""
+        """Return the brokers, before queues are looked up: a broker registers with all its topics."""
         if self._brokers is None:
             self._brokers = frozenset() if self._options.assign else self._connected().broker_names()
         return self._brokers
 
     def _settled_ends(self, known: Mapping[MessageQueue, int]) -> Ends:
-        """Return the ends; queues that end before their position get some time, and hold nobody back."""
+        """Return the ends. Queues that end before their position get some time without delaying others."""
         while True:
             ends = patient_ends(
                 self._connected(),
                 self._options,
                 clock=self._clock,
                 deadline=Deadline(self._clock, _OUTAGE_PATIENCE_MS),
-                # A run that ends when nothing is left to read must not take a slow broker for an absent one.
+                # A run that ends when everything is read must not treat a slow broker as down.
                 patience_ms=None if self._frozen is None else OPERATION_TIMEOUT_MS,
             )
             wrong = behind(known, ends.masters)
@@ -332,9 +332,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reach: Mapping[MessageQueue, int],
         ends: Ends,
     ) -> frozenset[Place]:
-        """Look whether what was read is still there: at a run's start, and before more is read.
+        """Check that messages that were read still exist: at a run's start, and before more is read.
 
-        Returns the places that could not be looked at.
+        Returns the places that could not be checked.
         """
         ahead = places_ahead(positions, reach)
         due = {
@@ -353,7 +353,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return looks.failed
 
     def _new_begins(self, origin: SourceOffset, ends: Ends) -> dict[MessageQueue, int]:
-        """Return where the queues begin that are new, or end before their position."""
+        """Return where queues begin that are new or that end before their position."""
         lost_sight = hidden(origin.offsets, ends.seen) - ends.failed.keys()
         if lost_sight != self._hidden:
             check_hidden(
@@ -380,5 +380,5 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _visible(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
-        """Leave out the queues that appeared during an AvailableNow run: they wait for the next one."""
+        """Exclude queues that appeared during an AvailableNow run: they wait for the next run."""
         return tuple(queue for queue in queues if self._frozen is None or queue in self._frozen)

@@ -1,4 +1,4 @@
-"""Which columns a write takes: checked at the driver, turned into messages' columns in the tasks."""
+"""The columns of a write: checked at the driver, converted to messages' columns in the tasks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WHOLE: Final = (*_INTEGER, LongType)
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of a write: the types it may have, in words too, and the message column that it becomes."""
+    """A column of a write: its valid types, their description, and the message column that it supplies."""
 
     types: tuple[type[DataType], ...]
     expected: str
@@ -53,7 +53,7 @@ def _same(array: pa.Array) -> pa.Array:
 
 
 def _joined_keys(array: pa.Array) -> pa.Array:
-    """Return keys as RocketMQ takes them: one text, the keys between spaces."""
+    """Return keys in RocketMQ's form: one text, the keys separated by spaces."""
     if not pa.types.is_list(array.type) and not pa.types.is_large_list(array.type):
         return binary_of(array)
     present = array.flatten().is_valid()
@@ -64,7 +64,7 @@ def _joined_keys(array: pa.Array) -> pa.Array:
 
 
 def _milliseconds(array: pa.Array) -> pa.Array:
-    """Return a moment, an interval or a number of milliseconds as 64-bit milliseconds."""
+    """Return a time, an interval or a number of milliseconds as 64-bit milliseconds."""
     if pa.types.is_timestamp(array.type) or pa.types.is_duration(array.type):
         return pc.divide(array.cast(pa.int64()), 1_000)
     return array.cast(pa.int64())
@@ -91,7 +91,7 @@ SINK_COLUMNS: Final[Mapping[str, _Column]] = {
     "priority": _Column(_INTEGER, "int", "priority", _same),
     "writeId": _Column((StringType, *_WHOLE), "string or a whole number", "write_id", binary_of),
 }
-"""Every column that a write takes; ``body`` is required."""
+"""Every column that a write accepts; ``body`` is required."""
 
 _ALIASES: Final = {"key": "keys", "messagegroup": "shardingKey"}
 
@@ -104,7 +104,7 @@ _OF_READS: Final = frozenset(
         *("storeHost", "reconsumeTimes", "preparedTransactionOffset", "bodyCrc", "offset", "timestamp"),
     )
 )
-"""Columns that a read has and a write does not need: a message gets new ones."""
+"""Columns of a read that a write ignores: the broker assigns new values."""
 
 _AS_READ: Final = frozenset({"queueoffset", "offset"})
 _ORIGIN: Final = frozenset({"brokerName", "queueId"})
@@ -112,17 +112,17 @@ _ORIGIN: Final = frozenset({"brokerName", "queueId"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkLayout:
-    """Where each column of a message is in the rows; plain, so that Spark can pickle it.
+    """The position of each message column in the rows. Picklable for Spark.
 
     Parameters
     ----------
     positions : tuple of (str, int)
-        The sink's columns and their places.
+        The sink's columns and their positions.
     as_read : bool
-        The rows still have their queue offset, so they come as a read gave them: ``brokerName`` and
-        ``queueId`` say where they were, and properties that RocketMQ reserves are its own.
+        The rows have a queue offset, so they are unchanged from a read: ``brokerName`` and ``queueId`` say
+        where they were, and reserved properties are RocketMQ's.
     copies : tuple of (int, int)
-        Places of columns that a read gives under two names, as ``key`` and ``keys``; they must be equal.
+        Positions of columns that a read returns under two names, as ``key`` and ``keys``; they must be equal.
     """
 
     positions: tuple[tuple[str, int], ...]
@@ -135,12 +135,12 @@ class SinkLayout:
         return frozenset(name for name, _ in self.positions)
 
     def columns(self, batch: pa.RecordBatch, options: SinkOptions) -> MessageColumns:
-        """Return the messages' columns; a constant of the options goes before a column.
+        """Return the messages' columns. A constant in the options overrides a column.
 
         Raises
         ------
         OptionError
-            Two columns that a read gives under two names are not equal any more.
+            Two columns that a read returns under two names are no longer equal.
         """
         for one, other in self.copies:
             if not batch.column(one).equals(batch.column(other)):
@@ -167,12 +167,12 @@ class SinkLayout:
 
 
 def sink_layout(schema: StructType, options: SinkOptions) -> SinkLayout:
-    """Check the columns of the rows that are to be written.
+    """Check the columns of the rows to write.
 
     Raises
     ------
     OptionError
-        There is no body, no topic, a column that means nothing, or one of another type.
+        The body or the topic is missing, a column is unknown, or a column has another type.
     """
     names = [field.name.lower() for field in schema.fields]
     as_read = bool(_AS_READ & set(names))

@@ -1,4 +1,4 @@
-"""Deciding about a batch of half messages, and carrying it out, also after a crash."""
+"""Decides about a batch of half messages and executes the decision, also after a crash."""
 
 from __future__ import annotations
 
@@ -32,37 +32,37 @@ T = TypeVar("T")
 _LOG: Final = logging.getLogger(__name__)
 
 _QUIET_S: Final = 3.5
-"""After this without a new commit none is on its way any more: brokers drop those that waited 3 s."""
+"""After this time without a new commit, no commit is pending: brokers drop commits that waited 3 s."""
 
 _ROLLBACK_MS: Final = 10_000
-"""How long a rollback is tried while no broker answers: what nobody rolls back its broker drops, later."""
+"""How long a rollback is retried while no broker answers: brokers drop the remaining messages later."""
 
 
 _SHOWN: Final = 10
-"""The most lost messages whose ids an error names."""
+"""Maximum number of lost messages whose ids an error names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """How many messages of a batch were committed now, and how many never can be."""
+    """The numbers of messages of a batch that were committed now, and that are lost."""
 
     committed: int
     lost: int = 0
 
 
 class Transactions:
-    """The batches of one log: each is decided once, and its commit finished however often it takes.
+    """The batches of one log. Each batch is decided once; its commit is retried until it is complete.
 
-    Promise: no message of a batch that was not decided is visible. Readers see a part of one that was until
-    `commit` returns, and each message once then; ``docs/guarantees.md`` has the conditions. Of several
-    processes that commit the batches of one owner the last one that began does so; the others raise.
+    Promise: no message of an undecided batch is visible. Readers may see a part of a decided batch until
+    `commit` returns, and then each message once; ``docs/guarantees.md`` lists the conditions. Of several
+    processes that commit the batches of one owner, only the last one that began succeeds; the others raise.
 
     Parameters
     ----------
     client : Client
     log : TransactionLog
     outage_timeout_ms : int
-        How long brokers that are away are waited for.
+        How long to wait for brokers that are down.
     """
 
     def __init__(self, client: Client, log: TransactionLog, *, outage_timeout_ms: int) -> None:
@@ -71,21 +71,21 @@ class Transactions:
         self._outage_timeout_ms = outage_timeout_ms
 
     def commit(self, name: TransactionName, halves: pa.Table, *, group: str, ordered: bool) -> None:
-        """Make a batch visible: this one, or the one that was decided about before under the same name.
+        """Make a batch visible: this one, or the one that was decided before under the same name.
 
         Raises
         ------
         SendError
-            Half messages could not be committed; the next `commit` or `finish` goes on.
+            Half messages could not be committed; the next `commit` or `finish` continues.
         DataLossError
-            ``HALF_MESSAGES_LOST``: their brokers do not have some of them any more.
+            ``HALF_MESSAGES_LOST``: brokers no longer have some half messages.
         TransactionFencedError
             Another process has begun to commit batches of this owner.
         RocketMQError
             The log or the queues cannot be read.
         """
         lease = Lease(self._log, name.owner, self._client.clock)
-        undone = self._log.undone(name.owner)  # looked for once: a decision that appears later does not count
+        undone = self._log.undone(name.owner)  # read once: a decision that appears later does not count
         decided = name.number in undone or self._is_done(name)
         if decided:
             _LOG.warning("%s was decided before: %d rows are not written again", name, halves.num_rows)
@@ -103,12 +103,12 @@ class Transactions:
         self._carry_out(decision, halves, lease)
 
     def finish(self, name: TransactionName, *, skip_lost: bool = False) -> Finished:
-        """Commit what is left of a batch that was decided about.
+        """Commit the rest of a decided batch.
 
         Parameters
         ----------
         skip_lost : bool
-            End the batch without the half messages that their brokers do not have any more.
+            Finish the batch without the half messages that brokers no longer have.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Transactions:
         return Finished(committed=int(left.num_rows) - lost, lost=lost)
 
     def abandon(self, name: TransactionName, halves: pa.Table, *, group: str) -> None:
-        """Roll half messages back, unless their batch was decided about: that stays."""
+        """Roll back half messages, unless their batch was decided: it stays."""
         if name.number not in self._log.undone(name.owner) and not self._is_done(name):
             roll_back(self._client, group, halves)
 
@@ -139,7 +139,7 @@ class Transactions:
     def _carry_out(
         self, decision: Decision, halves: pa.Table, lease: Lease, *, skip_lost: bool = False
     ) -> int:
-        """Commit half messages and note that the batch is finished; return how many of them are lost."""
+        """Commit half messages and record that the batch is finished; return how many are lost."""
         patience = self._client.deadline(self._outage_timeout_ms)
         lost = HALF_SCHEMA.empty_table()
         while halves.num_rows:
@@ -184,16 +184,18 @@ class Transactions:
         )
 
     def _settled(self, decision: Decision, halves: pa.Table) -> pa.Table:
-        """Return those that are not committed, once no commit is on its way any more."""
+        """Return the uncommitted half messages, once no commit is pending."""
         scan = CommittedScan(self._client, halves, decision.since)
         self._patiently(scan.look)
         self._client.clock.sleep(_QUIET_S)
-        while self._patiently(scan.look):  # another process may be at it still; all are committed some time
+        while self._patiently(
+            scan.look
+        ):  # another process may still be committing; eventually all are committed
             self._client.clock.sleep(_QUIET_S)
         return scan.missing()
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """Ask again while brokers are away: name servers forget their topics then."""
+        """Retry while brokers are down: name servers then forget their topics."""
 
         def attempt() -> T:
             try:
@@ -210,7 +212,7 @@ class Transactions:
 
 
 def roll_back(client: Client, group: str, halves: pa.Table) -> None:
-    """Roll half messages back as far as their brokers answer; the others stay invisible too."""
+    """Roll back half messages as far as their brokers answer; the others stay invisible, too."""
     try:
         end_half_messages(client, group, halves, Ending.ROLLBACK, outage_timeout_ms=_ROLLBACK_MS)
     except RocketMQError as error:

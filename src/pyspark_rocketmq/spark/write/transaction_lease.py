@@ -1,9 +1,9 @@
 """The right to commit a query's transactions: one process at a time, however the others ended."""
 
-# A process claims the right in the log and makes sure, again and again, that no other has claimed it since.
-# It sends commits only within the lease of a moment at which it had the right. So a successor that waits for
-# a lease after its own claim sees everything that its predecessor sent, apart from what brokers still hold.
-# These are durations only: the clocks of the two need not agree.
+# A process claims the right in the log and checks repeatedly that no other process has claimed it since. It
+# sends commits only within the lease time after a check at which it had the right. So a successor that waits
+# # for the lease time after its claim sees everything that its predecessor sent, except what brokers still
+# queue. # Only durations are compared: the clocks of the two processes need not agree.
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOKS: Final = 5
 
 
 class Lease:
-    """One process's right to commit the batches of one owner; taking it ends that of any other process.
+    """One process's right to commit the batches of one owner. Taking it ends that of any other process.
 
     Parameters
     ----------
@@ -45,12 +45,12 @@ class Lease:
         self._seen_at = float("-inf")
 
     def confirm(self, *, now: bool = False) -> None:
-        """Return if this process had the right a moment ago; it may send commits for that moment.
+        """Return if this process had the right at the last check, so that it may send commits; else raise.
 
         Parameters
         ----------
         now : bool
-            Look in the log in any case, not only if the last look is a second ago.
+            Check the log in any case, not only if the last check is at least a second old.
 
         Raises
         ------
@@ -80,5 +80,5 @@ class Lease:
         )
 
     def outwait(self) -> None:
-        """Wait until the process that had the right before sends no commits any more."""
+        """Wait until the previous holder of the right can no longer send commits."""
         self._clock.sleep(_LEASE_S)

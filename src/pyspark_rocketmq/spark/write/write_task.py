@@ -1,4 +1,4 @@
-"""What a Spark task of a write does: its rows to messages, and not done before every one is acknowledged."""
+"""The Spark task of a write: sends rows as messages, and ends after every message is acknowledged."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 __all__ = ["WriteReport", "WriteScope", "WriteTask", "is_ordered"]
 
 _HALVES_A_SEND: Final = 16
-"""Half messages travel alone: so many of them are in flight instead of one batch."""
+"""Half messages are not batched: the number in flight instead of one batch."""
 
 _PIECE_BYTES: Final = 32 * 1024 * 1024
-"""About how many bytes of rows are encoded at once: bounds what a task holds beside Spark's own batch."""
+"""Approximate bytes of rows that are encoded together: limits a task's memory besides Spark's batch."""
 
 _PIECE_ROWS: Final = 1 << 16
 """One block of unique keys."""
@@ -56,7 +56,7 @@ _PIECE_ROWS: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteScope:
-    """What a task's rows belong to: the same when the batch is written again.
+    """The identity of a task's rows: equal when the batch is written again.
 
     Parameters
     ----------
@@ -65,10 +65,10 @@ class WriteScope:
     partition : int
         The task's partition.
     write : str, optional
-        What no other write has: the query's id and its batch's number, or an id that a batch write has made
-        for itself; ``job`` by default.
+        Unique id of the write: the query's id and its batch's number, or a generated id of a batch write;
+        ``job`` by default.
     transaction : TransactionName, optional
-        The batch as its transaction is called.
+        The name of the batch's transaction.
     """
 
     job: str
@@ -79,11 +79,11 @@ class WriteScope:
 
 @dataclass(slots=True)
 class WriteReport:
-    """What a task wrote.
+    """The result of a task.
 
-    ``contents`` holds 8 bytes of each distinct content where write ids were made of it, as `count_shared`
-    takes them: the same content in two tasks would have got the same id. ``halves`` are the half messages of
-    a transactional write, packed.
+    ``contents``: 8 bytes of each distinct content from which write ids were derived, for `count_shared`:
+    equal content in two tasks would have equal ids. ``halves``: the packed half messages of a transactional
+    write.
     """
 
     rows: int = 0
@@ -95,7 +95,7 @@ class WriteReport:
 
 @dataclass(slots=True)
 class _Failure:
-    """The first error of a task, and how many messages failed in all."""
+    """The first error of a task, and the total number of failed messages."""
 
     error: RocketMQError
     messages: int = 0
@@ -103,12 +103,12 @@ class _Failure:
 
 @dataclass(slots=True)
 class _Turn:
-    """Which queue the next rows without a key go to, where order needs one queue for each send."""
+    """The queue for the next rows without a key, where order requires one queue per send."""
 
     next: int = field(default_factory=int)
 
     def take(self, count: int) -> int:
-        """Return a number below ``count``, the next one each time."""
+        """Return numbers below ``count`` in turn."""
         self.next += 1
         return self.next % count
 
@@ -116,9 +116,9 @@ class _Turn:
 class WriteTask:
     """Writes the rows of one Spark partition.
 
-    Delivery promise: when `run` returns, every row is stored with an accepted status, or a dead letter. When
-    it raises, some rows may be stored; Spark runs the task again, so that messages may come twice. The rows
-    of a transaction are half messages, which nobody sees; those of a task that raises are rolled back.
+    Delivery promise: when `run` returns, every row is stored with an accepted status, or a dead letter. If it
+    raises, some rows may be stored; Spark runs the task again, so messages may be stored twice. The rows of a
+    transaction are invisible half messages; those of a task that raises are rolled back.
 
     Parameters
     ----------
@@ -157,14 +157,14 @@ class WriteTask:
         self._failure: _Failure | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> WriteReport:
-        """Send everything and wait for every answer.
+        """Send all rows and wait for every response.
 
         Raises
         ------
         SendError
-            Messages were not stored (well enough); says how many and carries the first cause.
+            Messages were not stored, or not durably enough. Contains their number and the first cause.
         OptionError
-            A row cannot be sent, and dead letters are off. Or a topic takes no transactions.
+            A row cannot be sent and dead letters are off, or a topic does not support transactions.
         TopicNotFoundError
             A topic does not exist, and ``createTopic`` is off.
         """
@@ -198,7 +198,7 @@ class WriteTask:
         return self._report
 
     def _roll_back(self, pipeline: SendPipeline) -> None:
-        """Take back what is not to be: nobody else knows of these half messages."""
+        """Roll back half messages that only this task knows."""
         if self._transaction is not None:
             self._judge(pipeline.drain())  # those that were in flight are stored too
             roll_back(self._producer.client, self._transaction.group, self._halves.table())
@@ -246,7 +246,7 @@ class WriteTask:
         queues: tuple[MessageQueue, ...],
         pipeline: SendPipeline,
     ) -> None:
-        """Send rows of one topic, each to the queue of its number."""
+        """Send rows of one topic, each to the queue with its index."""
         if not len(rows):
             return
         rows = self._marked(self._identified(rows, topic))
@@ -265,14 +265,14 @@ class WriteTask:
             self._submit(outgoing, None if number < 0 else queues[number], pipeline)
 
     def _identified(self, rows: OutgoingRows, topic: str) -> OutgoingRows:
-        """Return the rows with write ids made of their content, where nobody gave them ids."""
+        """Return the rows with write ids derived from their content, unless they have ids."""
         if not self._makes_ids:
             return rows
         ids = content_ids(rows, self._scope.job.encode(), self._seen, topic=topic)
         return rows.identified(with_write_ids(rows.properties, pa.array(ids, pa.binary())))
 
     def _marked(self, rows: OutgoingRows) -> OutgoingRows:
-        """Return the rows as half messages, where they belong to a transaction."""
+        """Return the rows as half messages if they are part of a transaction."""
         return rows.identified(as_half_messages(rows.properties, self._marks)) if self._marks else rows
 
     # --- sends to outcomes ---
@@ -297,14 +297,14 @@ class WriteTask:
                 self._failure.messages += outcome.outgoing.count
 
     def _take_half(self, outcome: SendOutcome) -> None:
-        """Remember where a half message is; dead letters are none."""
+        """Record the position of a half message; dead letters are not half messages."""
         if outcome.result is not None and outcome.outgoing.sys_flag & MessageFlag.TRANSACTION_PREPARED:
             self._halves.add(outcome.result)
 
     def _bury(self, outcome: SendOutcome) -> Sequence[Outgoing] | None:
-        """Take a message that the broker refused as a dead letter; of a batch, find those by sending each.
+        """Make a message that the broker rejected a dead letter. In a batch, find it by sending each message.
 
-        The messages after it in its queue are sent all the same. None lets the send fail the task.
+        The messages after it in its queue are still sent. None lets the send fail the task.
         """
         if (
             self._failure is not None
@@ -320,7 +320,7 @@ class WriteTask:
         return singles
 
     def _raise_failure(self, pipeline: SendPipeline) -> None:
-        """Wait for what is still in flight, then raise the first cause with the count of all failures."""
+        """Wait for sends in flight, then raise the first cause with the number of failures."""
         if self._failure is None:
             return
         failure = self._failure
@@ -333,7 +333,7 @@ class WriteTask:
 
 
 def is_ordered(options: SinkOptions, layout: SinkLayout) -> bool:
-    """Tell whether the messages of a queue keep the order of a task's rows."""
+    """Return whether the messages of a queue keep the order of a task's rows."""
     keyed = options.sharding_key is not None or "shardingKey" in layout.names
     return keyed if options.ordered is None else options.ordered
 
@@ -348,7 +348,7 @@ def _producer_options(options: SinkOptions) -> ProducerOptions:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a record batch of Spark's into slices of bounded size."""
+    """Split one of Spark's record batches into slices of bounded size."""
     if not batch.num_rows:
         return
     rows = max(1, min(_PIECE_ROWS, _PIECE_BYTES * batch.num_rows // max(1, batch.nbytes)))
@@ -385,7 +385,7 @@ def _outgoing(topic: str, parcel: Parcel) -> Outgoing:
 
 
 def _singles(batch: Outgoing) -> Iterator[Outgoing]:
-    """Take a batch apart."""
+    """Split a batch into single messages."""
     view = memoryview(batch.body)
     for item in iter_batch(view):
         yield Outgoing(

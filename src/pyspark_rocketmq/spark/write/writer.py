@@ -1,4 +1,4 @@
-"""The writers that Spark asks for: batch and streaming, both over Arrow."""
+"""The batch and streaming writers for Spark, both with Arrow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """What one task reports to the driver."""
+    """One task's report to the driver."""
 
     report: WriteReport
     transaction: TransactionName | None = None
@@ -44,25 +44,25 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame as messages.
 
     Delivery promise: at least once. When the write returns, every row is stored at its broker with an
-    accepted status (or is a dead letter). A task that Spark runs again, or a job that is run again, sends
-    its rows again; with ``deliveryGuarantee=effectively-once`` a reader can tell such repeats by their write
-    id. A write that fails may have stored any part of its rows: brokers have no transaction over messages.
-    With ``deliveryGuarantee=transactional`` nobody sees a row before all of them are stored, nor a row of a
-    write that failed before that; a write with the same ``jobId`` finishes one whose commit was cut short,
-    and writes nothing where it was finished.
+    accepted status (or is a dead letter). A repeated task or job sends its rows again; with
+    ``deliveryGuarantee=effectively-once``, a reader can detect such duplicates by their write id. A failed
+    write may have stored any part of its rows: brokers have no transactions over several messages. With
+    ``deliveryGuarantee=transactional``, no row is visible before all rows are stored, and no row of a write
+    that failed before that. A write with the same ``jobId`` completes an interrupted commit, and writes
+    nothing if the commit was complete.
 
     Parameters
     ----------
     options : SinkOptions
     schema : StructType
-        Of the rows.
+        The schema of the rows.
     overwrite : bool
-        Of the save mode; a topic cannot be overwritten.
+        Whether the save mode is overwrite, which topics do not support.
 
     Raises
     ------
     OptionError
-        The options or the rows' columns do not fit.
+        The options or the rows' columns are invalid.
     TopicNotFoundError
         The topic does not exist and ``createTopic`` is off.
     """
@@ -72,7 +72,7 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
             raise OptionError("a topic cannot be overwritten: write with mode('append')")
         self._options = options
         self._layout = sink_layout(schema, options)
-        self._write_id = uuid.uuid4().hex  # made at the driver: every task of the write is sent the same
+        self._write_id = uuid.uuid4().hex  # created at the driver: every task of the write gets the same id
         has_ids = "writeId" in self._layout.names or options.job_id is not None
         if options.guarantee is Guarantee.EFFECTIVELY_ONCE and not has_ids:
             raise OptionError(
@@ -94,24 +94,24 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
         return _write(iterator, self._options, self._layout, scope)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Make the rows of a transaction visible; others are where they belong already."""
+        """Make the rows of a transaction visible. Without a transaction, they are stored already."""
         _conclude(messages, self._options, self._layout)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Roll back what belongs to a transaction; what else tasks have stored stays stored."""
+        """Roll back the rows of a transaction. Without a transaction, stored rows stay stored."""
         _abandon(messages, self._options)
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     """Writes each micro-batch as messages.
 
-    Whether the topic is there is seen by the tasks: Spark makes a writer anew to commit each batch, and
-    nothing that is over may fail by such a look.
+    The tasks check whether the topic exists: Spark creates a new writer to commit each batch, and such a
+    check must not fail a completed batch.
 
-    Delivery promise: as `RocketMQBatchWriter`, batch by batch: Spark notes a batch as done only after every
-    message of it was acknowledged, and writes it again otherwise. With ``deliveryGuarantee=transactional``
-    nobody sees a row of a batch before all of them are stored, and each row is there once; see
-    `Transactions` for what that stands on.
+    Delivery promise: as `RocketMQBatchWriter`, per batch: Spark records a batch as done only after every
+    message of it is acknowledged, and otherwise writes it again. With ``deliveryGuarantee=transactional``, no
+    row of a batch is visible before all rows are stored, and each row is visible once; see `Transactions` for
+    the conditions.
 
     Parameters
     ----------
@@ -134,17 +134,17 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         return _write(iterator, self._options, self._layout, scope)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
-        """Make the rows of a transaction visible; others are where they belong already."""
+        """Make the rows of a transaction visible. Without a transaction, they are stored already."""
         _require_checkpoint(messages, self._options)
         _conclude(messages, self._options, self._layout)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
-        """Roll back what belongs to a transaction; what else tasks have stored stays stored."""
+        """Roll back the rows of a transaction. Without a transaction, stored rows stay stored."""
         _abandon(messages, self._options)
 
 
 def _look_at_topic(options: SinkOptions) -> None:
-    """Fail before any task runs if the topic is not there; make it if that is asked for."""
+    """Fail before any task runs if the topic does not exist; create it if ``createTopic`` is on."""
     if options.topic is None:
         return
     with Client(options.client) as client:
@@ -157,7 +157,7 @@ def _partition() -> int:
 
 
 def _query_and_batch() -> TransactionName:
-    """Return the query's id, which outlives restarts, with the number of its batch."""
+    """Return the query's id, which does not change on restarts, with the number of its batch."""
     context = TaskContext.get()
     assert context is not None
     query = context.getLocalProperty("sql.streaming.queryId")
@@ -177,15 +177,15 @@ def _write(
 def _conclude(
     messages: Sequence[WriterCommitMessage | None], options: SinkOptions, layout: SinkLayout
 ) -> None:
-    """Sum up the tasks' reports, and commit if there is something to commit.
+    """Combine the tasks' reports, and commit if there is a transaction.
 
     Raises
     ------
     OptionError
-        Rows of equal content were in several tasks and got one write id: readers would take them for
-        repeats.
+        Rows of equal content were in several tasks and got one write id: readers would drop them as
+        duplicates.
     SendError
-        A transaction could not be committed (as a whole).
+        A transaction could not be committed (completely).
     """
     reports = [message.report for message in messages if isinstance(message, TaskWritten)]
     shared = count_shared([report.contents for report in reports])
@@ -208,7 +208,7 @@ def _conclude(
 
 
 def _require_checkpoint(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
-    """Refuse to note decisions in a folder that only has the name of the query's checkpoint."""
+    """Reject a folder for decisions that is not the query's checkpoint, but only has its name."""
     location = options.checkpoint_location
     if options.transactions is None or options.transaction_log is not None or location is None:
         return
@@ -218,7 +218,7 @@ def _require_checkpoint(messages: Sequence[WriterCommitMessage | None], options:
 
 
 def _abandon(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
-    """Roll back what the tasks that ended well have stored; the others did so themselves."""
+    """Roll back the rows of successful tasks; failed tasks roll back their rows themselves."""
     transaction = _transaction(messages, options)
     if transaction is not None:
         transactions, name, halves, group = transaction
@@ -228,7 +228,7 @@ def _abandon(messages: Sequence[WriterCommitMessage | None], options: SinkOption
 def _transaction(
     messages: Sequence[WriterCommitMessage | None], options: SinkOptions
 ) -> tuple[Transactions, TransactionName, pa.Table, str] | None:
-    """Return what a transactional batch consists of; None if there is nothing of the kind."""
+    """Return the half messages of a transactional batch; None without a transaction."""
     wanted = options.transactions
     written = [message for message in messages if isinstance(message, TaskWritten)]
     if wanted is None or not written or written[0].transaction is None:
