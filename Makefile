@@ -52,8 +52,8 @@ QUICK := -m "not large"
 test: lint unit docs contract spark streams smoke chaos-bounded  ## Run everything that CI runs
 
 .PHONY: test-all
-test-all:  ## Run everything, including tests with separate clusters or many kills: over an hour
-	$(MAKE) --keep-going test QUICK=
+test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB: over an hour
+	$(MAKE) --keep-going mariadb test QUICK=
 
 .PHONY: lint
 lint: setup  ## Check style, types and layers
@@ -69,6 +69,13 @@ browser:  ## Install Chromium and its driver for the dashboard's tests, if missi
 	  apt-get install -qq -y --no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null; } || { \
 	  echo "Chromium and chromedriver are needed: install them with the system's package manager"; exit 1; }
 
+.PHONY: mariadb
+mariadb:  ## Install MariaDB's server for tests, if missing
+	@PATH=$$PATH:/usr/sbin command -v mariadbd >/dev/null || { \
+	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+	  apt-get install -qq -y --no-install-recommends mariadb-server >/dev/null; } || { \
+	  echo "MariaDB's server is needed: install mariadb-server with the system's package manager"; exit 1; }
+
 .PHONY: screenshots
 screenshots: setup browser  ## Recreate the documentation's pictures of the dashboard
 	SCREENSHOTS=1 $(PYTEST) tests/network/test_dashboard.py -k draws
@@ -83,7 +90,7 @@ contract: setup  ## Run tests against a real RocketMQ 5.4 and 4.9
 
 .PHONY: spark
 spark: setup  ## Run tests in a real Spark session against a real RocketMQ
-	$(PYTEST) $(BY_FILE) tests/spark --ignore-glob='*/test_streams_*.py'
+	$(PYTEST) $(BY_FILE) $(QUICK) tests/spark --ignore-glob='*/test_streams_*.py'
 
 .PHONY: streams
 streams: setup  ## Run tests of stream pipelines, on a real RocketMQ where that matters

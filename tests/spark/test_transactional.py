@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.conftest import Sender
+from tests.support.mariadb import MariaDBServer
 from tests.support.postgres import PostgresServer
 from tests.support.topics import TopicFactory
 
@@ -36,11 +37,21 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module")
+def mariadb() -> Iterator[MariaDBServer]:
+    with MariaDBServer() as server:
+        yield server
+
+
+MARIADB = pytest.param("mariadb", marks=pytest.mark.large)
+"""Its server is a package of the system."""
+
+
+@pytest.fixture(params=["sqlite", "postgres", MARIADB])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/results.db"
-    return request.getfixturevalue("postgres").fresh_database()
+    return request.getfixturevalue(request.param).fresh_database()
 
 
 @pytest.fixture
@@ -111,7 +122,7 @@ def forget_last_batch(checkpoint: Path) -> None:
     (commits / f".{last}.crc").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("url", ["postgres", MARIADB], indirect=True)
 def test_rows_and_offsets_are_one_and_a_repeat_is_nothing(
     topic: TopicFactory,
     send: Sender,
@@ -136,7 +147,7 @@ def test_rows_and_offsets_are_one_and_a_repeat_is_nothing(
     assert all_rows(database, "bodies") == sorted((body,) for _, _, _, body in send.sent[name])
 
 
-@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("url", ["postgres", MARIADB], indirect=True)
 def test_a_failed_write_leaves_nothing_and_is_made_up_for(
     topic: TopicFactory, send: Sender, run: Callable[..., None], store: SqlOffsetStore, database: sa.Engine
 ) -> None:
@@ -155,7 +166,7 @@ def test_a_failed_write_leaves_nothing_and_is_made_up_for(
     assert len(all_rows(database, "bodies")) == 5
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", MARIADB], indirect=True)
 def test_an_aggregation_counts_everything_once(
     topic: TopicFactory,
     send: Sender,
@@ -186,7 +197,7 @@ def test_an_aggregation_counts_everything_once(
     assert all_rows(database, "totals") == [(0, 16), (1, 16)]
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", MARIADB], indirect=True)
 def test_a_skip_is_refused_and_writes_nothing(
     topic: TopicFactory, send: Sender, run: Callable[..., None], store: SqlOffsetStore, database: sa.Engine
 ) -> None:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         OffsetStore,
         StoreTransaction,
     )
-    from pyspark_rocketmq.spark.stores.sql_store import SqlOffsetStore, append_to, upsert_into
+    from pyspark_rocketmq.spark.stores.sql_rows import append_to, upsert_into
+    from pyspark_rocketmq.spark.stores.sql_store import SqlOffsetStore
     from pyspark_rocketmq.spark.write.transaction_checker import (
         TransactionalQuery,
         TransactionResolver,
@@ -80,7 +81,8 @@ _MODULES: Final = {
     ),
     "stores.offset_store": ("HadoopFileOffsetStore", "OffsetStore", "StoreTransaction"),
     "write.transaction_checker": ("TransactionResolver", "TransactionalQuery", "start_transactional"),
-    "stores.sql_store": ("SqlOffsetStore", "append_to", "upsert_into"),
+    "stores.sql_rows": ("append_to", "upsert_into"),
+    "stores.sql_store": ("SqlOffsetStore",),
     "stores.foreach_batch": ("transactional_writer",),
     "write.update_mode": ("message_writer",),
     "first_rows": ("take_rows",),

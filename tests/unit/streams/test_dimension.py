@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.errors import OptionError, PlanError
 from pyspark_rocketmq.streams.connectors.database import database_url
 from pyspark_rocketmq.streams.connectors.dimension import DimensionTable, cached_rows
 
@@ -35,3 +35,18 @@ def test_a_table_says_what_is_wrong_with_it(tmp_path):
 def test_urls_of_jdbc_are_those_of_sqlalchemy():
     assert database_url("jdbc:mysql://h:3306/db", "u", "p@ss") == "mysql+pymysql://u:p%40ss@h:3306/db"
     assert database_url("sqlite:////tmp/x.db", None, None) == "sqlite:////tmp/x.db"
+    assert database_url("jdbc:mariadb://h/db", "u", None) == "mariadb+pymysql://u@h/db"
+    own = "mysql+pymysql://h/db?charset=utf8mb4"
+    assert database_url(own, None, None) == own
+
+
+def test_parameters_of_the_java_driver_are_understood_or_refused():
+    usual = "useUnicode=true&characterEncoding=UTF-8&useSSL=false"
+    url = f"jdbc:mysql://h/db?{usual}&user=me&password=p%40ss"
+    assert database_url(url, None, None) == "mysql+pymysql://me:p%40ss@h/db"
+    assert database_url(url, "you", "other") == "mysql+pymysql://you:other@h/db"
+    found = database_url("jdbc:postgresql://h/db?user=me&password=x&sslmode=require", None, None)
+    assert found == "postgresql+psycopg://me:x@h/db?sslmode=require"
+    for wrong in ("useSSL=true", "serverTimezone=Asia/Shanghai"):
+        with pytest.raises(OptionError, match="of the Java driver: leave it out"):
+            database_url(f"jdbc:mysql://h/db?password=hidden&{wrong}", None, None)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import sqlalchemy as sa
-from pyspark.sql import DataFrame
 from sqlalchemy.dialects import mysql
 
-from pyspark_rocketmq.errors import DataLossError, OptionError
+from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
 from pyspark_rocketmq.spark.stores.offset_store import OffsetStore, StoreTransaction
 
-__all__ = ["SqlOffsetStore", "append_to", "upsert_into"]
+__all__ = ["SqlOffsetStore"]
 
 _METADATA: Final = sa.MetaData()
 
@@ -26,6 +25,9 @@ def _name(length: int) -> sa.types.TypeEngine[str]:
     return sa.String(length).with_variant(exact, "mysql", "mariadb")
 
 
+# Independent of the server's default engine.
+_WITH_TRANSACTIONS: Final[dict[str, Any]] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
+
 _OFFSETS: Final = sa.Table(
     "rocketmq_offsets",
     _METADATA,
@@ -34,6 +36,7 @@ _OFFSETS: Final = sa.Table(
     sa.Column("broker_name", _name(255), primary_key=True),
     sa.Column("queue_id", sa.Integer, primary_key=True),
     sa.Column("next_offset", sa.BigInteger, nullable=False),
+    **_WITH_TRANSACTIONS,
 )
 _BATCHES: Final = sa.Table(
     "rocketmq_batches",
@@ -41,11 +44,11 @@ _BATCHES: Final = sa.Table(
     sa.Column("job", _name(200), primary_key=True),
     sa.Column("query_id", _name(200), nullable=False),
     sa.Column("batch", sa.BigInteger, nullable=False),
+    **_WITH_TRANSACTIONS,
 )
 
-_CHUNK_ROWS: Final = 5_000
-
-RowWriter = Callable[[sa.Connection, DataFrame], None]
+_CHANGED_SINCE_READ: Final = 1020
+"""MariaDB's error with ``innodb_snapshot_isolation``, which is the default since 11.6."""
 
 
 class SqlOffsetStore(OffsetStore[sa.Connection]):
@@ -57,7 +60,8 @@ class SqlOffsetStore(OffsetStore[sa.Connection]):
     Parameters
     ----------
     url : str
-        Any database that SQLAlchemy supports: ``"postgresql+psycopg://…"``, ``"sqlite:///results.db"``.
+        Any database that SQLAlchemy supports: ``"postgresql+psycopg://…"``, ``"mysql+pymysql://…"``,
+        ``"sqlite:///results.db"``.
     job : str
         The name of the job. Each job has separate rows in the two tables.
 
@@ -119,7 +123,7 @@ class _SqlTransaction(StoreTransaction[sa.Connection]):
         """Set the last batch. Two writers of one job conflict at this row."""
         values = {"query_id": batch.query_id, "batch": batch.number}
         if before is None:
-            self._insert(sa.insert(_BATCHES).values(job=self._job, **values), batch)
+            self._execute(sa.insert(_BATCHES).values(job=self._job, **values), batch)
             return
         self._update(
             sa.update(_BATCHES)
@@ -138,7 +142,7 @@ class _SqlTransaction(StoreTransaction[sa.Connection]):
         if queue not in before:
             place = {"topic": queue.topic, "broker_name": queue.broker_name, "queue_id": queue.queue_id}
             values = {"job": self._job, **place, "next_offset": offsets.until_offset}
-            self._insert(sa.insert(_OFFSETS).values(**values), offsets)
+            self._execute(sa.insert(_OFFSETS).values(**values), offsets)
             return
         self._update(
             sa.update(_OFFSETS)
@@ -153,15 +157,19 @@ class _SqlTransaction(StoreTransaction[sa.Connection]):
             offsets,
         )
 
-    def _insert(self, statement: sa.Insert, what: object) -> None:
-        try:
-            self.handle.execute(statement)
-        except sa.exc.IntegrityError as error:
-            raise self._overtaken(what) from error
-
     def _update(self, statement: sa.Update, what: object) -> None:
-        if self.handle.execute(statement).rowcount != 1:
+        if self._execute(statement, what) != 1:
             raise self._overtaken(what)
+
+    def _execute(self, statement: sa.Insert | sa.Update, what: object) -> int:
+        """Execute a statement and return the number of its rows."""
+        try:
+            return self.handle.execute(statement).rowcount
+        except sa.exc.DBAPIError as error:
+            code = None if error.orig is None else next(iter(error.orig.args), None)
+            if isinstance(error, sa.exc.IntegrityError) or code == _CHANGED_SINCE_READ:
+                raise self._overtaken(what) from error
+            raise
 
     def _overtaken(self, what: object) -> DataLossError:
         return DataLossError(
@@ -170,83 +178,3 @@ class _SqlTransaction(StoreTransaction[sa.Connection]):
             job=self._job,
             at=what,
         )
-
-
-def append_to(table: str, *, schema: str | None = None) -> RowWriter:
-    """Return a function that inserts a batch's rows into an existing table with the same column names.
-
-    The rows pass through the driver and one connection: use it for results, not for large data.
-    """
-
-    def write(connection: sa.Connection, batch: DataFrame) -> None:
-        statement = sa.insert(_reflected(connection, table, schema))
-        for rows in _chunks(batch):
-            connection.execute(statement, rows)
-
-    return write
-
-
-def upsert_into(table: str, *, key: Sequence[str], schema: str | None = None) -> RowWriter:
-    """Return a function that inserts a batch's rows, or updates the rows whose key exists.
-
-    For aggregations in update mode. PostgreSQL and SQLite only. Otherwise as `append_to`.
-
-    Parameters
-    ----------
-    table : str
-    key : sequence of str
-        The columns of the table's primary key, or of a unique index.
-    schema : str, optional
-
-    Raises
-    ------
-    OptionError
-        No key is given, or the database is not supported.
-    """
-    if not key:
-        raise OptionError("an upsert needs the columns of a key")
-
-    def write(connection: sa.Connection, batch: DataFrame) -> None:
-        target = _reflected(connection, table, schema)
-        insert = _dialect_insert(connection.dialect.name, target)
-        others = [name for name in batch.columns if name not in key]
-        statement = (
-            insert.on_conflict_do_update(
-                index_elements=list(key), set_={name: insert.excluded[name] for name in others}
-            )
-            if others
-            else insert.on_conflict_do_nothing(index_elements=list(key))
-        )
-        for rows in _chunks(batch):
-            connection.execute(statement, rows)
-
-    return write
-
-
-def _reflected(connection: sa.Connection, table: str, schema: str | None) -> sa.Table:
-    try:
-        return sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
-    except sa.exc.NoSuchTableError as error:
-        raise OptionError("the table does not exist: create it before the query", table=table) from error
-
-
-def _dialect_insert(dialect: str, target: sa.Table) -> Any:
-    match dialect:
-        case "postgresql":
-            from sqlalchemy.dialects.postgresql import insert as postgresql  # noqa: PLC0415
-
-            return postgresql(target)
-        case "sqlite":
-            from sqlalchemy.dialects.sqlite import insert as sqlite  # noqa: PLC0415
-
-            return sqlite(target)
-    raise OptionError(f"upsert_into knows PostgreSQL and SQLite, not {dialect}: give a function of your own")
-
-
-def _chunks(batch: DataFrame) -> Iterator[list[dict[str, Any]]]:
-    """Return a DataFrame's rows in lists of the size of one statement."""
-    table = batch.toArrow()
-    for part in table.to_batches(max_chunksize=_CHUNK_ROWS):
-        rows = part.to_pylist()
-        if rows:
-            yield rows

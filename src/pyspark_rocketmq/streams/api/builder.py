@@ -196,7 +196,7 @@ class DataStreamSource:
         Parameters
         ----------
         url : str
-            A JDBC (MySQL, PostgreSQL, SQLite) or SQLAlchemy URL.
+            A JDBC (MySQL, MariaDB, PostgreSQL, SQLite) or SQLAlchemy URL.
         tablePattern : str
             A regular expression that matches whole table names.
         idField : str

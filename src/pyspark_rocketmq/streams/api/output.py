@@ -85,9 +85,9 @@ class StreamOutput:
         Parameters
         ----------
         url : str
-            A JDBC (MySQL, PostgreSQL, SQLite) or SQLAlchemy URL.
+            A JDBC (MySQL, MariaDB, PostgreSQL, SQLite) or SQLAlchemy URL.
         key : str or sequence of str, optional
-            Update existing rows with the same key (PostgreSQL, SQLite). Without it all rows are inserted.
+            Update existing rows with the same key. Without it all rows are inserted.
         """
         return self._sink(
             DatabaseSink(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.planning.batch_replay import BatchTurn, decide_turn
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.streams.connectors.base import BatchWriter, RecordSource, SinkConnector, text_value
@@ -19,28 +20,68 @@ from pyspark_rocketmq.streams.frame.python_steps import TIME
 from pyspark_rocketmq.streams.plan.analysis import Analysis
 from pyspark_rocketmq.streams.plan.nodes import Plan
 
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
 __all__ = ["AddedRowsSource", "DatabaseSink", "database_url"]
 
 _JDBC: Final = {
     "jdbc:mysql://": "mysql+pymysql://",
+    "jdbc:mariadb://": "mariadb+pymysql://",
     "jdbc:postgresql://": "postgresql+psycopg://",
     "jdbc:sqlite:": "sqlite:///",
 }
 
+_ALREADY_SO: Final = frozenset(
+    {
+        *(("characterencoding", name) for name in ("utf8", "utf-8", "utf8mb4")),
+        ("rewritebatchedstatements", "true"),
+        ("useunicode", "true"),
+        ("usessl", "false"),
+    }
+)
+"""Parameters of MySQL's Java driver that ask for what PyMySQL does without them."""
+
 
 def database_url(url: str, user: str | None, password: str | None) -> str:
-    """Return a URL of SQLAlchemy for one of JDBC, or for one of its own."""
+    """Return a URL of SQLAlchemy for one of JDBC, or for one of its own.
+
+    Raises
+    ------
+    OptionError
+        A URL of MySQL's Java driver has a parameter that PyMySQL does not know.
+    """
     import sqlalchemy as sa  # noqa: PLC0415 - an extra
 
-    for prefix, dialect in _JDBC.items():
-        if url.startswith(prefix):
-            url = dialect + url.removeprefix(prefix)
-    made = sa.make_url(url)
+    given = next((prefix for prefix in _JDBC if url.startswith(prefix)), None)
+    made = sa.make_url(url if given is None else _JDBC[given] + url.removeprefix(given))
+    if given is not None:
+        made = _without_parameters(made)
     if user:
         made = made.set(username=user)
     if password:
         made = made.set(password=password)
     return made.render_as_string(hide_password=False)
+
+
+def _without_parameters(url: sa.URL) -> sa.URL:
+    """Return a URL whose JDBC parameters are where SQLAlchemy has them."""
+    for name, value in url.query.items():
+        match name:
+            case "user":
+                url = url.set(username=str(value))
+            case "password":
+                url = url.set(password=str(value))
+            case _ if not url.drivername.endswith("+pymysql"):
+                continue
+            case _ if (name.lower(), str(value).lower()) not in _ALREADY_SO:
+                raise OptionError(
+                    "this is a parameter of the Java driver: leave it out, or give a URL of SQLAlchemy with "
+                    "PyMySQL's own ones, such as mysql+pymysql://host/db?ssl_ca=/etc/ca.pem",
+                    parameter=name,
+                )
+        url = url.difference_update_query([name])
+    return url
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -82,7 +123,8 @@ class DatabaseSink(SinkConnector):
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
         """Return a function that writes rows and progress in one transaction: each batch counts once."""
         from pyspark_rocketmq.spark.stores.foreach_batch import transactional_writer  # noqa: PLC0415
-        from pyspark_rocketmq.spark.stores.sql_store import SqlOffsetStore, append_to, upsert_into  # noqa: PLC0415 - an extra
+        from pyspark_rocketmq.spark.stores.sql_rows import append_to, upsert_into  # noqa: PLC0415 - an extra
+        from pyspark_rocketmq.spark.stores.sql_store import SqlOffsetStore  # noqa: PLC0415 - an extra
 
         del numbered
         write = upsert_into(self.table, key=self.key) if self.key else append_to(self.table)

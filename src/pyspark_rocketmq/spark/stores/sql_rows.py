@@ -1,0 +1,167 @@
+"""A batch's rows in tables of a database, inserted or updated. Requires the extra ``sql`` (SQLAlchemy)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import sqlalchemy as sa
+from pyspark.sql import DataFrame
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from pyspark_rocketmq.errors import OptionError
+
+__all__ = ["append_to", "upsert_into"]
+
+_CHUNK_ROWS: Final = 5_000
+
+RowWriter = Callable[[sa.Connection, DataFrame], None]
+
+
+def append_to(table: str, *, schema: str | None = None) -> RowWriter:
+    """Return a function that inserts a batch's rows into an existing table with the same column names.
+
+    The rows pass through the driver and one connection: use it for results, not for large data.
+    """
+
+    def write(connection: sa.Connection, batch: DataFrame) -> None:
+        target = _reflected(connection, table, schema)
+        _execute(connection, sa.insert(target), target, batch)
+
+    return write
+
+
+def upsert_into(table: str, *, key: Sequence[str], schema: str | None = None) -> RowWriter:
+    """Return a function that inserts a batch's rows, or updates the rows whose key exists.
+
+    For aggregations in update mode. PostgreSQL, SQLite, MySQL and MariaDB. Otherwise as `append_to`.
+
+    Parameters
+    ----------
+    table : str
+    key : sequence of str
+        The columns of the table's primary key, or of a unique index. MySQL and MariaDB update the row of any
+        unique key: the table must not have another one.
+    schema : str, optional
+
+    Raises
+    ------
+    OptionError
+        No key is given, the table does not have it, or the database is not supported.
+    """
+    if not key:
+        raise OptionError("an upsert needs the columns of a key")
+
+    def write(connection: sa.Connection, batch: DataFrame) -> None:
+        target = _reflected(connection, table, schema)
+        _execute(connection, _upsert(connection.dialect.name, target, key, batch.columns), target, batch)
+
+    return write
+
+
+def _reflected(connection: sa.Connection, table: str, schema: str | None) -> sa.Table:
+    try:
+        target = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
+    except sa.exc.NoSuchTableError as error:
+        raise OptionError("the table does not exist: create it before the query", table=table) from error
+    engine = target.kwargs.get(f"{connection.dialect.name}_engine")
+    if engine is not None and not _has_transactions(connection, engine):
+        raise OptionError(
+            "the table's engine has no transactions, a failed batch would leave rows in it: "
+            "ALTER TABLE ... ENGINE=InnoDB",
+            table=table,
+            engine=engine,
+        )
+    return target
+
+
+def _has_transactions(connection: sa.Connection, engine: str) -> bool:
+    query = sa.text("SELECT transactions FROM information_schema.engines WHERE engine = :engine")
+    return bool(connection.scalar(query, {"engine": engine}) == "YES")
+
+
+def _upsert(dialect: str, target: sa.Table, key: Sequence[str], columns: Sequence[str]) -> sa.Insert:
+    """Return the statement that inserts a row of these columns, or updates the row with its key."""
+    others = [name for name in columns if name not in key]
+    match dialect:
+        case "postgresql" | "sqlite":
+            insert = postgresql.insert(target) if dialect == "postgresql" else sqlite.insert(target)
+            if not others:
+                return insert.on_conflict_do_nothing(index_elements=list(key))
+            new = {name: insert.excluded[name] for name in others}
+            return insert.on_conflict_do_update(index_elements=list(key), set_=new)
+        case "mysql" | "mariadb":
+            _check_only_key(target, key, columns)
+            statement = mysql.insert(target)
+            # Not INSERT IGNORE, which turns every other error into a warning: a key is set to itself.
+            return statement.on_duplicate_key_update(
+                {name: statement.inserted[name] for name in others or key}
+            )
+    raise OptionError(
+        f"upsert_into knows PostgreSQL, SQLite, MySQL and MariaDB, not {dialect}: give a function of your own"
+    )
+
+
+def _check_only_key(target: sa.Table, key: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse a table in which MySQL would update a different row than the key's, or never update."""
+    has_key = False
+    for names, whole in _unique_keys(target):
+        if whole and names == set(key):
+            has_key = True
+        elif not any(target.c[name].autoincrement is True and name not in columns for name in names):
+            raise OptionError(
+                "MySQL and MariaDB update the row of any unique key: the table must have the upsert's only",
+                table=target.name,
+                key=",".join(key),
+                other=",".join(sorted(names)),
+            )
+    if not has_key:
+        raise OptionError(
+            "the table has no primary key or unique index of exactly these columns: "
+            "MySQL and MariaDB would insert each row again",
+            table=target.name,
+            key=",".join(key),
+        )
+
+
+def _unique_keys(target: sa.Table) -> Iterator[tuple[set[str], bool]]:
+    """Yield the columns of each unique key, and whether it covers whole values, not only prefixes."""
+    if target.primary_key.columns:
+        yield set(target.primary_key.columns.keys()), True
+    for index in target.indexes:
+        if index.unique:
+            parts = index.kwargs.get("mysql_length") or index.kwargs.get("mariadb_length")
+            yield set(index.columns.keys()), not parts
+
+
+def _execute(connection: sa.Connection, statement: sa.Insert, target: sa.Table, batch: DataFrame) -> None:
+    table = batch.toArrow()  # which gives instants in UTC
+    with _utc(connection, needed=_has_instants(connection.dialect.name, target, batch.columns)):
+        for part in table.to_batches(max_chunksize=_CHUNK_ROWS):
+            rows = part.to_pylist()
+            if rows:
+                connection.execute(statement, rows)
+
+
+def _has_instants(dialect: str, target: sa.Table, columns: Sequence[str]) -> bool:
+    """Whether MySQL would interpret values in the connection's time zone."""
+    return dialect in ("mysql", "mariadb") and any(
+        isinstance(target.c[name].type, sa.TIMESTAMP) for name in columns if name in target.c
+    )
+
+
+@contextmanager
+def _utc(connection: sa.Connection, *, needed: bool) -> Iterator[None]:
+    """Have MySQL interpret values as UTC."""
+    if not needed:
+        yield
+        return
+    before: Any = connection.scalar(sa.text("SELECT @@session.time_zone"))
+    change = sa.text("SET time_zone = :zone")
+    connection.execute(change, {"zone": "+00:00"})
+    try:
+        yield
+    finally:
+        if not connection.invalidated:
+            connection.execute(change, {"zone": before})

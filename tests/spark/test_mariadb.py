@@ -1,0 +1,207 @@
+"""What MySQL and MariaDB do in a way of their own; ``test_transactional.py`` has what all databases share."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import SparkSession
+from tests.support.mariadb import PASSWORD, USER, MariaDBServer
+from tests.support.topics import fresh_name
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.errors import DataLossError, OptionError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
+from pyspark_rocketmq.spark import SqlOffsetStore, append_to, upsert_into
+from pyspark_rocketmq.streams import StreamBuilder
+
+pytestmark = pytest.mark.large
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+SNAPSHOTS = "init_command=SET%20innodb_snapshot_isolation%3DON"
+"""How MariaDB 11.6 and later begin."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MariaDBServer]:
+    with MariaDBServer(time_zone="+05:00") as server:
+        yield server
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def url(request: pytest.FixtureRequest, server: MariaDBServer) -> str:
+    """A database of the test's own, under either name that SQLAlchemy has for it."""
+    return server.fresh_database().replace("mysql", request.param, 1)
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[sa.Engine]:
+    engine = sa.create_engine(url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def run(database: sa.Engine) -> Callable[..., list[tuple[object, ...]]]:
+    """``run(statement)``: its rows, in a transaction of its own."""
+
+    def run(statement: str) -> list[tuple[object, ...]]:
+        with database.begin() as connection:
+            found = connection.execute(sa.text(statement))
+            return [tuple(row) for row in found] if found.returns_rows else []
+
+    return run
+
+
+@pytest.mark.parametrize("settings", ["", SNAPSHOTS])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_writer_that_waited_for_another_one_is_refused(url, run, settings, first):
+    """Both have read the same progress; the second waits at the row until the first has committed."""
+    before = StoredProgress()
+    stores = [SqlOffsetStore(f"{url}?{settings}", job="orders") for _ in range(2)]
+    if not first:
+        with stores[0].transaction() as transaction:
+            transaction.advance(before, BatchId("q", 0), [OffsetRange(QUEUE, 0, 5)])
+    begin = 0 if first else 5
+    batch, ranges = BatchId("q", 7), [OffsetRange(QUEUE, begin, 9)]
+
+    def second():
+        with stores[1].transaction() as transaction:
+            transaction.advance(transaction.progress(), batch, ranges)
+
+    with ThreadPoolExecutor(1) as pool:
+        with stores[0].transaction() as transaction:
+            transaction.advance(transaction.progress(), batch, ranges)
+            late = pool.submit(second)
+            waiting = "SHOW GLOBAL STATUS LIKE 'innodb_row_lock_current_waits'"
+            eventually(lambda: run(waiting)[0][1] == "1", 30, what="the second writer at the row")
+        with pytest.raises(DataLossError, match="another query writes"):
+            late.result(60)
+    assert stores[0].offsets() == {QUEUE: 9}
+    for store in stores:
+        store.close()
+
+
+def test_names_that_differ_by_case_and_tables_that_roll_back(url, server, run):
+    run("SET GLOBAL default_storage_engine = MyISAM")
+    try:
+        stores = [SqlOffsetStore(url, job=job) for job in ("orders", "Orders")]
+        for number, store in enumerate(stores, 1):
+            with store.transaction() as transaction:
+                transaction.advance(StoredProgress(), BatchId("q", 0), [OffsetRange(QUEUE, 0, number)])
+    finally:
+        run("SET GLOBAL default_storage_engine = InnoDB")
+    assert [store.offsets() for store in stores] == [{QUEUE: 1}, {QUEUE: 2}]
+    engines = "SELECT DISTINCT engine FROM information_schema.tables WHERE table_schema = DATABASE()"
+    assert run(engines) == [("InnoDB",)]
+    for store in stores:
+        store.close()
+
+
+def test_rows_are_inserted_and_updated_as_they_are(spark: SparkSession, database, run):
+    """Instants stay instants in TIMESTAMP, whatever the time zones of Spark and the server."""
+    run(
+        "CREATE TABLE results (id BIGINT AUTO_INCREMENT PRIMARY KEY, product VARCHAR(20) COLLATE utf8mb4_bin,"
+        " n BIGINT, price DECIMAL(9, 2), raw BLOB, at TIMESTAMP(6) NULL, clock DATETIME(6),"
+        " utc DATETIME(6), UNIQUE (product)) CHARACTER SET utf8mb4"
+    )
+    columns = "product string, n long, price decimal(9, 2), raw binary, at timestamp, clock timestamp_ntz"
+    columns += ", utc timestamp"
+    at = datetime.datetime(2026, 10, 25, 0, 30, 0, 250_000, datetime.UTC)  # Vienna has this clock twice
+    clock = datetime.datetime.fromisoformat("2026-03-29 02:30")  # and this one never
+    first = [("büro 🚀", 1, Decimal("1.10"), b"\0'%s\xff", at, clock, at), ("Büro 🚀", 1, *[None] * 5)]
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Vienna")
+    try:
+        write = upsert_into("results", key=["product"])
+        for rows in (first, [(first[0][0], 2, *first[0][2:])]):
+            with database.begin() as connection:
+                write(connection, spark.createDataFrame(rows, columns))
+                assert connection.scalar(sa.text("SELECT @@session.time_zone")) == "+05:00"
+        many = spark.range(12_000).selectExpr("concat('p', id) AS product", "id AS n")
+        with database.begin() as connection:
+            write(connection, many)
+            append_to("results")(
+                connection, spark.createDataFrame([(None, at)], "product string, at timestamp")
+            )
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    found = run(
+        "SELECT product, n, price, raw, unix_timestamp(at), clock, utc FROM results WHERE product LIKE 'b%'"
+    )
+    in_utc = at.replace(tzinfo=None)
+    assert found == [(first[0][0], 2, *first[0][2:4], Decimal(f"{at.timestamp():.6f}"), clock, in_utc)]
+    assert run("SELECT n, price, raw, at, clock FROM results WHERE product LIKE 'B%'") == [(1, *[None] * 4)]
+    assert run("SELECT unix_timestamp(at) FROM results WHERE product IS NULL") == [found[0][4:5]]
+    assert run("SELECT count(*), max(n) FROM results WHERE product LIKE 'p%'") == [(12_000, 11_999)]
+
+
+def test_tables_in_which_something_else_would_happen_are_refused(spark: SparkSession, database, run):
+    run("CREATE TABLE loose (product VARCHAR(20) PRIMARY KEY, n INT) ENGINE = MyISAM")
+    run("CREATE TABLE keyless (product VARCHAR(20), n INT)")
+    run("CREATE TABLE twice (product VARCHAR(20) PRIMARY KEY, n INT UNIQUE)")
+    run("CREATE TABLE letters (product VARCHAR(20), n INT, UNIQUE (product(3)))")
+    batch = spark.createDataFrame([("a", 1)], "product string, n int")
+
+    def refused(write, message):
+        with pytest.raises(OptionError, match=message), database.begin() as connection:
+            write(connection, batch)
+
+    refused(append_to("loose"), "has no transactions.*engine=MyISAM")
+    refused(upsert_into("loose", key=["product"]), "has no transactions.*engine=MyISAM")
+    refused(upsert_into("keyless", key=["product"]), "no primary key or unique index")
+    refused(upsert_into("twice", key=["product"]), "any unique key.*other=n")
+    refused(upsert_into("letters", key=["product"]), "any unique key.*other=product")
+    for table in ("loose", "keyless", "twice", "letters"):
+        assert run(f"SELECT * FROM {table}") == []
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("lean")
+def test_a_stream_from_tables_over_a_table_into_a_table(spark: SparkSession, url, run, tmp_path, monkeypatch):
+    """With a URL of JDBC; a batch that comes again changes nothing, with and without a key."""
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path / "home"))
+    made = sa.make_url(url)
+    jdbc = f"jdbc:{made.get_backend_name()}://127.0.0.1:{made.port}/{made.database}?useSSL=false"
+    place, job = (jdbc, USER, PASSWORD), fresh_name("maria")
+    run("CREATE TABLE readings_1 (id INT AUTO_INCREMENT PRIMARY KEY, place TEXT, at TIMESTAMP DEFAULT now())")
+    run("CREATE TABLE cities (code TEXT, city TEXT)")
+    run("CREATE TABLE latest (place VARCHAR(9) PRIMARY KEY, id INT)")
+    run("CREATE TABLE every (id INT, city TEXT)")
+    run("INSERT INTO cities VALUES ('a', 'Rom'), ('b', 'Wien')")
+
+    def pipeline(name):
+        stream = StreamBuilder.dataStream("tests", f"{job}-{name}", spark).fromMultipleDB(
+            *place, "readings_[0-9]", refreshSeconds=0.2, settleSeconds=0.1
+        )
+        if name == "latest":
+            return stream.map({"place": "place", "id": "cast(id as int)"}).toDB(*place, "latest", key="place")
+        cities = stream.dimJoin(*place, "SELECT code, city FROM cities", 0.001).on("(place,==,code)")
+        return cities.toDataStream().map({"id": "cast(id as int)", "city": "city"}).toDB(*place, "every")
+
+    def go():
+        for name in ("latest", "every"):
+            query = pipeline(name).asyncStart(availableNow=True)
+            try:
+                assert query.awaitTermination(200)
+            finally:
+                query.stop()
+
+    run("INSERT INTO readings_1 (place) VALUES ('a'), ('b'), ('a')")
+    go()
+    run("INSERT INTO readings_1 (place) VALUES ('b')")
+    go()
+    for commits in (tmp_path / "home").rglob("commits"):
+        last = max(int(file.name) for file in commits.glob("[0-9]*"))
+        for file in (f"{last}", f".{last}.crc"):
+            commits.joinpath(file).unlink(missing_ok=True)
+    go()
+    assert run("SELECT * FROM latest ORDER BY place") == [("a", 3), ("b", 4)]
+    assert run("SELECT * FROM every ORDER BY id") == [(1, "Rom"), (2, "Wien"), (3, "Rom"), (4, "Wien")]
+    assert PASSWORD not in pipeline("every").explain() + json.dumps(repr(pipeline("every").plan()))

@@ -1,0 +1,81 @@
+"""Statements that insert a row or update it, and the tables of MySQL where that would go wrong."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.spark.stores.sql_rows import _upsert, upsert_into
+
+DIALECTS = {
+    "postgresql": postgresql.dialect(),
+    "sqlite": sqlite.dialect(),
+    "mysql": mysql.dialect(),
+    "mariadb": mysql.dialect(is_mariadb=True),
+}
+
+
+def totals(*more: sa.schema.SchemaItem) -> sa.Table:
+    product = sa.Column("product", sa.String(20), primary_key=not more)
+    return sa.Table("totals", sa.MetaData(), product, sa.Column("n", sa.Integer), *more)
+
+
+def row_id() -> sa.Column[int]:
+    return sa.Column("id", sa.Integer, primary_key=True, autoincrement=True)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "ends"),
+    [
+        ("postgresql", "ON CONFLICT (product) DO UPDATE SET n = excluded.n"),
+        ("sqlite", "ON CONFLICT (product) DO UPDATE SET n = excluded.n"),
+        ("mysql", "ON DUPLICATE KEY UPDATE n = VALUES(n)"),
+        ("mariadb", "ON DUPLICATE KEY UPDATE n = VALUES(n)"),
+    ],
+)
+def test_a_row_whose_key_is_there_is_updated(dialect, ends):
+    statement = _upsert(dialect, totals(), ["product"], ["product", "n"])
+    assert str(statement.compile(dialect=DIALECTS[dialect])).endswith(ends)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "ends"),
+    [
+        ("postgresql", "ON CONFLICT (product) DO NOTHING"),
+        ("sqlite", "ON CONFLICT (product) DO NOTHING"),
+        ("mysql", "ON DUPLICATE KEY UPDATE product = VALUES(product)"),
+        ("mariadb", "ON DUPLICATE KEY UPDATE product = VALUES(product)"),
+    ],
+)
+def test_a_row_that_is_a_key_alone_stays_as_it_is(dialect, ends):
+    statement = _upsert(dialect, totals(), ["product"], ["product"])
+    assert str(statement.compile(dialect=DIALECTS[dialect], column_keys=["product"])).endswith(ends)
+
+
+@pytest.mark.parametrize("dialect", ["mysql", "mariadb"])
+def test_mysql_updates_by_the_key_alone_or_not_at_all(dialect):
+    def make(*more):
+        return _upsert(dialect, totals(*more), ["product"], ["product", "n"])
+
+    def key(**settings):
+        return sa.Index("by_product", "product", unique=True, **settings)
+
+    assert make(row_id(), key()) is not None  # the database gives the ids: they never meet
+    with pytest.raises(OptionError, match="no primary key or unique index of exactly these"):
+        make(row_id())
+    with pytest.raises(OptionError, match=r"update the row of any unique key.*other=n"):
+        make(row_id(), key(), sa.Index("by_n", "n", unique=True))
+    first_letters = key(**{f"{dialect}_length": {"product": 3}})
+    with pytest.raises(OptionError, match=r"update the row of any unique key.*other=product"):
+        make(row_id(), first_letters)
+    with pytest.raises(OptionError, match=r"other=id"):
+        _upsert(dialect, totals(row_id(), key()), ["product"], ["id", "product", "n"])
+
+
+def test_what_cannot_be_updated():
+    with pytest.raises(OptionError, match="needs the columns of a key"):
+        upsert_into("totals", key=[])
+    with pytest.raises(OptionError, match="not oracle"):
+        _upsert("oracle", totals(), ["product"], ["product", "n"])
