@@ -47,7 +47,7 @@ def test_pieces_of_examples_docstrings_and_pictures_are_in_it(site: Path) -> Non
     assert "--8&lt;--" not in quickstart
     api = (site / "api.html").read_text(encoding="utf-8")
     assert "pyspark_rocketmq.spark.monitor.listener.RocketMQQueryListener" in api
-    assert "Follows every RocketMQ source" in api
+    assert "Monitors every RocketMQ source" in api
     trouble = (site / "troubleshooting.html").read_text(encoding="utf-8")
-    assert "No name server knows a route of the topic." in trouble
+    assert "No name server has a route of the topic." in trouble
     assert (site / "pictures" / "queues.svg").stat().st_size > 1_000
