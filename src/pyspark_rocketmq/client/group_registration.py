@@ -1,4 +1,4 @@
-"""Committing a consumer group's offsets, and making it known to the brokers, once, before that."""
+"""Commits a consumer group's offsets, after registering the group at the brokers once."""
 
 # Facts (ClientManageProcessor, ConsumerManageProcessor, ConsumerProgressSubCommand; seen on 5.4.0 and 4.9.7)
 # - From 5.3 on a commit of a group that the broker has never seen is refused (26); a heartbeat creates the
@@ -35,7 +35,7 @@ _ONCE: Final = RetryPolicy(attempts=1)
 
 
 class GroupClient(Protocol):
-    """What a `Client` is to those who commit for a group."""
+    """The part of `Client` that commits for a group need."""
 
     routes: RouteCache
     requests: QueueRequests
@@ -43,7 +43,7 @@ class GroupClient(Protocol):
     request_timeout_ms: int
 
     def owners(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str | None]:
-        """Return the broker that has each queue now."""
+        """Return the current owner of each queue."""
 
     def route(self, topic: str) -> TopicRoute:
         """Return a topic's route."""
@@ -56,7 +56,7 @@ class GroupClient(Protocol):
 
 
 class GroupCommitter:
-    """Commits offsets; announces each group to each broker at most once in the client's life."""
+    """Commits offsets. Registers each group at each broker at most once per client."""
 
     def __init__(self, client: GroupClient) -> None:
         self._client = client
@@ -67,12 +67,12 @@ class GroupCommitter:
     def commit(
         self, group: str, offsets: Mapping[MessageQueue, int], *, deadline: Deadline
     ) -> list[RocketMQError]:
-        """Commit at every broker once, so that none waits for one that is away, then again where it failed.
+        """Commit at every broker once, so that none waits for one that is down, then retry failed brokers.
 
         Returns
         -------
         list of RocketMQError
-            Why offsets are not stored.
+            The errors of offsets that are not committed.
 
         Raises
         ------
@@ -101,9 +101,9 @@ class GroupCommitter:
         return errors
 
     def announce(self, group: str, queues: Iterable[MessageQueue], *, deadline: Deadline) -> None:
-        """Make the group known to the brokers of these queues, where it may not be yet.
+        """Register the group at the brokers of these queues, if it may be unknown there.
 
-        A broker that cannot be reached is told with the next commit.
+        At a broker that cannot be reached, this is repeated with the next commit.
 
         Raises
         ------
@@ -111,7 +111,8 @@ class GroupCommitter:
         """
         owners = self._client.owners(queues)
         brokers = {owner: queue.topic for queue, owner in owners.items() if owner}
-        # Former owners of a static topic's queues keep the offsets of before a remap; the owner asks them.
+        # Former owners of a static topic's queues keep the offsets from before a remap; the owner requests
+        # them.
         for topic in {queue.topic for queue in owners if queue.logical}:
             brokers |= {data.broker_name: topic for data in self._client.route(topic).queues}
         with self._lock:
@@ -141,7 +142,7 @@ class GroupCommitter:
             leave = UnregisterClientRequest(client_id=client_id, consumer_group=group)
             connection.call(leave, deadline=until).require(group=group)
         except BrokerError:
-            return True  # the commit itself will tell: a broker may well take it without knowing the group
+            return True  # the commit itself shows it: a broker may accept it without knowing the group
         except RocketMQError:
             return False
         return True

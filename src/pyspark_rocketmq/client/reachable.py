@@ -1,8 +1,8 @@
-"""Asking many brokers in one pass that does not wait for those that are away.
+"""Requests to many brokers in one pass, without waiting for brokers that are down.
 
-`Client.ask` tries until every broker has answered. Planning cannot: one dead broker would hold back the
-queues of all others. Here every broker is asked on a thread of its own. Once one has answered, the others
-have ``GRACE_MS`` left. A broker that failed is remembered, and asked again after a pause that doubles.
+`Client.ask` retries until every broker has answered. Planning cannot: one dead broker would delay the queues
+of all others. Here, every broker has a separate thread. Once one has answered, the others have ``GRACE_MS``
+left. A broker that failed is retried after a pause that doubles.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["GRACE_MS", "BrokerHealth", "ReachableBrokers"]
 T = TypeVar("T")
 
 GRACE_MS: Final = 400
-"""How long the others are waited for once one broker has answered."""
+"""How long to wait for the others once one broker has answered."""
 
 _LONGEST_GRACE_MS: Final = 5_000
-"""The same for a broker whose last answer came late: it is slow, not away."""
+"""The same for a broker whose last answer was late: it is slow, not down."""
 
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 10.0
 
 _ONCE_MORE: Final = RetryPolicy(base_ms=20, attempts=2)
-"""A broker that restarted costs one failure: its old connection, or its old address."""
+"""A restarted broker causes one failure: of its old connection, or at its old address."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class _Record:
 
 
 class BrokerHealth:
-    """Which brokers are away, and when each is asked again; safe to share between threads.
+    """Which brokers are down, and when each is retried. Thread-safe.
 
     Parameters
     ----------
@@ -64,13 +64,13 @@ class BrokerHealth:
         tell_after_fork(self)
 
     def after_fork(self) -> None:
-        """Forget what threads of the parent process ask: in this child nobody ever answers them."""
+        """Drop pending requests of the parent process: they are never completed in the child."""
         self._records = {}
 
     def due(self, broker_names: frozenset[str]) -> frozenset[str]:
-        """Return the brokers to ask now, and take note that they are being asked.
+        """Return the brokers to send requests to now, and mark them as pending.
 
-        While all of them are away there is nobody to hold back, so each that is not being asked is due.
+        While all brokers are down, no other broker is delayed, so each broker that is not pending is due.
         """
         now = self._clock.monotonic()
         with self._lock:
@@ -84,17 +84,17 @@ class BrokerHealth:
         return frozenset(due)
 
     def grace_ms(self, broker_name: str) -> float:
-        """Return how long a broker is waited for after the first answer: longer if it is known to be slow."""
+        """Return how long to wait for a broker after the first answer: longer if it is known to be slow."""
         with self._lock:
             return self._records[broker_name].needs_ms
 
     def answered(self, broker_name: str, after_ms: float) -> None:
-        """Take note of a broker's answer."""
+        """Record a broker's answer."""
         with self._lock:
             self._records[broker_name] = _Record(needs_ms=min(max(GRACE_MS, 2 * after_ms), _LONGEST_GRACE_MS))
 
     def failed(self, broker_name: str, cause: RocketMQError) -> None:
-        """Take note that a broker did not answer, or said that it cannot."""
+        """Record that a broker did not answer, or reported that it cannot."""
         with self._lock:
             record = self._records[broker_name]
             pause_s = min(_FIRST_PAUSE_S * 2.0 ** min(record.failures, 10), _LONGEST_PAUSE_S)
@@ -103,12 +103,12 @@ class BrokerHealth:
             )
 
     def is_away(self, broker_name: str) -> bool:
-        """Whether the broker failed when it was asked last."""
+        """Whether the last request to the broker failed."""
         with self._lock:
             return self._records[broker_name].failures > 0
 
     def why_away(self, broker_name: str) -> RocketMQError:
-        """Return the error that stands for a broker that was not asked."""
+        """Return the error for a broker that was skipped."""
         with self._lock:
             cause = self._records[broker_name].cause
         error = BrokerNotFoundError(
@@ -122,16 +122,16 @@ class BrokerHealth:
 
 
 class ReachableBrokers:
-    """Asks the brokers that can be reached.
+    """Sends requests to the reachable brokers.
 
-    Its threads end with their requests: at the latest after the client's request timeout, and soon once the
+    Its threads end with their requests: at the latest after the client's request timeout, and soon after the
     client's connections are closed.
 
     Parameters
     ----------
     client : Client
     slaves : bool
-        Ask each broker's first slave that answers, never its master.
+        Use each broker's first slave that answers, never its master.
     """
 
     def __init__(self, client: Client, *, slaves: bool = False) -> None:
@@ -141,18 +141,18 @@ class ReachableBrokers:
         self._closed = False
 
     def close(self) -> None:
-        """Let nothing stay open that requests under way may still open; call it before the client closes."""
+        """Close connections that pending requests may still open. Call it before the client closes."""
         self._closed = True
 
     def ask(
         self, calls: Mapping[MessageQueue, Call[T]], *, patience_ms: float | None = None
     ) -> dict[MessageQueue, T | RocketMQError]:
-        """Make one call a queue; return its value, or why there is none.
+        """Make one call per queue; return its value or its error.
 
         Parameters
         ----------
         patience_ms : float, optional
-            Retry, and wait, for so long for each broker that is not known to be away, whoever else has
+            How long to retry, and wait for, each broker that is not known to be down, even if others have
             answered.
         """
         topics = {queue.topic for queue in calls}
@@ -162,7 +162,7 @@ class ReachableBrokers:
         by_broker: dict[str, dict[MessageQueue, Call[T]]] = {}
         for queue, call in calls.items():
             if (route := routes[queue.topic]) is not None:
-                # A static topic's queue names no broker of its own.
+                # A static topic's queue has no fixed broker.
                 by_broker.setdefault(route.owner(queue) or queue.broker_name, {})[queue] = call
         due = self._health.due(frozenset(by_broker))
         for name, own in by_broker.items():
@@ -177,7 +177,7 @@ class ReachableBrokers:
         return {queue: found[queue] for queue in calls}
 
     def _why_gone(self, topic: str) -> RocketMQError:
-        """Return the error of a topic without a route: it may come back if it was ever known."""
+        """Return the error of a topic without a route: it may return if it was ever known."""
         try:
             self._client.routes.get_served((topic,), deadline=self._client.deadline())
         except RocketMQError as error:
@@ -185,7 +185,7 @@ class ReachableBrokers:
         return BrokerNotFoundError("the topic had no route a moment ago", topic=topic)
 
     def _answer(self, question: _Question[T]) -> dict[MessageQueue, T | RocketMQError]:
-        """Ask one broker, and take note of how it went."""
+        """Send a request to one broker, and record the outcome."""
         client = self._client
         begin = client.clock.monotonic()
         failure: RocketMQError | None = RequestTimeoutError("no answer", broker_name=question.broker_name)
@@ -205,7 +205,7 @@ class ReachableBrokers:
         return outcomes
 
     def _answers(self, questions: Sequence[_Question[T]]) -> dict[MessageQueue, T | RocketMQError]:
-        """Ask brokers side by side; who is late fails, and its thread takes note of what it says."""
+        """Send requests to brokers in parallel. A late broker fails; its thread records its answer."""
         done: SimpleQueue[tuple[_Question[T], dict[MessageQueue, T | RocketMQError] | Exception]]
         done = SimpleQueue()
 
@@ -243,7 +243,7 @@ class ReachableBrokers:
         return found
 
     def _graces(self, questions: Iterable[_Question[T]]) -> dict[str, Deadline]:
-        """Return how long those are waited for that nobody is patient with."""
+        """Return how long to wait for brokers without ``patience_ms``."""
         return {
             each.broker_name: self._deadline(self._health.grace_ms(each.broker_name))
             for each in questions
@@ -256,7 +256,7 @@ class ReachableBrokers:
 
 @dataclass(frozen=True, slots=True)
 class _Question(Generic[T]):
-    """What one broker is asked."""
+    """The requests to one broker."""
 
     broker_name: str
     calls: Mapping[MessageQueue, Call[T]]
@@ -264,6 +264,6 @@ class _Question(Generic[T]):
 
 
 def _common_failure(outcomes: Mapping[MessageQueue, object]) -> RocketMQError | None:
-    """Return an error if there are only such that may pass: a broker that answers or refuses is not away."""
+    """Return an error if all errors are transient: a broker that answers or rejects is not down."""
     errors = [it for it in outcomes.values() if isinstance(it, RocketMQError) and it.retriable]
     return errors[0] if len(errors) == len(outcomes) else None

@@ -1,4 +1,4 @@
-"""The one retry loop: it asks an error's flags, never its class, and always has a deadline."""
+"""The only retry loop: it uses an error's flags, never its class, and always has a deadline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class RandomSource(Protocol):
-    """What the client needs of ``random.Random``."""
+    """The part of ``random.Random`` that the client uses."""
 
     def uniform(self, a: float, b: float, /) -> float:
         """Return a number between ``a`` and ``b``."""
@@ -24,16 +24,16 @@ class RandomSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential back-off with full jitter: a pause is drawn between 0 and a ceiling that doubles.
+    """Exponential back-off with full jitter: a random pause between 0 and a ceiling that doubles.
 
-    Full jitter spreads the tasks of a Spark job that all lost the same broker at the same moment.
+    Full jitter spreads the tasks of a Spark job that all lost the same broker at the same time.
 
     Parameters
     ----------
     base_ms, max_ms : float
         The ceiling after the first failure, and the highest ceiling.
     attempts : int, optional
-        Tries in all; None leaves it to the deadline.
+        Maximum number of attempts; None: only the deadline limits them.
     """
 
     base_ms: float = 50.0
@@ -41,12 +41,12 @@ class RetryPolicy:
     attempts: int | None = None
 
     def pause_s(self, failures: int, random: RandomSource) -> float:
-        """Return how long to wait after the ``failures``-th failure, in seconds."""
+        """Return the pause after the ``failures``-th failure, in seconds."""
         doublings = min(failures - 1, 30)
         return random.uniform(0.0, min(self.max_ms, self.base_ms * 2.0**doublings)) / 1000
 
     def exhausted(self, failures: int) -> bool:
-        """Whether no try is left after ``failures`` failures."""
+        """Whether no attempt is left after ``failures`` failures."""
         return self.attempts is not None and failures >= self.attempts
 
 
@@ -62,20 +62,20 @@ def retry(
     policy: RetryPolicy = DEFAULT_POLICY,
     on_stale_route: Callable[[], None] | None = None,
 ) -> T:
-    """Call ``attempt`` until it succeeds, fails for good, or time or tries run out.
+    """Call ``attempt`` until it succeeds, fails permanently, or deadline or attempts are exhausted.
 
     Parameters
     ----------
     attempt : Callable
-        One try; must itself respect ``deadline``. It may keep what it has done so far.
+        One attempt; must respect ``deadline``. It may keep partial results.
     on_stale_route : Callable, optional
-        Called before the next try when an error says that the route is out of date, and after every further
-        failure: a master that became a slave only says that it is busy.
+        Called before the next attempt if an error says that the route is outdated, and after every further
+        failure: a master that became a slave only reports that it is busy.
 
     Raises
     ------
     RocketMQError
-        The last try's error; its fact ``attempts`` says how many there were when more than one.
+        The last attempt's error; its fact ``attempts`` is their number if there were several.
     """
     failures = 0
     while True:

@@ -1,4 +1,4 @@
-"""Looking up the routes of many topics, and waiting until they have all brokers that they had."""
+"""Looks up the routes of many topics, and waits until they have all brokers that they had."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["look_up"]
 
 
 def look_up(client: Client, topics: Iterable[str], *, whole: bool = False) -> None:
-    """Look up the routes of topics with all requests in flight together, for whoever needs them next.
+    """Look up the routes of topics, with all requests in flight together, to fill the cache.
 
     A topic without a route is no error here.
 
     Parameters
     ----------
     whole : bool
-        Wait for brokers that had queues of a topic lately and that no name server knows now.
+        Wait for brokers that had queues of a topic recently and that no name server knows now.
 
     Raises
     ------
     BrokerNotFoundError
-        Such a broker is still away at the end of the client's operation time-out.
+        Such a broker is still down at the end of the client's operation timeout.
     NameServerError
     """
     names = tuple(topics)
@@ -53,7 +53,7 @@ def _require_brokers(client: Client, topics: tuple[str, ...], deadline: Deadline
     client.routes.find_many(lacking, deadline=deadline)
     for topic in lacking:
         missing = client.routes.missing_brokers(topic)
-        client.routes.forget_brokers(topic, missing & registered)  # they are up, and do not have it any more
+        client.routes.forget_brokers(topic, missing & registered)  # they are up, but no longer have it
         if away := missing - registered:
             raise BrokerNotFoundError(
                 "the topic had queues at brokers that no name server knows now: they or the name servers "

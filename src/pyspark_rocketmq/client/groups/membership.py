@@ -1,4 +1,4 @@
-"""Being a member of a consumer group: heartbeats, who else is one, locks of queues."""
+"""Membership in a consumer group: heartbeats, the list of members, queue locks."""
 
 # Facts (MQClientInstance, RebalanceImpl, ConsumerManager, RebalanceLockManager; 5.4.0 and 4.9.7)
 # - A consumer is registered by connection: when that ends the broker forgets it at once and tells the others
@@ -40,7 +40,7 @@ __all__ = ["Membership", "create_client_id"]
 
 _UNIQUE_BITS: Final = 48
 _MEMBERS_MS: Final = 3_000
-"""How long a broker may take to tell the members, or to let one go."""
+"""The timeout for listing the members, and for unregistering."""
 
 
 def create_client_id(number: int) -> str:
@@ -53,20 +53,20 @@ def create_client_id(number: int) -> str:
 
 
 class Membership:
-    """One member of one group, over a client of its own; safe for threads.
+    """One member of one group, with a separate client. Thread-safe.
 
     Parameters
     ----------
     client : Client
-        Not shared with another member: brokers tell members apart by connection.
+        Not shared with another member: brokers distinguish members by connection.
     group, client_id : str
     subscriptions : Mapping
-        What the member reads, by topic; every member of a group must read the same.
+        The member's subscriptions by topic; they must be the same for all members of a group.
     broadcasting : bool
     start : str
-        ``consumeFromWhere`` as the heartbeat tells it.
+        ``consumeFromWhere`` of the heartbeat.
     on_change : Callable
-        Called, from a thread that reads a connection, when members came or went: must return at once.
+        Called from a connection's reader thread when members joined or left. Must return immediately.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Membership:
         )
 
     def beat(self, addr: str, *, again: bool) -> bool:
-        """Register at a broker's server: again, or only where the connection is a new one.
+        """Register at a broker's server: again, or only if the connection is new.
 
         Returns
         -------
@@ -108,7 +108,7 @@ class Membership:
         Raises
         ------
         RocketMQError
-            The server cannot be reached, or refuses.
+            The server cannot be reached, or rejects the heartbeat.
         """
         known = self._registered.get(addr)
         try:
@@ -125,19 +125,19 @@ class Membership:
         return new
 
     def is_registered(self, addrs: Collection[str]) -> bool:
-        """Whether one of the servers took the last heartbeat that it was sent."""
+        """Whether one of the servers accepted its last heartbeat."""
         return not self._registered.keys().isdisjoint(addrs)
 
     def members(self, topic: str) -> tuple[str, ...]:
-        """Return the ids of the group's members, sorted, as a broker of the topic knows them.
+        """Return the ids of the group's members, sorted, as a broker of the topic reports them.
 
-        Only brokers that took this member's heartbeat are asked: of the others none knows all members, and
-        one that is away would hold up those that are not.
+        Requests go only to brokers that accepted this member's heartbeat: other brokers may not know all
+        members, and a broker that is down would delay the call.
 
         Raises
         ------
         RocketMQError
-            No broker of the topic knows, or can be reached.
+            No broker of the topic can answer or be reached.
         """
         request = GetConsumerListByGroupRequest(consumer_group=self._group)
         failure: RocketMQError = RouteError("no broker of the topic took a heartbeat yet", topic=topic)
@@ -149,14 +149,14 @@ class Membership:
                 answer = self._client.connection(addr).call(request, deadline=deadline)
                 return decode_consumer_ids(answer.require(group=self._group).body)
             except RocketMQError as error:
-                self._registered.pop(addr, None)  # its next heartbeat comes at once
+                self._registered.pop(addr, None)  # its next heartbeat is sent immediately
                 failure = error
         raise failure
 
     def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
         """Lock queues for this member for 60 s; return those that are locked now.
 
-        Of a broker that cannot be reached none is.
+        Queues of a broker that cannot be reached are not locked.
         """
         locked: set[MessageQueue] = set()
         for addr, some in self._by_master(queues).items():
@@ -173,7 +173,7 @@ class Membership:
         return frozenset(locked)
 
     def unlock(self, queues: Collection[MessageQueue]) -> None:
-        """Give locks back; at a broker that cannot be reached they end by themselves."""
+        """Release locks. At a broker that cannot be reached, they expire."""
         for addr, some in self._by_master(queues).items():
             try:
                 self._client.connection(addr).post(UnlockBatchMqRequest(), self._lock_body(some))
@@ -181,7 +181,7 @@ class Membership:
                 continue
 
     def leave(self, addr: str) -> None:
-        """Unregister: the other members take over at once. Where that fails the closed connection tells."""
+        """Unregister, so that others take over immediately. On failure, the closed connection does it."""
         if self._registered.pop(addr, None) is None:
             return
         request = UnregisterClientRequest(client_id=self.client_id, consumer_group=self._group)

@@ -1,11 +1,11 @@
-"""Handing a push consumer's messages to its listener, and what becomes of those that it puts off."""
+"""Delivers a push consumer's messages to its listener, and returns deferred messages to the broker."""
 
 # Facts (ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService, DefaultMQPushConsumerImpl; 5.4.0)
-# - What a listener puts off is sent back to the broker, which stores it in %RETRY%group with a delay, and
-#   after maxReconsumeTimes in %DLQ%group. It then shows the topic that its property RETRY_TOPIC names.
+# - The client sends deferred messages back to the broker, which stores them in %RETRY%group with a delay, and
+# #   after maxReconsumeTimes in %DLQ%group. The property RETRY_TOPIC contains the original topic.
 # - Broadcasting members send nothing back.
-# - Consumed in order, messages that are put off come again after a second, for ever by default; after
-#   maxReconsumeTimes the client itself sends them to %DLQ%group: the broker knows nothing of its tries.
+# - In order, deferred messages are delivered again after a second, by default without limit; after
+# #   maxReconsumeTimes the client itself sends them to %DLQ%group: the broker does not know the attempts.
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _RETRY_TOPIC: Final = "RETRY_TOPIC"
 _LOOK_AGAIN_S: Final = 0.02
 
 Listener: TypeAlias = Callable[[Sequence[Message]], ConsumeResult | None]
-"""Is handed up to ``batch_size`` messages of a queue, in order; None is ``SUCCESS``, an error ``LATER``."""
+"""Called with up to ``batch_size`` messages of a queue, in order. None is ``SUCCESS``, an error ``LATER``."""
 
 
 class Delivery:
-    """Calls the listener: from a pool of threads, or, in order, from the thread of each queue.
+    """Calls the listener: from a thread pool, or, if ordered, from the thread of each queue.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Delivery:
         self._calls: set[Future[None]] = set()
 
     def __call__(self, worker: QueueWorker, messages: Sequence[Message]) -> None:
-        """Take the messages of one pull; returns before they are done, unless they are consumed in order."""
+        """Take the messages of one pull. Returns before they are finished, except in ordered mode."""
         for some in _batches(messages, self._options.batch_size):
             if self._pool is None:
                 if not self._in_order(worker, some):
@@ -68,7 +68,7 @@ class Delivery:
             call.add_done_callback(self._calls.discard)
 
     def close(self, workers: Sequence[QueueWorker], timeout_s: float) -> None:
-        """Wait for the calls under way; the workers are stopped already."""
+        """Wait for running calls; the workers are stopped already."""
         deadline = self._client.deadline(timeout_s * 1000)
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
@@ -88,7 +88,7 @@ class Delivery:
         worker.finish(messages)
 
     def _in_order(self, worker: QueueWorker, messages: Sequence[Message]) -> bool:
-        """Call until the messages are done with; return whether they are: not if the queue is taken away."""
+        """Call until the messages are finished; return False if the queue is revoked before that."""
         left = list(messages)
 
         def call() -> None:
@@ -110,7 +110,7 @@ class Delivery:
         return not left
 
     def _given_up(self, worker: QueueWorker, message: Message) -> bool:
-        """Send a message that failed too often in order to the dead letters; return whether it is there."""
+        """Send an ordered message that failed too often to the dead letters; return whether it is stored."""
         most = self._options.max_reconsume_times
         if most < 0 or message.reconsume_times < most or self._options.broadcasting:
             return False
@@ -127,7 +127,7 @@ class Delivery:
     def _call(self, messages: Sequence[Message]) -> ConsumeResult:
         try:
             return self._listener([shown_message(message) for message in messages]) or ConsumeResult.SUCCESS
-        except Exception:  # noqa: BLE001 - the user's code; as in Java an exception puts messages off
+        except Exception:  # noqa: BLE001 - the user's code; as in Java an exception defers messages
             _LOG.exception("the listener of group %s failed: the messages come again", self._group)
             return ConsumeResult.LATER
 
@@ -135,7 +135,7 @@ class Delivery:
 def send_back_request(
     group: str, options: PushOptions, message: Message, *, delay_level: int | None = None
 ) -> ConsumerSendMsgBackRequest:
-    """Return the request that has a broker deliver a message again later, or store it as a dead letter."""
+    """Return the request for a broker to redeliver a message later, or to store it as a dead letter."""
     most = options.max_reconsume_times
     return ConsumerSendMsgBackRequest(
         offset=message.commit_log_offset,

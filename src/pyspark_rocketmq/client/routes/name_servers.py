@@ -1,4 +1,4 @@
-"""The name servers: asked in turn until one answers, and for routes all of them."""
+"""Requests to name servers: one after the other until one answers; for routes, to all of them."""
 
 # Facts (RouteInfoManager, ClientRequestProcessor, BrokerController, MQClientInstance; RocketMQ 4.9 and 5.4)
 # - Every broker registers with every name server, at its start and every 30 s; name servers do not talk to
@@ -46,11 +46,11 @@ T = TypeVar("T")
 _POLICY: Final = RetryPolicy(base_ms=100, max_ms=1_000)
 
 _PASSED_OVER_S: Final = 30.0
-"""How long a name server that did not answer is not asked beside another one that does."""
+"""How long a name server that did not answer is skipped while another one answers."""
 
 
 class NameServers:
-    """The list of name servers: the one that answered last is asked first, the others stand in.
+    """The list of name servers. The one that answered last is used first, the others on failure.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ class NameServers:
     clock, random
         Injected.
     timeout_ms : int
-        How long one name server may take to answer, and how long the list is gone through again while
-        none does: a wrong address is an answer in seconds, a restart is bridged.
+        Timeout of one name server, and how long the list is retried while none answers: a wrong address is
+        reported within seconds, a restart is tolerated.
     """
 
     def __init__(
@@ -84,24 +84,24 @@ class NameServers:
         self._passed_over: dict[str, float] = {}
 
     def call(self, request: RequestHeader, body: bytes = b"", *, deadline: Deadline) -> Response:
-        """Ask the first name server that answers.
+        """Send a request to the first name server that answers.
 
         Raises
         ------
         NameServerError
-            None does; says for each address why.
+            None answers; contains the cause for each address.
         """
         return self._on_any(
             lambda connection, until: connection.call(request, body, deadline=until), deadline
         )
 
     def call_each(self, request: RequestHeader, *, deadline: Deadline) -> tuple[Response, ...]:
-        """Ask every name server of the list, for requests that must reach all.
+        """Send a request to every name server, for requests that must reach all.
 
         Raises
         ------
         NameServerError
-            One of them does not answer.
+            A name server does not answer.
         """
         answers = []
         for addr in self.addresses:
@@ -115,14 +115,14 @@ class NameServers:
         return tuple(answers)
 
     def routes(self, topics: Sequence[str], *, deadline: Deadline) -> dict[str, TopicRoute | None]:
-        """Look topics up, all requests in flight together; None stands for a topic without a route.
+        """Look up topics, all requests in flight together; None is a topic without a route.
 
-        What all name servers say is merged: one that was restarted may know only some of a topic's brokers.
+        The answers of all name servers are merged: a restarted one may know only some of a topic's brokers.
 
         Raises
         ------
         NameServerError
-            None answers, or what answers is no name server.
+            None answers, or the server that answers is no name server.
         """
         answers = self._on_all(lambda connection, until: _lookup(connection, topics, until), deadline)
         return {
@@ -131,7 +131,7 @@ class NameServers:
         }
 
     def registered_brokers(self, *, deadline: Deadline) -> frozenset[str]:
-        """Return the names of the brokers that any name server knows. Raises as `routes`."""
+        """Return the names of the brokers that are registered at any name server. Raises as `routes`."""
 
         def ask(connection: Connection, until: Deadline) -> Iterable[str]:
             answer = connection.call(GetBrokerClusterInfoRequest(), deadline=until)
@@ -140,7 +140,7 @@ class NameServers:
         return frozenset(name for names in self._on_all(ask, deadline) for name in names)
 
     def _on_all(self, use: Callable[[Connection, Deadline], T], deadline: Deadline) -> list[T]:
-        """Ask one that answers, then the others, but not those that did not answer lately."""
+        """Send to one that answers, then to the others, except those that did not answer recently."""
         answered, answer = self._on_any(
             lambda connection, until: (connection.addr, use(connection, until)), deadline
         )
@@ -167,11 +167,11 @@ class NameServers:
                 random=self._random,
                 policy=_POLICY,
             )
-        except ConnectError as error:  # the clear error must not be retried by the caller's loop again
+        except ConnectError as error:  # the caller's loop must not retry a clear error
             raise NameServerError(error.message, **error.facts) from error.__cause__
 
     def _pass(self, use: Callable[[Connection, Deadline], T], deadline: Deadline) -> T:
-        """Go through the list once, from the one that answered last."""
+        """Try the list once, starting with the one that answered last."""
         reasons: list[str] = []
         cause: RocketMQError | None = None
         transient = False
@@ -196,7 +196,7 @@ class NameServers:
 
 
 def _diagnose(error: RocketMQError) -> str:
-    """Say what an address that gave this error may be."""
+    """Return what the server at an address with this error may be."""
     match error:
         case ConnectionLostError():
             return (
@@ -214,7 +214,7 @@ def _diagnose(error: RocketMQError) -> str:
 def _lookup(
     connection: Connection, topics: Sequence[str], deadline: Deadline
 ) -> dict[str, TopicRoute | None]:
-    """Ask one name server for all topics at once."""
+    """Request all topics from one name server, pipelined."""
     calls = [
         (topic, connection, Call(GetRouteInfoRequest(topic=topic), functools.partial(_route, topic)))
         for topic in topics
@@ -236,13 +236,13 @@ def _route(topic: str, response: Response) -> TopicRoute | None:
             addr=response.addr,
             request=RequestCode.GET_ROUTEINFO_BY_TOPIC.name,
         )
-    if response.code == ResponseCode.SYSTEM_ERROR:  # of one that waits for its brokers, for instance
+    if response.code == ResponseCode.SYSTEM_ERROR:  # for example of one that waits for its brokers
         raise NameServerError(f"it refuses to answer: {response.remark}", addr=response.addr)
     return decode_route(topic, response.require(topic=topic).body)
 
 
 def merge_routes(routes: Sequence[TopicRoute]) -> TopicRoute | None:
-    """Return what several name servers know of one topic together; the first one counts."""
+    """Merge the routes of one topic from several name servers; the first one has precedence."""
     if len(routes) < 2:
         return routes[0] if routes else None
     brokers: dict[str, BrokerData] = {}
@@ -255,7 +255,7 @@ def merge_routes(routes: Sequence[TopicRoute]) -> TopicRoute | None:
             brokers[broker.broker_name] = BrokerData(broker.broker_name, known.cluster, addresses)
         for data in route.queues:
             queues.setdefault(data.broker_name, data)
-    by_epoch = sorted(routes, key=lambda route: -route.static_epoch)  # one may not have heard of a remap
+    by_epoch = sorted(routes, key=lambda route: -route.static_epoch)  # one may not know of a remap yet
     for route in by_epoch:
         for queue, owner in route.static_queues.items():
             owners[queue] = owners.get(queue) or owner

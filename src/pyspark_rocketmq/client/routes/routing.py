@@ -1,4 +1,4 @@
-"""Where topics live: what the name servers said, remembered for a while."""
+"""The cache of topics' routes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pyspark_rocketmq.model import TopicRoute
 __all__ = ["RouteCache"]
 
 _REMEMBERED_S: Final = 600.0
-"""A broker that no name server has known for this long was retired."""
+"""A broker that no name server has known for this long counts as retired."""
 
 
 class RouteCache:
-    """Routes by topic, kept for ``ttl_ms``; lookups of one topic at one moment share one request.
+    """Routes by topic, cached for ``ttl_ms``. Concurrent lookups of one topic share one request.
 
-    A route that has expired is still used when no name server answers: brokers serve without them.
+    An expired route is still used if no name server answers: brokers work without name servers.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class RouteCache:
         self._looking: dict[str, Future[TopicRoute | None]] = {}
 
     def after_fork(self) -> None:
-        """Forget what threads of the parent process look up: in this child nobody ever answers them."""
+        """Drop pending lookups of the parent process: they are never completed in the child."""
         self._looking = {}
 
     def get(self, topic: str, *, deadline: Deadline) -> TopicRoute:
@@ -58,14 +58,14 @@ class RouteCache:
         Raises
         ------
         TopicNotFoundError
-            No name server knows the topic.
+            No name server has a route of the topic.
         NameServerError
-            No name server answers and the route was never known.
+            No name server answers, and no route is cached.
         """
         return self.get_many((topic,), deadline=deadline)[topic]
 
     def get_many(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, TopicRoute]:
-        """Return the routes of several topics; those to be looked up are looked up together."""
+        """Return the routes of several topics; missing routes are looked up together."""
         routes: dict[str, TopicRoute] = {}
         for topic, route in self.find_many(topics, deadline=deadline).items():
             if route is None:
@@ -83,8 +83,8 @@ class RouteCache:
         Raises
         ------
         BrokerNotFoundError
-            A topic that had a route has none now: while its only broker restarts, name servers forget it. Or
-            they are down, too.
+            A topic that had a route has none now: name servers forget it while its only broker restarts. Or
+            the name servers are down, too.
         TopicNotFoundError, NameServerError
         """
         names = tuple(topics)
@@ -101,7 +101,7 @@ class RouteCache:
             ) from error
 
     def remembered(self, topic: str) -> TopicRoute | None:
-        """Return the topic's route as it was last known, without asking anybody."""
+        """Return the topic's last known route, without requests."""
         with self._lock:
             known = self._known.get(topic)
         return None if known is None else known[0]
@@ -132,27 +132,27 @@ class RouteCache:
         return routes
 
     def invalidate(self, topic: str) -> None:
-        """Look the topic up anew at its next use."""
+        """Invalidate the topic's route: it is looked up again on next use."""
         with self._lock:
             self._stale.add(topic)
 
     def invalidate_all(self) -> None:
-        """Look every topic up again at its next use."""
+        """Invalidate every route: it is looked up again on next use."""
         with self._lock:
             self._stale.update(self._known)
 
     def forget(self, topic: str) -> None:
-        """Act as if the topic had never been looked up: it was deleted on purpose."""
+        """Remove the topic from the cache: it was deleted intentionally."""
         with self._lock:
             self._known.pop(topic, None)
             self._ever_known.discard(topic)
             self._had.pop(topic, None)
 
     def missing_brokers(self, topic: str) -> frozenset[str]:
-        """Return the brokers that had the topic in the last ten minutes and are not in its route now.
+        """Return the brokers that had the topic in the last ten minutes but are not in its route now.
 
-        They are restarting, or name servers are, or they were retired: `NameServers.registered_brokers` and
-        time tell.
+        They or the name servers are restarting, or they were retired: `NameServers.registered_brokers` and
+        time show which.
         """
         with self._lock:
             oldest = self._clock.monotonic() - _REMEMBERED_S
@@ -161,7 +161,7 @@ class RouteCache:
         return frozenset(had.difference(data.broker_name for data in known[0].queues) if known else had)
 
     def forget_brokers(self, topic: str, broker_names: Iterable[str]) -> None:
-        """Act as if these brokers had never had the topic."""
+        """Remove the topic from these brokers' history."""
         with self._lock:
             for name in broker_names:
                 self._had.get(topic, {}).pop(name, None)
@@ -169,7 +169,7 @@ class RouteCache:
     def _look_up(
         self, futures: dict[str, Future[TopicRoute | None]], deadline: Deadline
     ) -> dict[str, TopicRoute | None]:
-        """Ask the name servers and hand the outcome to everybody who waits for it."""
+        """Send the request and pass the outcome to all callers that wait for it."""
         try:
             found = self._name_servers.routes(tuple(futures), deadline=deadline)
         except NameServerError as error:

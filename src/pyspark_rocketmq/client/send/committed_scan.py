@@ -1,4 +1,4 @@
-"""Finding out which half messages were committed: by reading where they would be."""
+"""Determines which half messages were committed, by reading their destination queues."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["CommittedScan"]
 
 
 class CommittedScan:
-    """Looks in the topics for half messages that were committed.
+    """Searches the topics for committed half messages.
 
-    A committed message keeps the unique key that its half message has.
+    A committed message has the unique key of its half message.
 
     Parameters
     ----------
     client : Client
     halves : pyarrow.Table
     since : Mapping
-        How long each target queue was before the first commit.
+        The length of each destination queue before the first commit.
     """
 
     def __init__(self, client: Client, halves: pa.Table, since: Mapping[MessageQueue, int]) -> None:
@@ -41,12 +41,12 @@ class CommittedScan:
         self._found: list[pa.Array] = []
 
     def look(self) -> int:
-        """Read what was stored since the last look; return how many more of them are there.
+        """Read the messages stored since the last call; return how many more half messages are committed.
 
         Raises
         ------
         RocketMQError
-            The queues cannot be read; messages of them that expired meanwhile are an error too.
+            The queues cannot be read, or messages in them expired meanwhile.
         """
         ends = self._client.max_offsets(self._reached)
         for queue, start in self._reached.items():

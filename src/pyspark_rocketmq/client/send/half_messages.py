@@ -1,15 +1,15 @@
-"""Half messages: stored but not to be seen, until their broker is told what becomes of them."""
+"""Half messages: stored but invisible until the client commits or rolls them back at their broker."""
 
 # Facts (EndTransactionProcessor, TransactionalMessageBridge, TransactionalMessageServiceImpl; 4.9 and 5.4)
 # - A half message is a single send with bit 4 of sysFlag and the properties TRAN_MSG=true and PGROUP; batches
 #   may not have the bit. It waits in the topic RMQ_SYS_TRANS_HALF_TOPIC: queueOffset of the answer is there.
 # - END_TRANSACTION finds it by commit-log offset, and compares group and half offset. A commit appends it to
-#   its own topic and queue. Brokers do not look whether that was done before: a second one stores it again.
+# its own topic and queue. Brokers do not check whether that was done before: a second commit stores it again.
 # - Brokers run END_TRANSACTION on several threads: two in flight may be stored in either order.
 # - Code 1 says that there is no such half message (four remarks; a NullPointerException where an ordinary
 #   message is at that place), or that the commit log did not take the commit now (page cache busy, too few
 #   replicas in sync), or that anything else went wrong, perhaps after the commit was stored.
-# - What waited 3 s in the broker's queue is refused (waitTimeMillsInTransactionQueue).
+# - Requests that waited 3 s in the broker's queue are rejected (waitTimeMillsInTransactionQueue).
 # - After 6 s (transactionTimeOut) a broker asks the group, every 30 s; each time it stores the half message
 #   again. Those that it asked 15 times about go to TRANS_CHECK_MAX_TIME_TOPIC. The first copy can be
 #   committed all the while; the newest copy waits on until it is rolled back, or was asked about that often.
@@ -59,7 +59,7 @@ HALF_SCHEMA: Final = pa.schema(
         ("msgId", pa.string()),
     ]
 )
-"""A half message a row: where it will be, where it is now, and its unique key."""
+"""One half message per row: its destination, its current position, and its unique key."""
 
 _IN_FLIGHT: Final = 256
 _BACK_OFF: Final = RetryPolicy()
@@ -72,20 +72,20 @@ _GONE: Final = (
     "the commit log offset wrong",
     "nullpointerexception",
 )
-"""Parts of the remarks, in lower case, by which a broker says that it has no such half message."""
+"""Parts of the remarks, in lower case, with which a broker reports that it has no such half message."""
 
 Places: TypeAlias = npt.NDArray[np.int64]
 
 
 class Ending(enum.IntEnum):
-    """What becomes of a half message (``MessageSysFlag``)."""
+    """The end of a half message: commit or rollback (``MessageSysFlag``)."""
 
     COMMIT = 8
     ROLLBACK = 12
 
 
 class HalfMessages:
-    """Collects where half messages are, from the answers to their sends."""
+    """Collects the positions of half messages from the responses to their sends."""
 
     def __init__(self) -> None:
         self._columns: tuple[list[object], ...] = tuple([] for _ in HALF_SCHEMA)
@@ -94,7 +94,7 @@ class HalfMessages:
         return len(self._columns[0])
 
     def add(self, result: SendResult) -> None:
-        """Take the answer to the send of a half message."""
+        """Add the response to the send of a half message."""
         row = (
             result.queue.topic,
             result.queue.broker_name,
@@ -107,11 +107,11 @@ class HalfMessages:
             column.append(value)
 
     def table(self) -> pa.Table:
-        """Return them, of `HALF_SCHEMA`."""
+        """Return the half messages, with `HALF_SCHEMA`."""
         return pa.table(list(self._columns), schema=HALF_SCHEMA)
 
     def pack(self) -> bytes:
-        """Return them as bytes, for the driver."""
+        """Return the half messages as bytes, for the driver."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(
             sink, HALF_SCHEMA, options=pa.ipc.IpcWriteOptions(compression="lz4")
@@ -121,13 +121,13 @@ class HalfMessages:
 
     @staticmethod
     def unpack(packed: Iterable[bytes]) -> pa.Table:
-        """Return what several tasks packed as one table, theirs one after the other."""
+        """Return the packed half messages of several tasks as one table, task by task."""
         tables = [pa.ipc.open_stream(data).read_all() for data in packed if data]
         return pa.concat_tables(tables) if tables else HALF_SCHEMA.empty_table()
 
 
 def target_queues(halves: pa.Table) -> tuple[MessageQueue, ...]:
-    """Return the queues where the messages will be."""
+    """Return the destination queues."""
     distinct = halves.group_by(["topic", "brokerName", "queueId"]).aggregate([])
     return tuple(
         sorted(MessageQueue(row["topic"], row["brokerName"], row["queueId"]) for row in distinct.to_pylist())
@@ -136,16 +136,16 @@ def target_queues(halves: pa.Table) -> tuple[MessageQueue, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """Of which half messages it is not known that they were ended as asked.
+    """The half messages that are not known to be ended as requested.
 
     Parameters
     ----------
     unknown : pyarrow.Table
-        Those that may have been committed, or not.
+        Half messages that may or may not have been committed.
     gone : pyarrow.Table
-        Those that their broker does not have.
+        Half messages that their broker does not have.
     cause : RocketMQError, optional
-        Why some are unknown.
+        The cause of unknown ones.
     """
 
     unknown: pa.Table
@@ -163,30 +163,30 @@ def end_half_messages(
     in_order: bool = False,
     before_send: Callable[[], None] = lambda: None,
 ) -> Ended:
-    """Tell the brokers what becomes of half messages, each at its master, and wait for the answers.
+    """Commit or roll back half messages, each at its master, and wait for the responses.
 
-    A request that was surely not executed is made again, as long as some are. A commit of which that is not
-    sure is not: brokers would store the message a second time. A rollback is.
+    A request that was certainly not executed is retried, as long as other requests succeed. A commit that may
+    have been executed is not retried: brokers would store the message twice. A rollback is.
 
     Parameters
     ----------
     client : Client
     group : str
-        The producer group that they were sent with.
+        The producer group of the half messages.
     halves : pyarrow.Table
-        Of `HALF_SCHEMA`.
+        A table with `HALF_SCHEMA`.
     ending : Ending
     outage_timeout_ms : int
-        How long requests are made again while none succeeds.
+        How long requests are retried while none succeeds.
     in_order : bool
-        Messages of a queue are stored in the rows' order: one request in flight a queue.
+        Store the messages of a queue in the rows' order: one request in flight per queue.
     before_send : Callable
-        Called right before requests are sent, at most 256 a broker; what it raises ends the call.
+        Called directly before requests are sent, at most 256 per broker. An exception ends the call.
 
     Raises
     ------
     SendError
-        Requests were refused for good, or for ``outage_timeout_ms``.
+        Requests were rejected permanently, or for ``outage_timeout_ms``.
     """
     waiting: Places = np.arange(halves.num_rows)
     unknown: list[int] = []
@@ -199,7 +199,7 @@ def end_half_messages(
         for batch in _rounds(halves, waiting, in_order=in_order):
             once.run(halves.take(pa.array(batch)), batch)
             if in_order and once.error is not None:
-                break  # nothing may pass what has to be asked again
+                break  # no request may overtake one that must be retried
         gone += once.gone
         over = once.done + once.gone
         waiting = np.setdiff1d(waiting, np.array(over, np.int64), assume_unique=True)
@@ -229,9 +229,9 @@ def end_half_messages(
 
 
 class _Pass:
-    """One request for each of some half messages, and what became of them.
+    """One request for each of some half messages, and the outcomes.
 
-    ``error`` is the worst one: of a request that was surely not executed, or (``lost``) may have been.
+    ``error`` is the worst one: of a request that was certainly not executed, or (``lost``) may have been.
     """
 
     def __init__(self, client: Client, group: str, ending: Ending, before_send: Callable[[], None]) -> None:
@@ -245,7 +245,7 @@ class _Pass:
         self.error: RocketMQError | None = None
 
     def run(self, halves: pa.Table, rows: Places) -> None:
-        """Have the requests of some half messages, which are these rows of all, in flight together."""
+        """Send the requests of some half messages, selected by row, concurrently."""
         until = self._client.deadline(self._client.request_timeout_ms)
         flights: list[tuple[Connection, dict[int, int]]] = []
         for place in halves.group_by(["topic", "brokerName"]).aggregate([]).to_pylist():
@@ -271,7 +271,7 @@ class _Pass:
             self._collect(connection, pending, until)
 
     def _master(self, topic: str, broker_name: str) -> str:
-        """Return where a broker's master is, also while name servers have forgotten the topic."""
+        """Return the address of a broker's master, even while name servers have forgotten the topic."""
         try:
             return self._client.broker_address(broker_name, topic=topic)
         except TopicNotFoundError as error:
@@ -327,7 +327,7 @@ class _Pass:
 
 
 def _rounds(halves: pa.Table, rows: Places, *, in_order: bool) -> Iterator[Places]:
-    """Cut rows into what may be in flight together: so many a broker, or one a queue where order counts."""
+    """Split rows into groups of concurrent requests: a limit per broker, or one per queue if ordered."""
     names = ["topic", "brokerName", "queueId"] if in_order else ["brokerName"]
     keys = np.zeros(len(rows), np.int64)
     for name in names:

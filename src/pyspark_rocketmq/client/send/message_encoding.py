@@ -1,10 +1,10 @@
-"""Messages on their way out: checked, given an id, compressed, and encoded for one send request."""
+"""Encodes messages for a send request: check, id, compression, encoding."""
 
 # Facts (MessageConst.STRING_HASH_SET, DefaultMQProducerImpl.sendKernelImpl, MessageBatch; 4.9 and 5.4)
-# - Brokers store the items of a batch as they come: the client puts UNIQ_KEY, and properties for delays are
-#   ignored. The header's sysFlag counts for all items: either all bodies are compressed or none.
+# - Brokers store the items of a batch unchanged: the client sets UNIQ_KEY, and properties for delays are
+# #   ignored. The header's sysFlag applies to all items: either all bodies are compressed or none.
 # - Java compresses bodies of 4096 bytes and more, with zlib level 5, but no batches.
-# - A body of no bytes fails in brokers from 5.1 on.
+# - Brokers from 5.1 on fail on an empty body.
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class UniqueIds:
         self._head = (-1, "")
 
     def next(self) -> str:
-        """Return an id that nobody else has; safe in threads and after a fork."""
+        """Return a unique id. Thread-safe and fork-safe."""
         if self._pid != os.getpid():
             self._renew()
         now_ms = self._clock.now_ms()
@@ -82,17 +82,17 @@ class UniqueIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """What one send request carries: one message, or a batch of them for one queue.
+    """The content of one send request: one message, or a batch for one queue.
 
     Parameters
     ----------
     body : bytes-like
-        As it travels: compressed, or the batch's encoding.
+        The body as sent: compressed, or the batch's encoding.
     properties : str
         The encoded properties of a single message; those of a batch are in its items.
     sys_flag, flag : int
     count : int
-        How many messages it holds.
+        Number of messages.
     batch : bool
     msg_ids : tuple of str
         The unique id of each message.
@@ -115,14 +115,14 @@ def encode_one(
     compression: Compression = Compression.ZLIB,
     compress_above: int = DEFAULT_COMPRESS_ABOVE,
 ) -> Outgoing:
-    """Encode a message for a send of its own; a body of ``compress_above`` bytes or more is compressed.
+    """Encode a message for a single send. A body of ``compress_above`` bytes or more is compressed.
 
     Raises
     ------
     OptionError
         A property's name is reserved.
     LocalProtocolError
-        A property holds 0x01 or 0x02, or they are too long together.
+        A property contains 0x01 or 0x02, or the properties are too long.
     """
     msg_id = ids.next()
     body, kind = message.body, Compression.NONE
@@ -152,8 +152,8 @@ def encode_many(
     Raises
     ------
     OptionError
-        Nothing to send, several topics, a reserved property, or what does not work within a batch: delays,
-        and messages that differ in ``wait_store_ok``.
+        No messages, several topics, a reserved property, or features that batches do not support: delays, and
+        messages that differ in ``wait_store_ok``.
     LocalProtocolError
         As `encode_one`.
     """

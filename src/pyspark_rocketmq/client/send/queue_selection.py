@@ -1,7 +1,7 @@
-"""Which queue a message goes to."""
+"""Selects the queue of a message."""
 
 # Facts (DefaultMQProducerImpl, TopicPublishInfo, SelectMessageQueueByHash; 5.4.0)
-# - Without a key queues take turns; after a failure the next queue is one of another broker, if there is one.
+# - Without a key: round-robin; after a failure the next queue is at another broker, if there is one.
 # - With a key: the Java hash of its text modulo the number of writable queues, sorted by broker name and id.
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pyspark_rocketmq.remoting.java_hash import java_hash
 __all__ = ["QueueSelector", "queue_for_key", "queue_numbers"]
 
 _AVOID_S: Final = 5.0
-"""How long a broker is passed over after a failure: a dead one stays in the route for up to 120 s."""
+"""How long a broker is skipped after a failure: a dead broker stays in the route for up to 120 s."""
 
 _LONG_KEY: Final = 200
 
 
 def queue_for_key(key: str, queues: Sequence[MessageQueue]) -> MessageQueue:
-    """Return the queue that ``SelectMessageQueueByHash`` of the Java client takes for a text key.
+    """Return the queue that ``SelectMessageQueueByHash`` of the Java client selects for a text key.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def _hashes(texts: pa.Array) -> npt.NDArray[np.int64]:
 
 
 class QueueSelector:
-    """Takes queues in turn, each topic from a random start, and passes over brokers that just failed."""
+    """Selects queues round-robin, each topic from a random start, and skips brokers that failed recently."""
 
     def __init__(self, *, clock: Clock, random: RandomSource) -> None:
         self._clock = clock
@@ -73,7 +73,7 @@ class QueueSelector:
         self._avoided: dict[str, float] = {}
 
     def avoid(self, broker_name: str) -> None:
-        """Pass over a broker for some seconds, as long as there is another one."""
+        """Skip a broker for some seconds, as long as there is another one."""
         with self._lock:
             self._avoided[broker_name] = self._clock.monotonic() + _AVOID_S
 
@@ -83,7 +83,7 @@ class QueueSelector:
         queues: Sequence[MessageQueue],
         owner: Callable[[MessageQueue], str | None] = attrgetter("broker_name"),
     ) -> MessageQueue:
-        """Return the queue whose turn it is; ``queues`` has one at least, ``owner`` tells their brokers."""
+        """Return the next queue; ``queues`` is not empty, ``owner`` returns their brokers."""
         with self._lock:
             if topic not in self._turns:
                 self._turns[topic] = int(self._random.uniform(0, len(queues)))

@@ -1,4 +1,4 @@
-"""Many sends in flight from one thread, bounded, with retries: what a sink needs of a producer."""
+"""Many concurrent sends from one thread, bounded, with retries: the producer of the sink."""
 
 # Facts (seen on 5.4.0): sends of one connection run on several threads of the broker, so that two sends in
 # flight to one queue may be stored in either order; a send that waited 200 ms in the broker's queue is
@@ -25,15 +25,15 @@ __all__ = ["Replace", "SendOutcome", "SendPipeline"]
 
 @dataclass(frozen=True, slots=True)
 class SendOutcome:
-    """What became of one submitted send: a result, the error of its last try, or that it was not sent.
+    """The outcome of one submitted send: a result, the error of its last attempt, or "not sent".
 
     Parameters
     ----------
     token : object
-        What `SendPipeline.submit` was given.
+        The token passed to `SendPipeline.submit`.
     sent : bool
-        False in ordered mode for a send that was never tried, because an earlier send to its queue failed;
-        ``error`` says so. It is not stored, and submitting it again repeats nothing.
+        False, in ordered mode, for a send that was never attempted because an earlier send to its queue
+        failed (see ``error``). It is not stored, and can be submitted again without duplicates.
     """
 
     token: object
@@ -44,12 +44,12 @@ class SendOutcome:
 
 
 Replace: TypeAlias = Callable[[SendOutcome], "Sequence[Outgoing] | None"]
-"""Decides what is sent in the place of a send that failed: nothing, other sends, or (None) no decision."""
+"""Returns the replacement of a failed send: no sends, other sends, or None to report the failure."""
 
 
 @dataclass(slots=True)
 class _Flight:
-    """One send on its way, from submission to outcome."""
+    """One send, from submission to outcome."""
 
     token: object
     outgoing: Outgoing
@@ -65,28 +65,29 @@ class _Flight:
 
 
 class SendPipeline:
-    """Sends without waiting for each answer, at most ``max_in_flight`` at once.
+    """Sends without waiting for each response, at most ``max_in_flight`` concurrently.
 
-    Delivery promise: at least once for every outcome with a result. In ordered mode the sends to one queue
-    are stored in the order of their submission, also over retries, because only one of them is in flight. If
-    one fails for good, those that wait for it are not sent, nor are others to that queue until `submit`,
+    Delivery promise: at least once for every outcome with a result. In ordered mode, the sends to one queue
+    are stored in the order of submission, even with retries, because only one of them is in flight. If a send
+    fails permanently, sends that wait for it are not sent, nor are others to that queue until `submit`,
     `collect` or `flush` has returned the failure.
 
-    For one thread. Outcomes come back from `submit`, `collect` and `flush`, in no particular order.
+    Not thread-safe. `submit`, `collect` and `flush` return outcomes, in no particular order.
 
     Parameters
     ----------
     producer : Producer
     max_in_flight : int
-        The bound on sends that have no outcome yet, hence on the memory of their bodies. Brokers refuse sends
-        that wait 200 ms: some tens of batches are enough.
+        Maximum number of sends without an outcome, which limits the memory of their bodies. Brokers reject
+        sends that wait 200 ms: some tens of batches are enough.
     ordered : bool
-        One send in flight a queue; every submission then names its queue or key.
+        One send in flight per queue; every submission must have a queue or key.
     outage_timeout_ms : int
-        How long a send is tried again, beyond the producer's ``retries``, while its errors say ``outage``.
+        How long a send is retried, in addition to the producer's ``retries``, while its errors are
+        ``outage``.
     replace : Callable, optional
-        Asked about each send that failed for good. If it returns sends, they take its place in the queue's
-        order (none: the queue continues with the next one) and the failure is not an outcome.
+        Called for each send that failed permanently. If it returns sends, they replace it in the queue's
+        order (none: the queue continues with the next send), and the failure is not an outcome.
 
     Examples
     --------
@@ -131,7 +132,7 @@ class SendPipeline:
 
     @property
     def unfinished(self) -> int:
-        """How many sends have no outcome yet."""
+        """The number of sends without an outcome."""
         return self._unfinished
 
     def submit(
@@ -142,21 +143,21 @@ class SendPipeline:
         key: str | None = None,
         token: object = None,
     ) -> list[SendOutcome]:
-        """Send, after waiting for room; return the outcomes that are there by then.
+        """Send, after waiting for capacity; return the outcomes available so far.
 
         Parameters
         ----------
         queue, key : optional
-            Where to; without either the queues take turns, and a retry goes elsewhere.
+            The destination. Without either, queues are selected round-robin, and a retry uses another queue.
         token : object
-            Comes back with the outcome.
+            Returned with the outcome.
 
         Raises
         ------
         OptionError
-            Ordered mode without queue and key.
+            Neither queue nor key is set in ordered mode.
         PermissionDeniedError, BrokerNotFoundError, TopicNotFoundError, NameServerError
-            A key's queue cannot be chosen; the send was not taken.
+            A key's queue cannot be selected; the send was not accepted.
         """
         if key is not None and queue is None:
             queue = self._producer.choose(outgoing.topic, key=key)
@@ -170,21 +171,21 @@ class SendPipeline:
         return self.collect()
 
     def collect(self) -> list[SendOutcome]:
-        """Return the outcomes that are known, without waiting."""
+        """Return the available outcomes without waiting."""
         outcomes, self._outcomes = self._outcomes, []
         self._failed_lanes.clear()
         return outcomes
 
     def flush(self) -> list[SendOutcome]:
-        """Wait until every send has an outcome; each send has its own deadline."""
+        """Wait until every send has an outcome. Each send has a separate deadline."""
         while self._unfinished:
             self._step()
         return self.collect()
 
     def drain(self) -> list[SendOutcome]:
-        """Wait for the answers to the sends in flight, and send nothing more; return the outcomes.
+        """Wait for the responses to sends in flight without further sends; return the outcomes.
 
-        For a caller that gives up: the sends that wait for their turn or for another try are forgotten.
+        For a caller that gives up: waiting sends and retries are dropped.
         """
         while self._in_flight:
             flight = self._in_flight.popleft()
@@ -196,7 +197,7 @@ class SendPipeline:
         return self.collect()
 
     def close(self) -> None:
-        """Forget the sends without an outcome: whether they are stored is unknown."""
+        """Drop the sends without an outcome. Whether they are stored is unknown."""
         for flight in self._in_flight:
             if flight.connection is not None:
                 flight.connection.abandon(flight.opaque)
@@ -209,7 +210,7 @@ class SendPipeline:
     # --- one step ---
 
     def _step(self) -> None:
-        """Bring at least one send forward: launch one whose back-off ended, or take the oldest answer."""
+        """Advance at least one send: launch one whose back-off ended, or read the oldest response."""
         now = self._client.clock.monotonic()
         due = [flight for flight in self._waiting if flight.not_before <= now]
         if due:
@@ -223,7 +224,7 @@ class SendPipeline:
         self._launch_ready()
 
     def _admit(self, flight: _Flight) -> None:
-        """Let a new send wait for room, or in ordered mode for those before it."""
+        """Queue a new send until there is capacity or, in ordered mode, until earlier sends are done."""
         if not self._ordered or flight.fixed is None:
             self._ready.append(flight)
         elif (cause := self._failed_lanes.get(flight.fixed)) is not None:
@@ -253,7 +254,7 @@ class SendPipeline:
             self._in_flight.append(flight)
 
     def _land(self, flight: _Flight) -> None:
-        """Wait for the answer to one send; the answers to others arrive meanwhile."""
+        """Wait for the response to one send; responses to others arrive meanwhile."""
         try:
             result = self._answer(flight)
         except RocketMQError as error:
@@ -274,7 +275,7 @@ class SendPipeline:
             raise
 
     def _failed(self, flight: _Flight, error: RocketMQError) -> None:
-        """Let the send try again after a pause, or settle its failure."""
+        """Retry the send after a pause, or settle its failure."""
         flight.failures += 1
         if error.stale_route or flight.failures > 1:
             self._client.invalidate(flight.outgoing.topic)
@@ -294,7 +295,7 @@ class SendPipeline:
         self._give_up(flight, final)
 
     def _give_up(self, flight: _Flight, error: RocketMQError) -> None:
-        """Send something else in its place, or report the failure and hold its queue's others back."""
+        """Replace the send, or report the failure and hold back later sends to its queue."""
         outcome = SendOutcome(flight.token, flight.outgoing, None, error)
         others = None if self._replace is None else self._replace(outcome)
         if others is not None:
@@ -314,7 +315,7 @@ class SendPipeline:
                 self._hold_back(held, error)
 
     def _next_in_lane(self, over: _Flight, *, before_it: Sequence[_Flight] = ()) -> None:
-        """Let the queue's next send go when one is over."""
+        """Launch the queue's next send after one has ended."""
         if not self._ordered or over.fixed is None:
             return
         lane = self._lanes[over.fixed]
