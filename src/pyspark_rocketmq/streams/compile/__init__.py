@@ -1,1 +1,1 @@
-"""From the steps of a plan to Spark's operators."""
+"""Compile the steps of a plan to Spark operators."""

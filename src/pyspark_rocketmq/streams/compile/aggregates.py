@@ -1,9 +1,9 @@
-"""Results of a group as expressions of Spark.
+"""Results of a group as Spark expressions.
 
-Texts (fields of untyped JSON) count as the number that they spell: sums and averages are doubles, or decimals
-with ``numeric="decimal"``; columns that have a type keep Spark's rules. First and last go by event time, of
-equal times by the value. Every result is the same however Spark cuts the rows into batches and tasks, except
-for the last digits of sums of doubles.
+Numeric texts (fields of untyped JSON) count as numbers: sums and averages are doubles, or decimals with
+``numeric="decimal"``. Typed columns follow Spark's rules. First and last are by event time, then by value.
+Every result is independent of how Spark splits the rows into batches and tasks, except for the last digits
+of sums of doubles.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ _COLLECTED: Final = "__records_"
 
 @runtime_checkable
 class Accumulator(Protocol):
-    """A user's aggregate, by the newer API: a fresh ``clone()`` is made for each group and window."""
+    """A user's aggregate in the newer API. Each group and window gets a new ``clone()``."""
 
     def addValue(self, value: Any) -> None:
-        """Take a record."""
+        """Add a record."""
 
     def result(self, context: Any) -> Any:
-        """Return the result; the context is the group's key."""
+        """Return the result. The context is the group's key."""
 
     def clone(self) -> Any:
-        """Return a fresh one."""
+        """Return a new, empty accumulator."""
 
 
 @runtime_checkable
 class ClassicAccumulator(Protocol):
-    """A user's aggregate, by the older API's ``IAccumulator``."""
+    """A user's aggregate in the older API, as ``IAccumulator``."""
 
     def createAccumulator(self) -> Any:
         """Return an empty state."""
 
     def accumulate(self, accumulator: Any, value: Any) -> Any:
-        """Take a record; a state that is returned replaces the one that was given."""
+        """Add a record. A returned state replaces the given one."""
 
     def getValue(self, accumulator: Any) -> Any:
         """Return the result."""
@@ -65,14 +65,14 @@ def aggregate_columns(flow: Flow, aggregates: Iterable[Aggregate], numeric: str,
     Raises
     ------
     PlanError
-        An aggregate does not fit its field's type.
+        An aggregate does not support its field's type.
     """
     types = {field.name.lower(): field.dataType for field in flow.df.schema.fields}
     return [_expression(item, types, numeric, step).alias(_name(item)) for item in aggregates]
 
 
 def finished(item: Aggregate) -> Column:
-    """Return a result as the user sees it: functions of all records run now, once a group."""
+    """Return the final result. Functions of all records run now, once per group."""
     match item.kind:
         case "reduce":
             return _at_the_end(lambda values: reduce(item.value, values), _name(item)).alias(item.alias)
@@ -124,7 +124,7 @@ def _expression(item: Aggregate, types: dict[str, DataType], numeric: str, step:
 
 
 def number_of(value: Column, kind: DataType, numeric: str) -> Column:
-    """Return a field's value as the number that sums and averages take."""
+    """Return a field's value as the number for sums and averages."""
     if isinstance(kind, StringType):
         return value.try_cast(DECIMAL if numeric == "decimal" else "double")
     if numeric == "decimal" and kind.simpleString() in {"double", "float"}:
@@ -135,7 +135,7 @@ def number_of(value: Column, kind: DataType, numeric: str) -> Column:
 def _extreme(
     value: Column, number: Column, plain: Callable[[Column], Column], by: Callable[[Column, Column], Column]
 ) -> Column:
-    """Compare texts as numbers if all of a group are numbers, else as texts."""
+    """Compare texts as numbers if all texts of a group are numeric, else as texts."""
     order = F.when(value.isNotNull(), F.struct(number, value))
     return F.when(F.count(value) == F.count(number), by(value, order)).otherwise(plain(value))
 
@@ -145,12 +145,12 @@ def _at_the_end(function: Callable[[list[Any]], Any], name: str) -> Column:
         return pd.Series([to_json(function([json.loads(text) for text in group])) for group in groups])
 
     arrow = pandas_udf(compute, returnType=StringType())  # type: ignore[call-overload]
-    # JSON, so that an object is one where the row is printed or sent, and text where it is stored.
+    # JSON, so that an object is printed and sent as an object, and stored as text.
     return F.try_parse_json(arrow(column(name)))
 
 
 def _accumulated(accumulator: Any) -> Callable[[list[Any]], Any]:
-    """Return a function of all of a group's records for either API's accumulator."""
+    """Return a function of all records of a group for an accumulator of either API."""
 
     def newer(values: list[Any]) -> Any:
         state = accumulator.clone()

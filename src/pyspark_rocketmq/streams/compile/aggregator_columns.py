@@ -1,6 +1,6 @@
-"""A group's results as folds: which columns they read, and of what type they are.
+"""A group's results as folds: their input columns and types.
 
-Numbers are made of texts, and types are found, by Spark: a fold gives what Spark's aggregate would.
+Spark converts texts to numbers and determines types, so a fold returns the same as Spark's aggregate.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Folded:
     Parameters
     ----------
     keys : int
-        How many columns come before the inputs in a row.
+        The number of columns before the inputs in a row.
     """
 
     keys: int
@@ -55,7 +55,7 @@ class Folded:
     _places: dict[tuple[str, str | None], int] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what workers need: columns belong to the driver's JVM."""
+        """Return the state for workers, without columns, which belong to the driver's JVM."""
         return {
             "keys": self.keys,
             "folds": self.folds,
@@ -66,13 +66,13 @@ class Folded:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what was sent."""
+        """Restore the state."""
         self.inputs = []
         for name, value in state.items():
             setattr(self, name, value)
 
     def input(self, kind: str, name: str | None, value: Column) -> int:
-        """Return the place in a row of an input, which is there once."""
+        """Return an input's index in a row. Equal inputs share one."""
         place = self._places.get((kind, name))
         if place is None:
             place = self.keys + len(self.inputs)
@@ -81,7 +81,7 @@ class Folded:
         return place
 
     def finished(self) -> list[Column]:
-        """Return the results as the user sees them."""
+        """Return the final results."""
         return [
             (F.try_parse_json(field.name) if is_user else F.col(field.name)).alias(alias)
             for field, alias, is_user in zip(self.outputs, self.aliases, self.user, strict=True)
@@ -94,8 +94,8 @@ class Folded:
         return [fold.empty() for fold in self.folds]
 
     def add(self, states: list[Any], rows: Iterator[tuple[Any, ...]]) -> None:
-        """Take rows."""
-        if any(self.user):  # by their times, as when they are collected
+        """Add rows."""
+        if any(self.user):  # in the order of their times, as when they are collected
             text = self._places["text", None]
             rows = iter(sorted(rows, key=operator.itemgetter(self._places["time", None], text)))
         each = list(enumerate(self.folds))
@@ -108,15 +108,15 @@ class Folded:
         return [fold.result(state) for fold, state in zip(self.folds, states, strict=True)]
 
     def shown(self, states: list[Any]) -> dict[str, Any]:
-        """Return the results by their names, for those who look into the state."""
+        """Return the results by name, for readers of the state."""
         return dict(zip(self.aliases, self.results(states), strict=True))
 
     def pack(self, states: list[Any]) -> list[Any]:
-        """Return states as what can be pickled."""
+        """Return states in a picklable form."""
         return [fold.pack(state) for fold, state in zip(self.folds, states, strict=True)]
 
     def unpack(self, packed: list[Any]) -> list[Any]:
-        """Return the states that were packed."""
+        """Return the states from their picklable form."""
         return [fold.unpack(state) for fold, state in zip(self.folds, packed, strict=True)]
 
 
@@ -128,7 +128,7 @@ def fold_groups(
     Raises
     ------
     PlanError
-        A result cannot be computed one record after the other.
+        A result cannot be computed record by record.
     """
     aggregates = list(aggregates)
     for item in aggregates:

@@ -1,8 +1,8 @@
-"""Results of a group, one record after the other: the twins of `aggregates` where the state is ours.
+"""Results of a group, record by record: the counterparts of `aggregates` for state that we keep.
 
-A fold has a state that can be pickled, takes rows, and can say its result at any time. Each gives what
-Spark's aggregate of the same name gives for the same rows, whatever the batches that they come in. A user's
-functions get records in the order of their times within a batch, and batches one after the other.
+A fold has a picklable state, adds rows, and can return its result at any time. Each returns the same as
+Spark's aggregate of the same name for the same rows, however they are split into batches. A user's functions
+get records batch by batch, and within a batch in the order of their times.
 """
 
 from __future__ import annotations
@@ -36,74 +36,74 @@ __all__ = [
 Row = tuple[Any, ...]
 
 _EXACT: Final = decimal.Context(prec=76, rounding=decimal.ROUND_HALF_UP)
-"""Room for the sum of any number of Spark's decimals, which have 38 digits at most."""
+"""Enough digits for the sum of any number of Spark decimals, which have at most 38."""
 
 
 class Fold(ABC):
-    """A result that grows with each row."""
+    """A result that is updated by each row."""
 
     __slots__ = ()
 
     @abstractmethod
     def empty(self) -> Any:
-        """Return the state of no rows."""
+        """Return the initial state."""
 
     @abstractmethod
     def add(self, state: Any, row: Row) -> Any:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
 
     @abstractmethod
     def result(self, state: Any) -> Any:
-        """Return the result so far."""
+        """Return the current result."""
 
     def pack(self, state: Any) -> Any:
-        """Return the state as what can be pickled."""
+        """Return the state in a picklable form."""
         return state
 
     def unpack(self, packed: Any) -> Any:
-        """Return the state that was packed."""
+        """Return the state from its picklable form."""
         return packed
 
 
 @dataclass(frozen=True, slots=True)
 class Count(Fold):
-    """Rows, or those that have a value in a column."""
+    """The number of rows, or of rows with a value in a column."""
 
     at: int | None
 
     def empty(self) -> int:
-        """Return the state of no rows."""
+        """Return the initial state."""
         return 0
 
     def add(self, state: int, row: Row) -> int:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
         return state + 1 if self.at is None or row[self.at] is not None else state
 
     def result(self, state: int) -> int:
-        """Return the result so far."""
+        """Return the current result."""
         return state
 
 
 @dataclass(frozen=True, slots=True)
 class Sum(Fold):
-    """A sum of numbers; of decimals with as many digits behind the point as ``scale`` says."""
+    """A sum of numbers. Sums of decimals have ``scale`` decimal places."""
 
     at: int
     scale: int | None = None
 
     def empty(self) -> Any:
-        """Return the state of no rows."""
+        """Return the initial state."""
         return None
 
     def add(self, state: Any, row: Row) -> Any:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
         value = row[self.at]
         if value is None or state is None:
             return state if value is None else value
         return state + value if self.scale is None else _EXACT.add(state, value)
 
     def result(self, state: Any) -> Any:
-        """Return the result so far."""
+        """Return the current result."""
         return _scaled(state, self.scale)
 
 
@@ -115,17 +115,17 @@ class Average(Fold):
     scale: int | None = None
 
     def empty(self) -> tuple[Any, int]:
-        """Return the state of no rows."""
+        """Return the initial state."""
         return None, 0
 
     def add(self, state: tuple[Any, int], row: Row) -> tuple[Any, int]:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
         total, count = state
         after = Sum(self.at, self.scale).add(total, row)
         return (after, count + 1) if row[self.at] is not None else state
 
     def result(self, state: tuple[Any, int]) -> Any:
-        """Return the result so far."""
+        """Return the current result."""
         total, count = state
         if not count:
             return None
@@ -134,38 +134,38 @@ class Average(Fold):
 
 @dataclass(frozen=True, slots=True)
 class Extreme(Fold):
-    """The least or the greatest value; what is not a number is greater than every number."""
+    """The minimum or maximum. NaN is greater than every number."""
 
     at: int
     least: bool
 
     def empty(self) -> Any:
-        """Return the state of no rows."""
+        """Return the initial state."""
         return None
 
     def add(self, state: Any, row: Row) -> Any:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
         return _better(state, row[self.at], _order, least=self.least)
 
     def result(self, state: Any) -> Any:
-        """Return the result so far."""
+        """Return the current result."""
         return state
 
 
 @dataclass(frozen=True, slots=True)
 class NumberOrText(Fold):
-    """The least or the greatest text: by number if all are numbers, else as texts."""
+    """The minimum or maximum of texts: as numbers if all are numeric, else as texts."""
 
     at: int
     number_at: int
     least: bool
 
     def empty(self) -> tuple[bool, Any, Any]:
-        """Return the state of no rows."""
+        """Return the initial state."""
         return True, None, None
 
     def add(self, state: tuple[bool, Any, Any], row: Row) -> tuple[bool, Any, Any]:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
         text, number = row[self.at], row[self.number_at]
         if text is None:
             return state
@@ -175,30 +175,30 @@ class NumberOrText(Fold):
         return numbers, by_number, _better(by_text, text, _order, least=self.least)
 
     def result(self, state: tuple[bool, Any, Any]) -> Any:
-        """Return the result so far."""
+        """Return the current result."""
         numbers, by_number, by_text = state
         return by_number[1] if numbers and by_number is not None else by_text
 
 
 @dataclass(frozen=True, slots=True)
 class ByTime(Fold):
-    """The value of the earliest or the latest row that has one; of equal times the least or the greatest."""
+    """The value of the earliest or latest row that has one. For equal times the minimum or maximum."""
 
     at: int
     time_at: int
     earliest: bool
 
     def empty(self) -> Any:
-        """Return the state of no rows."""
+        """Return the initial state."""
         return None
 
     def add(self, state: Any, row: Row) -> Any:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
         found = None if row[self.at] is None else (row[self.time_at], row[self.at])
         return _better(state, found, _timed, least=self.earliest)
 
     def result(self, state: Any) -> Any:
-        """Return the result so far."""
+        """Return the current result."""
         return None if state is None else state[1]
 
 
@@ -211,68 +211,68 @@ class Concat(Fold):
     separator: str
 
     def empty(self) -> list[tuple[int, str]]:
-        """Return the state of no rows."""
+        """Return the initial state."""
         return []
 
     def add(self, state: list[tuple[int, str]], row: Row) -> list[tuple[int, str]]:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
         if row[self.at] is not None:
             state.append((row[self.time_at], row[self.at]))
         return state
 
     def result(self, state: list[tuple[int, str]]) -> str:
-        """Return the result so far."""
+        """Return the current result."""
         return self.separator.join(text for _, text in sorted(state))
 
 
 @dataclass(frozen=True, slots=True)
 class Different(Fold):
-    """The different values as a sorted list, or how many there are."""
+    """The distinct values as a sorted list, or their number."""
 
     at: int
     counted: bool
 
     def empty(self) -> set[Any]:
-        """Return the state of no rows."""
+        """Return the initial state."""
         return set()
 
     def add(self, state: set[Any], row: Row) -> set[Any]:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
         if row[self.at] is not None:
             state.add(row[self.at])
         return state
 
     def result(self, state: set[Any]) -> Any:
-        """Return the result so far."""
+        """Return the current result."""
         return len(state) if self.counted else sorted(state, key=_order)
 
 
 @dataclass(frozen=True, slots=True)
 class NearlyDifferent(Fold):
-    """How many different values there are, nearly, in 16 KiB."""
+    """The approximate number of distinct values, in 16 KiB."""
 
     at: int
 
     def empty(self) -> Sketch:
-        """Return the state of no rows."""
+        """Return the initial state."""
         return Sketch()
 
     def add(self, state: Sketch, row: Row) -> Sketch:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
         if row[self.at] is not None:
             state.add(str(row[self.at]))
         return state
 
     def result(self, state: Sketch) -> int:
-        """Return the result so far."""
+        """Return the current result."""
         return state.count()
 
     def pack(self, state: Sketch) -> set[int] | bytes:
-        """Return the state as what can be pickled."""
+        """Return the state in a picklable form."""
         return state.pack()
 
     def unpack(self, packed: set[int] | bytes) -> Sketch:
-        """Return the state that was packed."""
+        """Return the state from its picklable form."""
         return Sketch.of(packed)
 
 
@@ -284,45 +284,45 @@ class Reduce(Fold):
     at: int
 
     def empty(self) -> Any:
-        """Return the state of no rows."""
+        """Return the initial state."""
         return None
 
     def add(self, state: Any, row: Row) -> Any:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
         value = json.loads(row[self.at])
         return (value,) if state is None else (self.function(state[0], value),)
 
     def result(self, state: Any) -> Any:
-        """Return the result so far."""
+        """Return the current result."""
         return None if state is None else to_json(state[0])
 
 
 @dataclass(frozen=True, slots=True)
 class User(Fold):
-    """A user's accumulator of the newer API; its state is what the object's attributes hold."""
+    """A user's accumulator of the newer API. Its state is the object's attributes."""
 
     accumulator: Any
     at: int
 
     def empty(self) -> Any:
-        """Return the state of no rows."""
+        """Return the initial state."""
         return self.accumulator.clone()
 
     def add(self, state: Any, row: Row) -> Any:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
         state.addValue(json.loads(row[self.at]))
         return state
 
     def result(self, state: Any) -> Any:
-        """Return the result so far."""
+        """Return the current result."""
         return to_json(state.result(None))
 
     def pack(self, state: Any) -> Any:
-        """Return what the object holds, without its class: that may be a script's, and may change."""
+        """Return the object's attributes without its class, which may belong to a script and may change."""
         return state.__getstate__()
 
     def unpack(self, packed: Any) -> Any:
-        """Return an accumulator that holds what another one held."""
+        """Return an accumulator with the stored attributes."""
         state = self.accumulator.clone()
         if hasattr(state, "__setstate__"):
             state.__setstate__(packed)
@@ -341,16 +341,16 @@ class ClassicUser(Fold):
     at: int
 
     def empty(self) -> Any:
-        """Return the state of no rows."""
+        """Return the initial state."""
         return self.accumulator.createAccumulator()
 
     def add(self, state: Any, row: Row) -> Any:
-        """Return the state behind a row."""
+        """Return the state after adding a row."""
         after = self.accumulator.accumulate(state, json.loads(row[self.at]))
         return state if after is None else after
 
     def result(self, state: Any) -> Any:
-        """Return the result so far."""
+        """Return the current result."""
         return to_json(self.accumulator.getValue(state))
 
 
@@ -368,7 +368,7 @@ def _better(known: Any, value: Any, order: Callable[[Any], Any], *, least: bool)
 
 
 def _order(value: Any) -> tuple[bool, Any]:
-    # Spark holds NaN greater than every number.
+    # Spark orders NaN above every number.
     not_a_number = isinstance(value, float) and value != value  # noqa: PLR0124 - that is what NaN is
     return not_a_number, 0 if not_a_number else value
 

@@ -1,4 +1,4 @@
-"""From a plan to DataFrames: each step becomes Spark's own expressions, or Python where that cannot be."""
+"""Compile a plan to DataFrames. Each step becomes Spark expressions, or Python if that is not possible."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KEEPS_VALUE: Final = frozenset({"filter", "forEach", "time", "label", "key"})
 
 
 def is_bounded(plan: p.Plan) -> bool:
-    """Whether a plan reads to an end.
+    """Whether a plan's sources are bounded.
 
     Raises
     ------
@@ -68,7 +68,7 @@ class Compiler:
     spark : SparkSession
     plan : Plan
     given : dict, optional
-        Flows that take the place of steps: tests' rows, or a batch that is there already.
+        Flows that replace steps: a test's rows, or an existing batch.
     """
 
     spark: SparkSession
@@ -77,7 +77,7 @@ class Compiler:
     errors: Guard | None = None
     analysis: Analysis = field(init=False)
     guard: Guard = field(init=False)
-    """What becomes of records with an error."""
+    """The handling of records with an error."""
     _made: dict[p.Node, Flow] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,12 +86,12 @@ class Compiler:
         is_bounded(self.plan)  # or it cannot run
 
     def flow(self, node: p.Node) -> Flow:
-        """Return what comes out of a step.
+        """Return the result of a step.
 
         Raises
         ------
         PlanError
-            It cannot be compiled; names the step.
+            The step cannot be compiled. The message names it.
         """
         if node in self.given:
             return self.given[node]
@@ -163,11 +163,11 @@ class Compiler:
         raise PlanError("there is no such step", step=node.name)
 
     def _named(self, node: p.Node, before: p.Node, fields: tuple[str, ...] = ()) -> Flow:
-        """Return the input with every field parsed that this step, or a later one, names."""
+        """Return the input with all fields parsed that this step or a later one names."""
         flow = self.flow(before)
         if flow.shape is Shape.COLUMNS and isinstance(node, p.SelectFields):
             flow.check_fields(fields, node)
-            return flow  # with the types that they have
+            return flow  # with their types
         if flow.shape is Shape.TEXT and fields:
             return flow.with_fields(fields, self.guard, node)
         if flow.shape is not Shape.JSON:
@@ -221,7 +221,7 @@ class Compiler:
         return self._python(chain)
 
     def _fuses(self, node: p.Node) -> bool:
-        """Whether a step joins the Python function of the step behind it."""
+        """Whether a step is part of the next step's Python function."""
         alone = len(self.analysis.consumers[node]) == 1 and node not in self.given
         python = isinstance(node, p.Apply) and self.analysis.is_python(node) and node.schema is None
         return alone and python
@@ -240,7 +240,7 @@ class Compiler:
             columns += list(flow.columns)
         df = with_text.df.select(*map(column, columns))
         added = [ERROR] if TAG in columns else [TAG, ERROR]
-        # A new one: `add` would change the DataFrame's own.
+        # A new schema: `add` would change the DataFrame's.
         schema = StructType([*df.schema.fields, *(StructField(name, StringType()) for name in added)])
         df = df.mapInArrow(python, schema)
         df = self.guard.without_errors(df, flow.error_unless_beat(F.col(ERROR)), last).drop(ERROR)
@@ -254,12 +254,12 @@ class Compiler:
     # --- several sinks ------------------------------------------------------------------------
 
     def common(self) -> p.Node:
-        """Return the last step that all sinks share, behind which no step keeps state.
+        """Return the last step that all sinks share and after which no step keeps state.
 
         Raises
         ------
         PlanError
-            There is none.
+            No such step exists.
         """
         sinks = self.plan.sinks
         if len(sinks) == 1:
@@ -282,7 +282,7 @@ class Compiler:
 
 
 def _told_apart(names: list[str], known: tuple[str, ...]) -> list[str]:
-    """Leave out names that differ from others in case only: Spark does not tell them apart."""
+    """Omit names that differ from others only in case, because Spark ignores case."""
     found: dict[str, str] = {name.lower(): name for name in known}
     for name in names:
         found.setdefault(name.lower(), name)
@@ -290,7 +290,7 @@ def _told_apart(names: list[str], known: tuple[str, ...]) -> list[str]:
 
 
 def _same_split(node: p.Union) -> p.Select | None:
-    """Return one selection for a union of selections of one split: the source is read once then."""
+    """Return one selection for a union of selections of one split, so that the source is read once."""
     match node:
         case p.Union(left=p.Select() as left, right=p.Select() as right) if left.input is right.input:
             labels = tuple(dict.fromkeys((*left.labels, *right.labels)))

@@ -1,8 +1,8 @@
-"""Counting different values in a few kilobytes: HyperLogLog, for windows whose state is ours.
+"""Count distinct values in a few kilobytes: HyperLogLog, for windows with state that we keep.
 
 # Facts: registers as in Flajolet et al. 2007, 2^14 of them (standard error 0.81 %); the estimate is that
 # of O. Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6, which
-# needs no tables of corrections. Up to `_EXACT` values are kept as they are hashed, and counted exactly.
+# needs no correction tables. Up to `_EXACT` values are stored as hashes and counted exactly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ALPHA: Final = 1 / (2 * math.log(2))
 
 
 class Sketch:
-    """A count of different texts."""
+    """A count of distinct texts."""
 
     __slots__ = ("_few", "_registers")
 
@@ -31,18 +31,18 @@ class Sketch:
 
     @classmethod
     def of(cls, packed: set[int] | bytes) -> Sketch:
-        """Return what was packed."""
+        """Return the sketch from its packed form."""
         made = cls()
         made._few = packed if isinstance(packed, set) else None
         made._registers = bytearray() if isinstance(packed, set) else bytearray(packed)
         return made
 
     def pack(self) -> set[int] | bytes:
-        """Return it as plain values: what checkpoints hold must not depend on how a class is made."""
+        """Return the sketch as plain values, because checkpoints must not depend on a class's layout."""
         return bytes(self._registers) if self._few is None else self._few
 
     def add(self, text: str) -> None:
-        """Take a value."""
+        """Add a value."""
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         hashed = int.from_bytes(digest, "big")
         if self._few is None:
@@ -61,7 +61,7 @@ class Sketch:
         self._registers[at] = max(self._registers[at], rank)
 
     def count(self) -> int:
-        """Return how many different values there were, nearly."""
+        """Return the approximate number of distinct values."""
         if self._few is not None:
             return len(self._few)
         counts = [self._registers.count(rank) for rank in range(_BITS + 2)]

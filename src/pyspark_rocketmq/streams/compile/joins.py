@@ -26,7 +26,7 @@ _MERGED: Final = "__merged"
 
 
 def join_streams(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
-    """Return the pairs that meet the condition; right fields that the left has too are ``right_<name>``."""
+    """Return the pairs that meet the condition. Right fields that the left also has are ``right_<name>``."""
     _check_columns(left, right, node)
     left_df, right_df = _timed(left.plain(), node), _timed(right.plain(), node)
     marked = right_df.select(*(F.col(quote(name)).alias(_RIGHT + name) for name in right_df.columns))
@@ -103,7 +103,7 @@ def join_by_key(left: Flow, right: Flow, node: p.KeyJoin, guard: Guard) -> Flow:
 
 
 class PairOfValues:
-    """The function for ``mapInArrow`` that makes one value of two."""
+    """The function for ``mapInArrow`` that maps a pair to one value."""
 
     def __init__(self, step: str, function: Any, *, strict: bool) -> None:
         self._step = step
@@ -111,7 +111,7 @@ class PairOfValues:
         self._strict = strict
 
     def __call__(self, batches: Any) -> Any:
-        """Return batches of the pairs' values, with what went wrong."""
+        """Return batches of the pairs' values and errors."""
         import json  # noqa: PLC0415 - pickled by value where a script defines the pipeline
 
         import pyarrow as pa  # noqa: PLC0415
@@ -211,7 +211,7 @@ def _check_columns(left: Flow, right: Flow, node: p.Node) -> None:
 
 
 def _timed(flow: Flow, node: p.StreamJoin) -> DataFrame:
-    """Return a side with its watermark, its window or its time, and without heartbeats."""
+    """Return a side with its watermark and its window or time, without heartbeats."""
     df = flow.with_watermark(node.watermark_s).without_beats().df
     columns = [column(name) for name in flow.columns]
     if node.window is None:
@@ -220,10 +220,10 @@ def _timed(flow: Flow, node: p.StreamJoin) -> DataFrame:
 
 
 def _joining(window: Window, node: p.Node) -> Column:
-    """Return the window in which rows are paired.
+    """Return the window in which rows are joined.
 
-    It takes the place of the time: Spark refuses two columns with a watermark behind a join. The time of a
-    pair is that of its window.
+    It replaces the time, because Spark rejects two columns with a watermark after a join. The time of a pair
+    is that of its window.
     """
     match window:
         case TumblingWindow(size=size):
@@ -236,7 +236,7 @@ def _joining(window: Window, node: p.Node) -> Column:
 
 
 def _condition(left: Flow, right: Flow, node: p.StreamJoin | p.TableJoin) -> tuple[Column, set[str]]:
-    """Return the condition, and the right's fields that equal the left's of the same name."""
+    """Return the condition, and the right fields that equal left fields of the same name."""
     on, equal, equates = F.lit(True), set(), False
     for left_name, operator, right_name in comparisons(node.condition, step=node.name):
         for name, flow, side in ((left_name, left, "left"), (right_name, right, "right")):
@@ -264,7 +264,7 @@ def _time_condition(node: p.StreamJoin) -> Column:
 
 
 def _keyed(flow: Flow, node: p.KeyJoin) -> DataFrame:
-    """Return a side of a key join: window, key and text."""
+    """Return a side of a key join, as window, key and text."""
     if not flow.tagged:
         raise PlanError("both sides of a join have a key: where(...).equalTo(...)", step=node.name)
     df = flow.with_watermark(node.watermark_s).without_beats().df

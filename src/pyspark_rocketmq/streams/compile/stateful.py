@@ -1,7 +1,7 @@
-"""Steps with a state for each key: a user's processor, latest values of two streams, incremental groups.
+"""Steps with state per key: a user's processor, latest values of two streams, incremental groups.
 
-All run on ``transformWithState``, in Python workers, and need the extra ``state``. A key that consists of
-fields goes through the state as one JSON text: keys come back from timers as they went in.
+All run on ``transformWithState``, in Python workers, and need the extra ``state``. A key of fields is stored
+as one JSON text, so that timers return keys unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pyspark_rocketmq.streams.plan.nodes import Shape
 __all__ = ["aggregate_incrementally", "join_latest", "key_columns", "key_text", "run_processor"]
 
 EVENT_TIME: Final = "event_time"
-"""What a processor in event time finds a record's time as."""
+"""The field with a record's time for a processor in event time."""
 
 _KEY: Final = "__key"
 _AT: Final = "__at"
@@ -51,7 +51,7 @@ def key_text(names: tuple[str, ...]) -> Column:
 
 
 def key_columns(flow: Flow, names: tuple[str, ...], text: str) -> list[Column]:
-    """Return the fields that a text was made of, with their types."""
+    """Return the fields of such a text, with their types."""
     if not names:
         return []
     fields = [StructField(name, flow.df.select(column(name)).schema[0].dataType) for name in names]
@@ -63,12 +63,12 @@ def key_columns(flow: Flow, names: tuple[str, ...], text: str) -> list[Column]:
 
 
 def run_processor(flow: Flow, node: p.Process, schema: StructType, guard: Guard) -> Flow:
-    """Return what a user's processor gives.
+    """Return the results of a user's processor.
 
     Raises
     ------
     PlanError
-        The records' fields are not known, or one has the name that the event time needs.
+        The records' fields are not known, or one has the name of the event time field.
     """
     require_state(node.name)
     if flow.shape is not Shape.COLUMNS:
@@ -102,7 +102,7 @@ def _without_beats(flow: Flow) -> DataFrame:
 
 
 def aggregate_incrementally(flow: Flow, node: p.Group) -> Flow:
-    """Return the results of groups; a user's function sees each record once."""
+    """Return the results of groups. A user's function gets each record once."""
     require_state(node.name)
     results = fold_groups(flow, node.keys, node.aggregates, node.numeric, node.name)
     df = _without_beats(flow).select(
@@ -125,15 +125,15 @@ class GrowingGroups(StatefulProcessor):
         self._row = Row(_AT, _KEY, *(field.name for field in results.outputs))
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Take hold of the state."""
+        """Open the state."""
         schema = StructType([StructField("folds", BinaryType()), StructField("results", StringType())])
         self._state = handle.getValueState("groups", schema)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        """Take a batch's rows of a group and give the result anew."""
+        """Add a batch's rows of a group and emit the updated result."""
         del timerValues
         found, its = self._state.get(), list(rows)
-        # What we wrote ourselves; other than pickle, cloudpickle takes what a user's script defines.
+        # Data that we wrote. Unlike pickle, cloudpickle supports classes defined in a user's script.
         states = self._results.empty() if found is None else self._results.unpack(pickle.loads(found[0]))  # noqa: S301
         self._results.add(states, iter(its))
         packed = cloudpickle.dumps(self._results.pack(states))  # type: ignore[no-untyped-call]
@@ -146,7 +146,7 @@ class GrowingGroups(StatefulProcessor):
 
 
 def join_latest(left: Flow, right: Flow, node: p.LatestJoin, guard: Guard) -> Flow:
-    """Return a function's value of each value that comes and the latest of the other side, by key."""
+    """Return a function's value of each new value and the latest of the other side, by key."""
     require_state(node.name)
     sides = []
     for number, flow in enumerate((left, right)):
@@ -167,10 +167,10 @@ def join_latest(left: Flow, right: Flow, node: p.LatestJoin, guard: Guard) -> Fl
 
 
 class LatestPairs(StatefulProcessor):
-    """The latest value of either side of each key.
+    """The latest value of each side per key.
 
-    # Facts (rocketmq-streams core: JoinAggregateSupplier): a value is stored as its side's latest, and paired
-    # with the other side's; a left value without one goes out alone in a left join, a right one never.
+    # Facts (rocketmq-streams core: JoinAggregateSupplier): a value is stored as its side's latest, and joined
+    # with the other side's. Without one, a left value is emitted alone in a left join, a right value never.
     """
 
     def __init__(self, node: p.LatestJoin, *, strict: bool) -> None:
@@ -181,12 +181,12 @@ class LatestPairs(StatefulProcessor):
         self._row = Row(_AT, VALUE, ERROR)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Take hold of the state."""
+        """Open the state."""
         schema = StructType([StructField("value", StringType())])
         self._states = [handle.getValueState(name, schema) for name in ("left", "right")]
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        """Take a batch's values of a key by their times, and give a value for each pair."""
+        """Process a batch's values of a key in the order of their times, and emit a value for each pair."""
         del key, timerValues
         found = [state.get() for state in self._states]
         latest: list[str | None] = [None if value is None else value[0] for value in found]

@@ -1,14 +1,13 @@
-"""Windows whose state is ours: results when fire modes say, or one record after the other.
+"""Windows with state that we keep: for results by fire mode, or record by record.
 
-Spark's own windows give one result, or changed ones with each batch. These run on ``transformWithState``: a
-state for each window and group, and timers in event time. Each batch costs a few calls to the state store
-for each window and group that it has rows of.
+Spark's windows emit one result, or changed results in each batch. These run on ``transformWithState``, with
+state per window and group, and timers in event time. Each batch makes a few calls to the state store for
+each window and group of its rows.
 
 # Facts (Spark 4.3: WatermarkSupport.watermarkExpression, EventTimeWatermark.delayKey, TimerStateImpl)
 # A stateful operator drops rows whose column with the key `spark.watermarkDelayMs` in its metadata is at or
-# below the watermark of the batch before, compared as microseconds; a group's window that lasts until then
-# makes rows late by window, as in Spark's own. Timers fire at or below the batch's own watermark, behind
-# the batch's rows.
+# below the previous batch's watermark, compared as microseconds. With a window as the column, rows are late
+# by window, as in Spark's windows. Timers fire at or below the batch's own watermark, after the batch's rows.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ STATE_NAME: Final = "windows"
 
 
 def schedule_of(node: p.Windowed) -> Schedule:
-    """Return when a window's results are due."""
+    """Return the schedule of a window's results."""
     assert not isinstance(node.window, SessionWindow)  # `Firing.check`
     firing = node.firing
     return Schedule(
@@ -82,7 +81,7 @@ def schedule_of(node: p.Windowed) -> Schedule:
 
 
 def emit_windows(flow: Flow, node: p.Windowed, window: Column) -> Flow:
-    """Return the results of windows, with a state of our own.
+    """Return the results of windows, with state that we keep.
 
     Parameters
     ----------
@@ -94,7 +93,7 @@ def emit_windows(flow: Flow, node: p.Windowed, window: Column) -> Flow:
     Raises
     ------
     PlanError
-        A result cannot be computed so, or ``protobuf`` is missing.
+        A result cannot be computed this way, or ``protobuf`` is missing.
     """
     require_state(node.name)
     schedule = schedule_of(node)
@@ -135,7 +134,7 @@ def emit_windows(flow: Flow, node: p.Windowed, window: Column) -> Flow:
 
 @dataclass(slots=True)
 class _Kept:
-    """What is known of a window and group."""
+    """The state of a window and group."""
 
     states: list[Any]
     fires: int = 0
@@ -159,12 +158,12 @@ class FiredWindows(StatefulProcessor):
         self._row = Row(UNTIL, KEY, FIRE, NUMBER, *(field.name for field in results.outputs))
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Take hold of the state."""
+        """Open the state."""
         self._handle = handle
         self._state = handle.getValueState(STATE_NAME, _STATE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        """Take a batch's rows of a window and group, and give a result if it is due at once."""
+        """Add a batch's rows of a window and group, and emit a result if one is already due."""
         schedule, watermark = self._schedule, timerValues.getCurrentWatermarkInMs()
         end = key[0] // 1000 - schedule.keep_ms
         kept = self._load() or _Kept(self._results.empty())
@@ -186,12 +185,12 @@ class FiredWindows(StatefulProcessor):
     def handleExpiredTimer(
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[Row]:
-        """Give the result that is due."""
+        """Emit the result that is due."""
         schedule, watermark = self._schedule, timerValues.getCurrentWatermarkInMs()
         due = expiredTimerInfo.getExpiryTimeInMs()
         end = key[0] // 1000 - schedule.keep_ms
         kept = self._load()
-        if kept is None:  # its result went out with rows of this batch, and it is over
+        if kept is None:  # its result was emitted with rows of this batch, and it is closed
             return
         if not kept.final and watermark >= schedule.first(end):
             yield self._result(key, kept, schedule.fire_time(schedule.first(end)))
@@ -208,7 +207,7 @@ class FiredWindows(StatefulProcessor):
         return row
 
     def _settle(self, kept: _Kept, end: int, watermark: int) -> None:
-        """Keep the window behind a result, or forget it."""
+        """Keep or delete the window's state after a result."""
         over = self._schedule.over(end)
         if watermark >= over:
             if not kept.is_new:
@@ -231,7 +230,7 @@ class FiredWindows(StatefulProcessor):
         return _Kept(states, fires, final, changed, is_new=False)
 
     def _save(self, kept: _Kept) -> None:
-        # Other than pickle, cloudpickle takes what is defined in the user's own script.
+        # Unlike pickle, cloudpickle supports classes defined in a user's script.
         folds = cloudpickle.dumps(self._results.pack(kept.states))  # type: ignore[no-untyped-call]
         shown = json.dumps(self._results.shown(kept.states), ensure_ascii=False, default=str)
         self._state.update((kept.fires, kept.final, kept.changed, folds, shown))

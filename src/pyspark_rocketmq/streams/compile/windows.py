@@ -1,4 +1,4 @@
-"""Steps that put many records together: windows, groups, top rows, distinct records."""
+"""Steps on several records: windows, groups, top rows, distinct records."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["aggregate_groups", "aggregate_windows", "by_time_field", "distinct",
 
 WINDOW_FIELDS: Final = ("start_time", "end_time", "fire_time")
 KEY: Final = "key"
-"""What the newer API calls the key of a group."""
+"""The newer API's name of a group's key."""
 
 
 def by_time_field(flow: Flow, field: str, guard: Guard, step: p.Node) -> Flow:
-    """Return a flow whose event time is a field: a timestamp, milliseconds, or a text of either."""
+    """Return a flow with a field as event time: a timestamp, milliseconds, or a text of either."""
     flow = flow.with_fields([field], guard, step)
     kind = next(f.dataType for f in flow.df.schema.fields if f.name.lower() == field.lower())
     value = column(field)
@@ -56,11 +56,11 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
         raise PlanError("session windows have no results before their end", step=node.name)
     if collects:
         flow = flow.with_text()
-    # Rows are late for the first step with state only, and in streams only.
+    # Rows can be late only in the first step with state, and only in streams.
     first = flow.df.isStreaming and not flow.watermarked
     flow = flow.with_watermark(node.watermark_s).without_beats()
     df, window = _in_windows(flow, node, first=first)
-    if node.firing.stateful and flow.df.isStreaming:  # what ends has one result a window in every mode
+    if node.firing.stateful and flow.df.isStreaming:  # bounded: one result in every mode
         return _having(emit_windows(replace(flow, df=df), node, window), node.having)
     expressions = aggregate_columns(flow, node.aggregates, node.numeric, node.name)
     df = df.groupBy(window, *(column(key) for key in node.keys)).agg(*expressions)
@@ -68,12 +68,12 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
     end = F.col(f"{WINDOW}.end")
     fire = end + F.expr(f"INTERVAL {int(node.watermark_s * 1000)} MILLISECONDS")
     times = [F.col(f"{WINDOW}.start"), end, fire]
-    named = {  # a window's time that windows behind it are grouped by stays what it is
+    named = {  # a window's time stays unchanged if later windows group by it
         name: time for name, time in zip(WINDOW_FIELDS, times, strict=True) if name not in node.keys
     }
     shown = [F.date_format(time, TIME_FORMAT).alias(name) for name, time in named.items()]
     names = [*node.keys, *(item.alias for item in node.aggregates), *named]
-    # A session's struct carries no mark of a window: its time is one tick before its end, as `window_time`.
+    # A session's struct has no window metadata: its time is one tick before its end, as `window_time`.
     time = (
         F.window_time(WINDOW)
         if not isinstance(node.window, SessionWindow)
@@ -93,7 +93,7 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
 
 
 def aggregate_groups(flow: Flow, node: p.Group, guard: Guard) -> Flow:
-    """Return the results of groups without a window, anew whenever they change."""
+    """Return the results of groups without a window, again at each change."""
     flow = _with_inputs(flow, node.keys, node.aggregates, guard, node)
     if any(item.kind in {"reduce", "accumulate"} for item in node.aggregates):
         flow = flow.with_text()
@@ -119,7 +119,7 @@ def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flo
     flow = flow.with_fields(names, guard, node)
     order = [_order(flow, name, ascending) for name, ascending in node.order]
     whole = F.struct(*(column(name) for name in flow.columns))
-    # Sorting is ascending: what shall come first has the least key; equal rows go by what they hold.
+    # Sorting is ascending: the first row must have the smallest key. Ties are ordered by the rows' content.
     row = F.struct(*(key.alias(f"o{at}") for at, key in enumerate(order)), whole.alias("row"))
     keys = [column(key) for key in node.keys]
     hidden = [F.col(WINDOW)] if flow.windowed else []
@@ -135,7 +135,7 @@ def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flo
 
 
 def distinct(flow: Flow, node: p.Distinct, guard: Guard) -> Flow:
-    """Return the first record of those that agree in the fields."""
+    """Return the first of the records with equal fields."""
     flow = flow.with_fields(node.fields, guard, node)
     flow = flow.with_watermark(node.within.length_ms / 1000).without_beats()
     if flow.df.isStreaming:
@@ -146,7 +146,7 @@ def distinct(flow: Flow, node: p.Distinct, guard: Guard) -> Flow:
 def _with_inputs(
     flow: Flow, keys: tuple[str, ...], aggregates: tuple[p.Aggregate, ...], guard: Guard, node: p.Node
 ) -> Flow:
-    """Return the flow with the fields that keys and results need."""
+    """Return the flow with the fields of keys and results."""
     if flow.tagged and KEY in keys and KEY not in flow.columns:
         flow = replace(flow, df=flow.df.withColumn(KEY, F.col(TAG)), columns=(*flow.columns, KEY))
     names = [*keys, *(item.field for item in aggregates if item.field is not None)]
@@ -156,7 +156,7 @@ def _with_inputs(
 
 
 def _in_windows(flow: Flow, node: p.Windowed, *, first: bool) -> tuple[DataFrame, Column]:
-    """Return rows that can be grouped by their windows, and by what; how late they are is reported."""
+    """Return rows prepared for grouping by window, and the grouping columns. Late rows are counted."""
     match node.window:
         case TumblingWindow(size=size):
             df = flow.df.withColumn(WINDOW, F.window(TIME, str(size)))
@@ -179,7 +179,7 @@ def _having(flow: Flow, condition: Column | str | None) -> Flow:
 
 
 def _order(flow: Flow, name: str, ascending: bool) -> Column:
-    """Return what sorts rows when it is sorted upwards: numbers, then texts, then rows without the field."""
+    """Return an ascending sort key: numbers first, then texts, then rows without the field."""
     kind = next(f.dataType for f in flow.df.schema.fields if f.name.lower() == name.lower())
     value = column(name)
     if isinstance(kind, NumericType):
@@ -202,5 +202,5 @@ def _number_order(value: Column, kind: NumericType, ascending: bool) -> Column:
 
 
 def _reversed(text: Column) -> Column:
-    """Return a text that sorts the other way round: its bytes' complements, and an end that is greater."""
+    """Return a text with the reverse sort order: its bytes' complements, and a greater terminator."""
     return F.concat(F.translate(F.hex(text), "0123456789ABCDEF", "FEDCBA9876543210"), F.lit("~"))

@@ -1,1 +1,1 @@
-"""Where rows come from and go to: one module a connector."""
+"""Sources and sinks of rows: one module per connector."""

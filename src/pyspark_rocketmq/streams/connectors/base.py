@@ -1,7 +1,7 @@
-"""What every connector is: a source that gives a `Flow`, or a sink that takes one.
+"""The base of connectors: a source that returns a `Flow`, or a sink that writes one.
 
-A new system is one module here, with its node and what it does, and the method of ``streams.api`` that
-makes the node.
+To add a system, add one module here with its node and implementation, and the method of ``streams.api`` that
+creates the node.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 BatchWriter: TypeAlias = Callable[[DataFrame, int], None]
-"""Writes a batch, which has a number."""
+"""Writes a batch, given its DataFrame and number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -47,28 +47,28 @@ class SourceConnector(Source):
 
     @abstractmethod
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
-        """Return what it gives: event time and text, or columns.
+        """Return the source's flow: event time and text, or columns.
 
         Raises
         ------
         PlanError
-            The source, or a library that it needs, is missing.
+            The source, or a required library, is missing.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RecordSource(SourceConnector):
-    """A source of messages; a record is the body's text, or its JSON object.
+    """A source of messages. A record is the body's text, or its JSON object.
 
     Parameters
     ----------
     topic : str
-        What is read, by the other system's name of it.
+        The topic, by the other system's name.
     json : bool
         Whether the bodies are JSON objects.
     options : Mapping
-        Of the Spark source that reads it; they may hold secrets.
+        Options of the Spark source that reads it. They may contain secrets.
     """
 
     topic: str
@@ -77,12 +77,12 @@ class RecordSource(SourceConnector):
 
     @property
     def shape(self) -> Shape:
-        """How its records look."""
+        """The shape of its records."""
         return Shape.COLUMNS if self.schema is not None else Shape.JSON if self.json else Shape.TEXT
 
     @property
     def test_name(self) -> str:
-        """The name under which ``test`` takes its rows."""
+        """The key of its rows in ``test``."""
         return self.topic
 
 
@@ -96,7 +96,7 @@ class SinkConnector(Sink):
         return False
 
     def rows(self, flow: Flow, plan: Plan) -> DataFrame:
-        """Return the DataFrame that `batch_writer` is given."""
+        """Return the DataFrame for `batch_writer`."""
         del plan
         return plain_rows(flow)
 
@@ -108,20 +108,20 @@ class SinkConnector(Sink):
         ----------
         plan : Plan
         checkpoint : str, optional
-            Of the query; None for a plan whose sources end.
+            The query's checkpoint. None for a plan with bounded sources.
         numbered : bool
-            Whether a batch that comes again has the same number: it then replaces what it wrote before,
-            where the other system allows that. Messages come twice.
+            Whether a repeated batch has the same number. It then replaces its earlier result, if the other
+            system supports that. Messages are repeated.
         """
         raise NotImplementedError
 
     def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
-        """Start a query whose only sink this is."""
+        """Start a query with this as its only sink."""
         return writer.foreachBatch(self.batch_writer(plan, checkpoint, numbered=True)).start()
 
 
 def read_source(spark: SparkSession, node: Source, analysis: Analysis, plan: Plan, guard: Guard) -> Flow:
-    """Return what a source gives, its fields parsed where its schema says them."""
+    """Return a source's flow, with its fields parsed if its schema declares them."""
     assert isinstance(node, SourceConnector), node
     flow = node.read(spark, analysis, plan)
     if node.schema is not None and flow.shape is Shape.COLUMNS and VALUE in flow.df.columns:
@@ -130,18 +130,18 @@ def read_source(spark: SparkSession, node: Source, analysis: Analysis, plan: Pla
 
 
 def sink_of(node: Sink) -> SinkConnector:
-    """Return a plan's sink as what it is."""
+    """Return a plan's sink with its type."""
     assert isinstance(node, SinkConnector), node
     return node
 
 
 def has_watermark(analysis: Analysis) -> bool:
-    """Whether a step waits for a watermark: only then a silent source must say that time goes by."""
+    """Whether a step waits for a watermark. Only then an idle source must advance the time."""
     return any(isinstance(node, WATERMARKED) for node in analysis.nodes)
 
 
 def plain_rows(flow: Flow) -> DataFrame:
-    """Return the columns of records whose fields are known, else their text as ``value``."""
+    """Return the records' columns if their fields are known, else their text as ``value``."""
     if flow.shape is not Shape.COLUMNS:
         return texts(flow)
     return flow.df.select(*map(column, flow.columns))
@@ -158,21 +158,21 @@ def text_value(name: str) -> Column:
 
 
 def group_key(flow: Flow) -> list[Column]:
-    """Return what tells results of groups apart, as texts; nothing for other records."""
+    """Return the identity of group results, as texts. Empty for other records."""
     if not flow.identity or not set(flow.identity) <= set(flow.df.columns):
         return []
     return [F.coalesce(column(name).cast("string"), F.lit("<null>")) for name in flow.identity]
 
 
 def keyed_texts(flow: Flow) -> DataFrame:
-    """Return texts (``value``), and where they are results of groups the group (``key``)."""
+    """Return texts (``value``), and the group (``key``) if they are results of groups."""
     key = group_key(flow)
     columns = [flow.text().alias("value"), *([F.concat_ws("|", *key).alias("key")] if key else [])]
     return flow.df.select(*columns)
 
 
 def option_texts(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return options as Spark takes them."""
+    """Return options in Spark's format."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in options.items()

@@ -1,4 +1,4 @@
-"""Tables of a database: rows that are added, and results with their progress in one transaction."""
+"""Database tables: read added rows, and write results with their progress in one transaction."""
 
 from __future__ import annotations
 
@@ -86,15 +86,15 @@ def _without_parameters(url: sa.URL) -> sa.URL:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class AddedRowsSource(RecordSource):
-    """Rows of the tables that match a pattern; a record's time is when it is read."""
+    """Rows of the tables that match a pattern. A record's time is the time of reading."""
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return f"tables {self.topic} as {self.shape.value}"
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
-        """Return what it gives."""
+        """Return the source's flow."""
         del analysis, plan
         require("sqlalchemy", "sql", self.name)
         spark.dataSource.register(TablesSource)
@@ -104,7 +104,7 @@ class AddedRowsSource(RecordSource):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DatabaseSink(SinkConnector):
-    """A table of a database, rows and progress in one transaction."""
+    """A database table. Rows and progress are written in one transaction."""
 
     url: str = field(repr=False)
     table: str
@@ -117,11 +117,11 @@ class DatabaseSink(SinkConnector):
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return f"table {self.table}"
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
-        """Return a function that writes rows and progress in one transaction: each batch counts once."""
+        """Return a function that writes rows and progress in one transaction, so each batch counts once."""
         from pyspark_rocketmq.spark.stores.foreach_batch import transactional_writer  # noqa: PLC0415
         from pyspark_rocketmq.spark.stores.sql_rows import append_to, upsert_into  # noqa: PLC0415 - an extra
         from pyspark_rocketmq.spark.stores.sql_store import SqlOffsetStore  # noqa: PLC0415 - an extra
@@ -149,7 +149,7 @@ class DatabaseSink(SinkConnector):
                     case BatchTurn.REPEAT:
                         df.write.format("noop").mode(
                             "append"
-                        ).save()  # the state's step is taken all the same
+                        ).save()  # the state's step must run all the same
                     case BatchTurn.NEXT:
                         transaction.advance(before, identity, ())
                         write(transaction.handle, df)

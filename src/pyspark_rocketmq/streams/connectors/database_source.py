@@ -1,8 +1,8 @@
-"""Rows that are added to tables of a database, as a stream: needs the extra ``sql`` (SQLAlchemy).
+"""Rows added to database tables, as a stream. Needs the extra ``sql`` (SQLAlchemy).
 
-A table is read by an id that grows; a micro-batch is a range of ids of each table, so that one that Spark
-runs again has the same rows. Ids are given when a transaction begins to write and seen when it commits: what
-is seen new is left alone for a moment, in which transactions with smaller ids may end.
+A table is read by a growing id. A micro-batch is a range of ids per table, so a repeated batch has the same
+rows. Ids are assigned when a transaction writes, but are visible only after its commit. So new ids wait for a
+moment, in which transactions with smaller ids can commit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHUNK_ROWS: Final = 1_000
 class TablesSource(DataSource):
     """``format("rocketmq-tables")``.
 
-    Its options are url.password, pattern, idField, refreshSeconds, settleSeconds, maxRowsPerTrigger.
+    Options: url.password, pattern, idField, refreshSeconds, settleSeconds, maxRowsPerTrigger.
     """
 
     @classmethod
@@ -61,12 +61,12 @@ class TableRange(InputPartition):
 
 
 class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are the last id of each table by its name.
+    """The stream reader. Offsets are the last id of each table, by table name.
 
     Parameters
     ----------
     options : Mapping
-        Of the data source.
+        The data source's options.
     clock : Clock
     """
 
@@ -86,21 +86,21 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise OptionError(f"the pattern of tables is no regular expression: {error}") from error
 
     def initialOffset(self) -> dict[str, int]:
-        """Return the beginning: no table is known."""
+        """Return the initial offset: no table is known."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return how many rows of a table a batch has at most."""
+        """Return the maximum number of rows per table and batch."""
         return ReadMaxRows(self._max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take the ids that the run will stop at."""
+        """Store the ids at which the run stops."""
         with _connected(self._url) as connection:
             self._frozen = self._ends(connection, {}, None)
         self._settle(self._frozen)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """Return the ids up to which tables are read now; between two looks at them those of the last one."""
+        """Return the ids up to which tables are read. Between two polls, those of the last poll."""
         if self._next is not None and not self._next.expired:
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -108,19 +108,19 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = self._ends(connection, start, most)
         if self._frozen is not None:
             return start | ends
-        more = most is not None and ends  # of a table that has more than a batch takes
+        more = most is not None and ends  # of a table with more rows than the limit of a batch
         self._next = None if more else Deadline(self._clock, self._refresh_ms)
         self._settle(ends)
         return start | ends
 
     def _ends(self, connection: sa.Connection, start: dict[str, int], most: int | None) -> dict[str, int]:
-        """Return the largest id of each table that has rows behind ``start``, of so many rows at most."""
+        """Return the largest id of each table with rows after ``start``, for at most the limit of rows."""
         tables = self._tables(connection) if self._frozen is None else sorted(self._frozen)
         ends = {table: self._end(connection, table, start.get(table), most) for table in tables}
         return {table: end for table, end in ends.items() if end is not None}
 
     def _settle(self, ends: dict[str, int]) -> None:
-        """Leave transactions a moment whose ids are below what was seen."""
+        """Wait a moment for transactions with ids below those seen."""
         if ends:
             self._clock.sleep(self._settle_s)
 
@@ -132,7 +132,7 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _end(self, connection: sa.Connection, table: str, after: int | None, most: int | None) -> int | None:
-        """Return the largest id behind ``after``, of so many rows at most; None if there is none."""
+        """Return the largest id after ``after``, for at most the limit of rows, or None."""
         import sqlalchemy as sa  # noqa: PLC0415 - an extra
 
         ids = self._rows(table, after, [sa.column(self._id)])
@@ -171,11 +171,11 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["row"])
 
     def commit(self, end: dict[str, int]) -> None:
-        """Nothing is kept for a batch."""
+        """Do nothing: no data is kept per batch."""
 
 
 class _connected:  # noqa: N801 - used as a function
-    """A connection, and errors that do not tell the password."""
+    """A connection whose errors do not contain the password."""
 
     def __init__(self, url: str) -> None:
         import sqlalchemy as sa  # noqa: PLC0415 - an extra

@@ -1,4 +1,4 @@
-"""Whatever Spark reads and writes: DataFrames, Python data sources, functions, tables of the catalog."""
+"""Anything that Spark reads and writes: DataFrames, Python data sources, functions, catalog tables."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ __all__ = ["CustomSink", "FrameSource", "TableSink"]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FrameSource(SourceConnector):
-    """A DataFrame or a Python data source of the user's own; ``time`` is its column of event times."""
+    """A user's DataFrame or Python data source. ``time`` is its column of event times."""
 
     frame: DataFrame | DataSource
     time: str | None = None
 
     @property
     def shape(self) -> Shape:
-        """How its records look."""
+        """The shape of its records."""
         return Shape.COLUMNS
 
     @property
     def bounded(self) -> bool:
-        """Whether it ends."""
+        """Whether it is bounded."""
         return not (self.frame.isStreaming if isinstance(self.frame, DataFrame) else _streams(self.frame))
 
     @property
     def takes_test_rows(self) -> bool:
-        """Whether ``test`` can put texts in its place."""
+        """Whether ``test`` can replace it with texts."""
         return False
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
-        """Return what it gives."""
+        """Return the source's flow."""
         del analysis, plan
         df = self.frame if isinstance(self.frame, DataFrame) else _load(spark, self.frame)
         time = F.col(self.time).cast("timestamp") if self.time else F.current_timestamp()
@@ -58,7 +58,7 @@ def _load(spark: SparkSession, source: DataSource) -> DataFrame:
 
 
 def _streams(source: DataSource) -> bool:
-    """Whether a data source has a stream reader of either kind."""
+    """Whether a data source has a stream reader, of either kind."""
     names = ("streamReader", "simpleStreamReader")
     return any(getattr(type(source), name) is not getattr(DataSource, name) for name in names)
 
@@ -77,7 +77,7 @@ class CustomSink(SinkConnector):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TableSink(SinkConnector):
-    """A table of Spark's catalog."""
+    """A table in Spark's catalog."""
 
     table: str
 
@@ -88,11 +88,11 @@ class TableSink(SinkConnector):
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return f"table {self.table}"
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
-        """Return a function that appends a batch; it cannot tell one that comes again."""
+        """Return a function that appends a batch. It cannot detect a repeated batch."""
         del plan, checkpoint
         if numbered:
             raise PlanError(
@@ -103,6 +103,6 @@ class TableSink(SinkConnector):
         return lambda df, _: df.write.mode("append").saveAsTable(self.table)
 
     def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
-        """Start a query whose only sink this is."""
+        """Start a query with this as its only sink."""
         del plan, checkpoint
         return writer.toTable(self.table)

@@ -1,7 +1,7 @@
-"""Dimension tables: small tables of a file or a database, loaded anew while the stream runs.
+"""Dimension tables: small tables in a file or database, reloaded while the stream runs.
 
-Spark reads the table in each micro-batch, through a data source of Python; a worker keeps what it loaded for
-the refresh time. So a changed row, and an added one, are seen after that time at the latest.
+Spark reads the table in each micro-batch through a Python data source. A worker caches the table for the
+refresh time, so changed and added rows are visible after that time at the latest.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from pyspark_rocketmq.errors import OptionError, PlanError
 __all__ = ["DimensionSource", "DimensionTable"]
 
 _LOADED: Final[dict[str, tuple[float, list[dict[str, Any]]]]] = {}
-"""What this worker has loaded, and when."""
+"""The tables that this worker has loaded, with their load times."""
 
 
 @dataclass(frozen=True, slots=True)
 class DimensionTable:
-    """What a dimension join joins.
+    """The table of a dimension join.
 
     Parameters
     ----------
     origin : str
-        A file (``.csv`` with a header, else JSON lines), or a URL of SQLAlchemy.
+        A file (``.csv`` with a header, else JSON lines), or a SQLAlchemy URL.
     query : str, optional
         A table or a query of the database.
     refresh_s : float
-        How old what a worker has loaded may be, in seconds.
+        The maximum age of a worker's cached table, in seconds.
     columns : tuple of str
     """
 
@@ -49,12 +49,12 @@ class DimensionTable:
 
     @classmethod
     def load(cls, origin: str, query: str | None, refresh_s: float, step: str) -> DimensionTable:
-        """Return the table with the columns that it has now.
+        """Return the table with its current columns.
 
         Raises
         ------
         PlanError
-            It cannot be read, or has no rows to tell its columns by.
+            The table cannot be read, or has no rows from which to infer its columns.
         """
         try:
             columns = _database_columns(origin, query) if query else _file_columns(origin)
@@ -65,7 +65,7 @@ class DimensionTable:
         return cls(origin, query, refresh_s, tuple(columns))
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Return the table as a DataFrame of texts that is read anew in each batch."""
+        """Return the table as a DataFrame of texts that is read again in each batch."""
         spark.dataSource.register(DimensionSource)
         schema = ", ".join(f"`{name}` string" for name in self.columns)
         options = {"origin.password": self.origin, "refresh": str(self.refresh_s)}
@@ -112,7 +112,7 @@ class _Reader(DataSourceReader):
 def cached_rows(
     origin: str, query: str | None, refresh_s: float, *, clock: Callable[[], float]
 ) -> list[dict[str, Any]]:
-    """Return the table's rows, from memory while they are young enough."""
+    """Return the table's rows, from the cache if they are recent enough."""
     key = f"{origin}\n{query}"
     known = _LOADED.get(key)
     if known is not None and clock() - known[0] < refresh_s:

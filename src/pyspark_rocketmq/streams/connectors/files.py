@@ -1,4 +1,4 @@
-"""Files of text, JSON, CSV and Parquet."""
+"""Text, JSON, CSV and Parquet files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TEXTS: Final = frozenset({"text", "json"})
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FileSource(SourceConnector):
-    """Files, once (bounded) or followed (``tail``: a folder to which files are added)."""
+    """Files, read once (bounded) or followed (``tail``: a folder to which files are added)."""
 
     path: str
     kind: ReadFormat
@@ -44,33 +44,33 @@ class FileSource(SourceConnector):
 
     @property
     def shape(self) -> Shape:
-        """How its records look."""
+        """The shape of its records."""
         if self.kind == "csv" or self.schema is not None:
             return Shape.COLUMNS
         return Shape.JSON if self.kind == "json" else Shape.TEXT
 
     @property
     def bounded(self) -> bool:
-        """Whether it ends."""
+        """Whether it is bounded."""
         return not self.tail
 
     @property
     def test_name(self) -> str:
-        """The name under which ``test`` takes its rows."""
+        """The key of its rows in ``test``."""
         return self.path
 
     @property
     def takes_test_rows(self) -> bool:
-        """Whether ``test`` can put texts in place of its lines."""
+        """Whether ``test`` can replace its lines with texts."""
         return self.kind != "csv" or self.schema is not None
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return f"{self.kind} {self.path}{' (followed)' if self.tail else ''}"
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
-        """Return what it gives; a record's time is when it is read."""
+        """Return the source's flow. A record's time is the time of reading."""
         del analysis, plan
         if self.kind == "csv":
             df = self._csv(spark)
@@ -102,14 +102,14 @@ class FileSource(SourceConnector):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FileSink(SinkConnector):
-    """A folder of files, each row once for those who read it through Spark."""
+    """A folder of files. Spark readers see each row once."""
 
     path: str
     kind: WriteFormat
 
     @property
     def format(self) -> str:
-        """Spark's name of the files' format: lines of JSON are texts that are JSON already."""
+        """Spark's name of the file format. JSON lines are written as text, because they are already JSON."""
         return "text" if self.kind == "json" else self.kind
 
     @property
@@ -119,7 +119,7 @@ class FileSink(SinkConnector):
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return f"{self.kind} {self.path}"
 
     def rows(self, flow: Flow, plan: Plan) -> DataFrame:
@@ -128,7 +128,7 @@ class FileSink(SinkConnector):
         return texts(flow) if self.kind in _TEXTS else plain_rows(flow)
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
-        """Return a function that writes a batch into a folder of its own, which a repeat overwrites."""
+        """Return a function that writes a batch to its own folder, which a repeated batch overwrites."""
         del plan, checkpoint
 
         def write(df: DataFrame, number: int) -> None:
@@ -138,6 +138,6 @@ class FileSink(SinkConnector):
         return write
 
     def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
-        """Start a query whose only sink this is."""
+        """Start a query with this as its only sink."""
         del plan, checkpoint
         return writer.format(self.format).start(self.path)

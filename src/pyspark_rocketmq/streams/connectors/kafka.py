@@ -1,4 +1,4 @@
-"""Topics of Kafka, by Spark's own connector, whose jar the session needs."""
+"""Kafka topics, through Spark's Kafka connector. The session needs its jar."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class KafkaSource(RecordSource):
-    """Topics; a record's time is Kafka's."""
+    """Kafka topics. A record's time is its Kafka timestamp."""
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return f"kafka {self.topic} as {self.shape.value}"
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
-        """Return what it gives."""
+        """Return the source's flow."""
         del analysis, plan
         _require_connector(spark, self)
         df = spark.readStream.format("kafka").options(**self.options).load()
@@ -46,23 +46,23 @@ class KafkaSource(RecordSource):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class KafkaSink(SinkConnector):
-    """A topic."""
+    """A Kafka topic."""
 
     topic: str
     options: Mapping[str, str] = field(repr=False)
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return f"kafka {self.topic}"
 
     def rows(self, flow: Flow, plan: Plan) -> DataFrame:
-        """Return texts and, of results of groups, the group."""
+        """Return texts and, for results of groups, the group."""
         del plan
         return keyed_texts(flow)
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
-        """Return a function that sends a batch; one that comes again is sent again."""
+        """Return a function that sends a batch. A repeated batch is sent again."""
         del plan, checkpoint, numbered
 
         def send(df: DataFrame, _: int) -> None:

@@ -1,4 +1,4 @@
-"""Topics of an MQTT broker; needs the extra ``mqtt``."""
+"""Topics of an MQTT broker. Needs the extra ``mqtt``."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _BEAT_MS: Final = "1000"
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MqttTopicSource(RecordSource):
-    """Topics; a record's time is when it came."""
+    """MQTT topics. A record's time is its arrival time."""
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return f"mqtt {self.topic} as {self.shape.value}"
 
     @property
     def endless_because(self) -> str | None:
-        """Why it cannot be read to an end that a trigger sets."""
+        """Why it cannot be read up to an end that a trigger sets."""
         return "an MQTT broker does not say how much it has"
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
-        """Return what it gives."""
+        """Return the source's flow."""
         require("paho.mqtt", "mqtt", self.name)
         if plan.on_error == "dead-letters":
             raise PlanError(
@@ -69,14 +69,14 @@ class MqttTopicSource(RecordSource):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MqttTopicSink(SinkConnector):
-    """A topic."""
+    """An MQTT topic."""
 
     topic: str
     options: Mapping[str, str] = field(repr=False)
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return f"mqtt {self.topic}"
 
     def rows(self, flow: Flow, plan: Plan) -> DataFrame:
@@ -85,7 +85,7 @@ class MqttTopicSink(SinkConnector):
         return keyed_texts(flow)
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
-        """Return a function that publishes a batch; one that comes again is published again."""
+        """Return a function that publishes a batch. A repeated batch is published again."""
         del plan, checkpoint, numbered
         require("paho.mqtt", "mqtt", self.name)
         function = publish(MqttAddress.of(self.options), self.topic)

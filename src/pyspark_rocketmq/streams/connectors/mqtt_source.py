@@ -1,8 +1,8 @@
-"""Topics of an MQTT broker as a stream, and results to one: needs the extra ``mqtt`` (paho-mqtt).
+"""Topics of an MQTT broker as a stream, and publishing results. Needs the extra ``mqtt`` (paho-mqtt).
 
-MQTT has no offsets and hands a message out once. So what comes is written to a journal, a small database on
-the driver's machine, before it is acknowledged; a micro-batch is a range of the journal's numbers, and one
-that Spark runs again has the same messages. What a batch has finished is deleted from the journal.
+MQTT has no offsets and delivers a message once. So messages are written to a journal, a small database on the
+driver's machine, before they are acknowledged. A micro-batch is a range of the journal's numbers, so a
+repeated batch has the same messages. Messages of finished batches are deleted from the journal.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SECURE: Final = frozenset({"ssl", "mqtts", "tls"})
 
 @dataclass(frozen=True, slots=True)
 class MqttAddress:
-    """Where an MQTT broker is, and who asks.
+    """The address of an MQTT broker, and the client's credentials.
 
     Parameters
     ----------
@@ -65,14 +65,14 @@ class MqttAddress:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """Return what a data source's options say."""
+        """Return the connection that a data source's options configure."""
         names = {"url": "url", "clientid": "client_id", "username": "user", "password": "password"}
         names["cafile"] = "ca_file"
         given = {names[key.lower()]: value for key, value in options.items() if key.lower() in names}
         return cls(**given)
 
     def client(self, *, suffix: str = "", keep: bool) -> Any:
-        """Return a paho client that is not connected yet; with ``keep`` the broker keeps its session."""
+        """Return a paho client that is not connected yet. With ``keep`` the broker keeps its session."""
         from paho.mqtt.client import Client  # noqa: PLC0415 - an extra
         from paho.mqtt.enums import CallbackAPIVersion  # noqa: PLC0415
 
@@ -89,7 +89,7 @@ class MqttAddress:
         return client
 
     def connect(self, client: Any) -> None:
-        """Begin to connect a client."""
+        """Start to connect a client."""
         parts = urlsplit(self.url)
         port = parts.port or (8883 if parts.scheme in _SECURE else 1883)
         client.connect(parts.hostname, port, keepalive=_KEEP_ALIVE_S)
@@ -99,7 +99,7 @@ class MqttAddress:
 
 
 class Journal:
-    """Messages that came and are not finished, by number: a database in a file."""
+    """Received messages of unfinished batches, by number: a database in a file."""
 
     def __init__(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -112,32 +112,32 @@ class Journal:
         )
 
     def append(self, messages: list[tuple[str, bytes, int]]) -> None:
-        """Add messages; they are on the disk when this returns."""
+        """Add messages. They are on disk when this returns."""
         with self._transaction():
             self._database.executemany(
                 "INSERT INTO messages (topic, payload, time_ms) VALUES (?, ?, ?)", messages
             )
 
     def bounds(self) -> tuple[int, int]:
-        """Return the number before the first message, and that of the last one that ever was."""
+        """Return the number before the first message, and that of the last message ever added."""
         first = self._database.execute("SELECT min(n) FROM messages").fetchone()[0]
         last = self._database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
         end = 0 if last is None else int(last[0])
         return (end if first is None else int(first) - 1), end
 
     def begin_behind(self, number: int) -> None:
-        """Let the next message have a number above this one: the journal that had it is gone."""
+        """Set the next number above this one, because the journal that used it is lost."""
         with self._transaction():
             self._database.execute("DELETE FROM sqlite_sequence WHERE name = 'messages'")
             self._database.execute("INSERT INTO sqlite_sequence VALUES ('messages', ?)", (number,))
 
     def between(self, after: int, until: int) -> list[tuple[str, bytes, int]]:
-        """Return messages by number, the last one included.
+        """Return messages by number, including the last one.
 
         Raises
         ------
         RocketMQError
-            Some are not there any more.
+            Some messages are no longer in the journal.
         """
         query = "SELECT topic, payload, time_ms FROM messages WHERE n > ? AND n <= ? ORDER BY n"
         rows = self._database.execute(query, (after, until)).fetchall()
@@ -152,7 +152,7 @@ class Journal:
         return rows
 
     def forget(self, until: int) -> None:
-        """Delete what is finished."""
+        """Delete finished messages."""
         self._database.execute("DELETE FROM messages WHERE n <= ?", (until,))
 
     @contextlib.contextmanager
@@ -171,7 +171,7 @@ class Journal:
 
 
 class Subscriber:
-    """A thread that takes messages from a broker into a journal, and acknowledges them then."""
+    """A thread that stores a broker's messages in a journal and then acknowledges them."""
 
     def __init__(self, address: MqttAddress, topic: str, file: Path, clock: Clock) -> None:
         self._address = address
@@ -186,7 +186,7 @@ class Subscriber:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise a RocketMQError if the broker refuses, or has been away for half a minute."""
+        """Raise a RocketMQError if the broker rejects us, or was unreachable for half a minute."""
         away = self._away_since
         if self._refused is None and away is not None and away.expired:
             self._refused = "does not answer"
@@ -196,7 +196,7 @@ class Subscriber:
             )
 
     def stop(self) -> None:
-        """End the thread; the broker keeps what comes from now on."""
+        """Stop the thread. The broker keeps messages that arrive from now on."""
         self._stop.set()
         self._thread.join(10)
 
@@ -210,7 +210,7 @@ class Subscriber:
             while not self._stop.is_set():
                 try:
                     if not connected:
-                        self._waiting.clear()  # not acknowledged: they come again
+                        self._waiting.clear()  # not acknowledged: they are delivered again
                         self._address.connect(client)
                         connected = True
                     connected = client.loop(_LOOP_S) == 0
@@ -252,7 +252,7 @@ class Subscriber:
 class MqttSource(DataSource):
     """``format("rocketmq-mqtt")``.
 
-    Its options are url, clientId, topic, journal; username, password, caFile, heartbeatMs, maxRowsPerTrigger.
+    Options: url, clientId, topic, journal, username, password, caFile, heartbeatMs, maxRowsPerTrigger.
     """
 
     @classmethod
@@ -272,13 +272,13 @@ class MqttSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class _Rows(InputPartition):
-    """The messages of a batch themselves: only the driver's machine has the journal."""
+    """The messages of a batch. It contains the data, because only the driver's machine has the journal."""
 
     rows: tuple[tuple[str | None, bytes | None, int], ...]
 
 
 class _Reader(DataSourceStreamReader):
-    """Offsets are ``{"n": last number, "beat": time of the last heartbeat}``."""
+    """The stream reader. Offsets are ``{"n": last number, "beat": time of the last heartbeat}``."""
 
     def __init__(self, options: Mapping[str, str], clock: Clock) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
@@ -352,7 +352,7 @@ class _Reader(DataSourceStreamReader):
 
 
 def publish(address: MqttAddress, topic: str) -> Callable[[Iterator[Any]], None]:
-    """Return a function that publishes the first column of rows, and waits for every receipt."""
+    """Return a function that publishes the first column of rows and waits for every acknowledgment."""
 
     def send(rows: Iterator[Any]) -> None:
         first = next(rows, None)

@@ -1,4 +1,4 @@
-"""Topics of RocketMQ."""
+"""RocketMQ topics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {"startingOffsets": "earliest"}
 
 
 class RecordTime(enum.Enum):
-    """What a record's time is, unless a step says it."""
+    """The source of a record's time, unless a step sets it."""
 
     STORE = "store"
     BORN = "born"
@@ -43,26 +43,26 @@ class RecordTime(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RocketMQSource(RecordSource):
-    """Topics.
+    """RocketMQ topics.
 
     Parameters
     ----------
     time : RecordTime
-        A record's time: when the broker stored it, or when it was born at its producer.
+        A record's time: the store time, or the born time at the producer.
     """
 
     time: RecordTime = RecordTime.STORE
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return f"topic {self.topic} as {self.shape.value}"
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
-        """Return what it gives."""
+        """Return the source's flow."""
         options = {**_DEFAULTS, "eventTimeAlignment": self.time.value, **self.options}
         given = _value(options, "heartbeatInterval")
-        # Without a watermark they would only make empty batches, each with an empty file at its end.
+        # Without a watermark they would only cause empty batches, each with an empty output file.
         beats = given != "off" if given is not None else has_watermark(analysis)
         if not beats:
             options = {name: value for name, value in options.items() if name.lower() != "heartbeatinterval"}
@@ -94,13 +94,13 @@ def _value(options: Mapping[str, str], wanted: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RocketMQSink(SinkConnector):
-    """A topic: JSON bodies; results of groups have the group as their key."""
+    """A RocketMQ topic, with JSON bodies. Results of groups have the group as their key."""
 
     options: Mapping[str, str] = field(repr=False)
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return f"topic {self.options.get('topic')}"
 
     def rows(self, flow: Flow, plan: Plan) -> DataFrame:
@@ -115,11 +115,11 @@ class RocketMQSink(SinkConnector):
         return flow.df.select(*columns)
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
-        """Return a function that sends a batch; one that comes again is sent again."""
+        """Return a function that sends a batch. A repeated batch is sent again."""
         del checkpoint, numbered
         return message_writer(plan.job, self.options)
 
     def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
-        """Start a query whose only sink this is."""
+        """Start a query with this as its only sink."""
         del plan, checkpoint
         return writer.format("rocketmq").options(**self.options).start()

@@ -23,14 +23,14 @@ __all__ = ["PrintSink", "RowsSource", "text_of"]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RowsSource(SourceConnector):
-    """Values: texts (of JSON or not), or records."""
+    """Values: texts (JSON or not), or records."""
 
     rows: Sequence[Any]
     json: bool = False
 
     @property
     def shape(self) -> Shape:
-        """How its records look."""
+        """The shape of its records."""
         if self.schema is not None:
             return Shape.COLUMNS
         if self.json:
@@ -39,18 +39,18 @@ class RowsSource(SourceConnector):
 
     @property
     def bounded(self) -> bool:
-        """Whether it ends."""
+        """Whether it is bounded."""
         return True
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
-        """Return what it gives; a record's time is when it is read."""
+        """Return the source's flow. A record's time is the time of reading."""
         del analysis, plan
         df = spark.createDataFrame([(text_of(row),) for row in self.rows], f"{VALUE} string")
         return Flow(df.select(F.current_timestamp().alias(TIME), VALUE), self.shape)
 
 
 def text_of(row: Any) -> str:
-    """Return a value as a message's body: texts as they are, others as JSON."""
+    """Return a value as a message's body: texts unchanged, others as JSON."""
     if isinstance(row, bytes):
         return row.decode()
     return row if isinstance(row, str) else to_json(row)
@@ -58,7 +58,7 @@ def text_of(row: Any) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PrintSink(SinkConnector):
-    """Standard output, a JSON line a row."""
+    """Standard output, one JSON line per row."""
 
     def rows(self, flow: Flow, plan: Plan) -> DataFrame:
         """Return lines."""
@@ -66,14 +66,14 @@ class PrintSink(SinkConnector):
         return texts(flow)
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
-        """Return a function that prints a batch; one that comes again is printed again."""
+        """Return a function that prints a batch. A repeated batch is printed again."""
         del plan, checkpoint, numbered
         return lambda df, _: print_rows(df, sys.stdout)
 
 
 def print_rows(df: DataFrame, out: TextIO) -> None:
-    """Print rows, whole doubles without their ``.0``, as RocketMQ Streams does."""
-    # Spark 4.3 keeps the job of each toLocalIterator(), rows and all, also when both sides have collected.
+    """Print rows, with whole doubles without ``.0``, as RocketMQ Streams does."""
+    # Spark 4.3 keeps the job of each toLocalIterator(), including its rows, even after both sides finished.
     out.writelines(f"{_without_zeros(text)}\n" for (text,) in df.collect())
     out.flush()
 
