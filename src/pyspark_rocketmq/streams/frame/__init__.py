@@ -1,1 +1,1 @@
-"""Rows on their way: DataFrames with the hidden columns that steps share, and Python steps."""
+"""Rows in a pipeline: DataFrames with hidden columns shared by steps, and Python steps."""

@@ -1,4 +1,4 @@
-"""What steps need beside PySpark."""
+"""Requirements of steps beyond PySpark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["require", "require_state"]
 
 
 def require_state(step: str) -> None:
-    """Raise a PlanError if the library is missing by which Spark's Python workers talk to their state."""
+    """Raise a PlanError if the library for the state of Spark's Python workers is missing."""
     if not _there("google.protobuf"):
         raise PlanError(
             "this step keeps state of its own, for which Spark needs protobuf: "
@@ -20,7 +20,7 @@ def require_state(step: str) -> None:
 
 
 def require(module: str, extra: str, step: str) -> None:
-    """Raise a PlanError if a module is missing, which an extra brings."""
+    """Raise a PlanError if a module of an extra is missing."""
     if not _there(module):
         raise PlanError(f'this step needs a library: pip install "pyspark-rocketmq[{extra}]"', step=step)
 

@@ -1,4 +1,4 @@
-"""A DataFrame on its way through the pipeline, with the columns that the user does not see."""
+"""A DataFrame between the steps of a pipeline, with hidden columns."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from pyspark_rocketmq.streams.plan.nodes import Node, Schema, Shape
 __all__ = ["TIME_FORMAT", "Flow", "Guard", "column", "structure"]
 
 TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss"
-"""How results show times, as RocketMQ Streams does."""
+"""The time format of results, as in RocketMQ Streams."""
 
 _EXACT: Final = 2.0**53
-"""From here on not every whole number is a double."""
+"""From this number on, not every whole number can be a double."""
 
 _WIDEST: Final = 38
 """As many digits as a decimal can have: its scale is not one that a user has chosen."""
@@ -49,13 +49,13 @@ def column(name: str) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What becomes of records with an error.
+    """The handling of records with an error.
 
     Parameters
     ----------
     mode : {"skip", "fail", "dead-letters"}
     found : list of DataFrame
-        The records with an error, their text and the cause, of each step in turn.
+        The records with an error, per step: their text and the cause.
     """
 
     mode: str
@@ -63,10 +63,10 @@ class Guard:
     names: list[str] = field(default_factory=list)
 
     def without_errors(self, df: DataFrame, error: Column, step: Node) -> DataFrame:
-        """Return the rows without an error; the others are counted, or fail the query.
+        """Return the rows without an error. The others are counted, or fail the query.
 
-        The count is an observed metric of the query, by the step's name. It is also what keeps Spark from
-        computing the step twice: nothing is pushed below it.
+        The count is an observed metric of the query, under the step's name. It also keeps Spark from
+        computing the step twice, because Spark pushes nothing below it.
         """
         text = F.concat(F.lit(f"{step.name}: "), error)
         counted = df.observe(self._metric(step.name), F.count_if(error.isNotNull()).alias("skipped"))
@@ -80,7 +80,7 @@ class Guard:
         return counted.where(error.isNull())
 
     def _metric(self, step: str) -> str:
-        """Return a name that no other metric of the query has; what is behind ``/`` is for that only."""
+        """Return a metric name that is unique in the query. The part after ``/`` only makes it unique."""
         self.names.append(step)
         times = self.names.count(step)
         return step if times == 1 else f"{step}/{times}"
@@ -88,25 +88,25 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The rows behind a step.
+    """The rows after a step.
 
     Parameters
     ----------
     df : DataFrame
-        The user's columns, and hidden ones: ``__time`` always, ``__value`` (the record's text) unless the
-        shape is COLUMNS, ``__beat``, ``__tag`` and ``__window`` where they are needed.
+        The user's columns and hidden ones: ``__time`` always, ``__value`` (the record's text) unless the
+        shape is COLUMNS, and ``__beat``, ``__tag`` and ``__window`` if needed.
     shape : Shape
     columns : tuple of str
-        The user's columns; of JSON those that have been parsed already.
+        The user's columns. For JSON, the columns parsed so far.
     beats : bool
-        Whether heartbeat rows are among them.
+        Whether the rows include heartbeats.
     checked : bool
         Whether the record's text is known to be JSON.
     watermarked, windowed, updates, tagged : bool
     identity : tuple of str
-        The columns by which a row is one and the same when it is written again.
+        The columns that identify a row if it is written again.
     refires : bool
-        Whether a later row may take the place of one with the same identity.
+        Whether a later row may replace one with the same identity.
     """
 
     df: DataFrame
@@ -123,7 +123,7 @@ class Flow:
 
     @property
     def hidden(self) -> list[str]:
-        """The columns that the user does not see."""
+        """The hidden columns."""
         there = {
             TIME: True,
             BEAT: self.beats,
@@ -134,27 +134,27 @@ class Flow:
         return [name for name, is_there in there.items() if is_there]
 
     def select(self, columns: Iterable[Column], names: Iterable[str], **changes: object) -> Flow:
-        """Return other user's columns beside the hidden ones."""
+        """Return the hidden columns with other user columns."""
         flow = replace(self, columns=tuple(names), **changes)  # type: ignore[arg-type]
         return replace(flow, df=self.df.select(*(column(name) for name in flow.hidden), *columns))
 
     def of_beats(self, condition: Column) -> Column:
-        """Return a condition that every heartbeat meets."""
+        """Return a condition that is true for every heartbeat."""
         return (F.col(BEAT) | condition) if self.beats else condition
 
     def error_unless_beat(self, error: Column) -> Column:
-        """Return an error that heartbeats never have."""
+        """Return the error column, with null for heartbeats."""
         return F.when(~F.col(BEAT), error) if self.beats else error
 
     # --- fields out of JSON -------------------------------------------------------------------
 
     def with_fields(self, names: Iterable[str], guard: Guard, step: Node) -> Flow:
-        """Return a flow whose columns have the names, parsed once, where they are not yet.
+        """Return a flow with columns of these names, parsed if they are not parsed yet.
 
         Raises
         ------
         PlanError
-            The records are plain text, or have no such field.
+            The records are plain text, or lack the field.
         """
         missing = [name for name in dict.fromkeys(names) if name not in self.columns]
         if self.shape is Shape.COLUMNS:
@@ -171,7 +171,7 @@ class Flow:
         return self._parsed(StructType(fields), guard, step)
 
     def check_fields(self, names: Iterable[str], step: Node) -> None:
-        """Raise a PlanError for a name that no column has."""
+        """Raise a PlanError for a name without a column."""
         known = {name.lower() for name in self.columns}
         for name in names:
             if name.lower() not in known:
@@ -208,7 +208,7 @@ class Flow:
         return flow.select([*kept, *added], [*self.columns, *schema.names])
 
     def project(self, projection: Projection, guard: Guard, step: Node) -> Flow:
-        """Return the fields of a lifted projection, with the types that the JSON gives them."""
+        """Return the fields of a lifted projection, with their JSON types."""
         if self.shape is Shape.COLUMNS:
             return self._moved(projection, step)
         document, parsed = F.col(_PARSED), self.df.withColumn(_PARSED, F.try_parse_json(VALUE))
@@ -238,12 +238,12 @@ class Flow:
 
     @property
     def variants(self) -> set[str]:
-        """The columns that have the types that the JSON gave them."""
+        """The columns with their JSON types."""
         kinds = {column.name: column.dataType for column in self.df.schema.fields}
         return {name for name in self.columns if isinstance(kinds[name], VariantType)}
 
     def plain(self) -> Flow:
-        """Return the columns without variants: those become text."""
+        """Return the columns, with variants converted to text."""
         variants = self.variants
         if not variants:
             return self
@@ -258,11 +258,11 @@ class Flow:
         return replace(self.with_text(), shape=Shape.JSON, columns=(), checked=True)
 
     def without_text(self) -> Flow:
-        """Return the parsed fields alone."""
+        """Return only the parsed fields."""
         return self.select(map(column, self.columns), self.columns, shape=Shape.COLUMNS, checked=True)
 
     def with_text(self) -> Flow:
-        """Return a flow that has the record's text in ``__value``, its columns kept."""
+        """Return a flow with the record's text in ``__value`` in addition to its columns."""
         if self.shape is not Shape.COLUMNS:
             return self
         text = F.to_json(F.struct(*map(column, self.columns)), {"ignoreNullFields": "false"})
@@ -286,9 +286,10 @@ class Flow:
     def without_beats(self) -> Flow:
         """Drop heartbeats, above the watermark.
 
-        The condition names the time so that Spark keeps it there. What is not deterministic keeps there what
-        comes later too, such as the ``isnotnull`` that Spark infers from a join's condition: heartbeats have
-        no fields, and would not live to move the watermark.
+        The condition uses the time, so that Spark does not move it below the watermark. It is not
+        deterministic, so that later conditions stay above, too, such as the ``isnotnull`` that Spark infers
+        from a join's condition. Otherwise these would drop heartbeats, which have no fields, before they
+        move the watermark.
         """
         if not self.beats:
             return self
@@ -297,7 +298,7 @@ class Flow:
         return replace(self, df=df, beats=False)
 
     def with_watermark(self, delay_s: float) -> Flow:
-        """Let the watermark be so far behind the newest time, if there is none yet."""
+        """Set the watermark's delay after the newest time, if there is no watermark yet."""
         if self.watermarked:
             return self
         df = self.df.withWatermark(TIME, f"{int(delay_s * 1000)} milliseconds")
@@ -305,7 +306,7 @@ class Flow:
 
 
 def structure(schema: Schema, step: Node) -> StructType:
-    """Return a schema, which may be a text of SQL.
+    """Return a schema, which may be given as SQL text.
 
     Raises
     ------
@@ -316,7 +317,7 @@ def structure(schema: Schema, step: Node) -> StructType:
         return schema
     try:
         found = StructType.fromDDL(schema)
-    except Exception as error:  # Spark raises more than one kind of error for a malformed text
+    except Exception as error:  # Spark raises several kinds of errors for a malformed text
         raise PlanError(f"the schema is malformed: {error}", step=step.name) from error
     if not isinstance(found, StructType):
         raise PlanError("the schema must have columns, such as 'name string, age int'", step=step.name)
@@ -324,7 +325,7 @@ def structure(schema: Schema, step: Node) -> StructType:
 
 
 def _is_spelled(kind: DataType) -> bool:
-    """Whether a text may spell such a value, as RocketMQ Streams allows; Spark's parser does not."""
+    """Whether a text may hold such a value. RocketMQ Streams allows that; Spark's parser does not."""
     return isinstance(kind, IntegralType | FloatType | DoubleType | BooleanType)
 
 
@@ -338,7 +339,7 @@ def _shown(value: Column, kind: DataType | None) -> Column:
 
 
 def _whole(value: Column) -> Column:
-    """Return a double as a variant that is shown without ``.0`` where that says the same."""
+    """Return a double as a variant that prints whole numbers without ``.0``."""
     whole = (value == F.floor(value)) & (F.abs(value) < _EXACT)
     return F.when(whole, value.cast("long").cast("variant")).otherwise(value.cast("variant"))
 

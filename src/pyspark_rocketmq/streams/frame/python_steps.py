@@ -1,8 +1,8 @@
-"""Python functions over records, as one function over Arrow batches: what could not be lifted.
+"""Python functions on records that could not be lifted, combined to one function on Arrow batches.
 
-A step of `mapInArrow` gets the record as text in one column, and hands every other column through. A record
-whose function raises goes on with the error's text in a column of its own; what becomes of it is decided
-behind, by Spark.
+A step of `mapInArrow` gets the record as text in one column and passes all other columns through. If a
+record's function raises, the record continues with the error's text in a separate column. A later Spark
+expression decides how to handle it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ WINDOW: Final = "__window"
 ADVICE: Final = (
     "onError('skip') leaves such records out and counts them, onError('dead-letters', topic=...) keeps them"
 )
-"""What a query that fails at a record says."""
+"""The message of a query that fails at a record."""
 
 _MAX_ERROR: Final = 500
 _EPOCH_SCALE: Final = 1000
 
 
 def to_json(value: Any) -> str:
-    """Return a value as JSON text; dates and decimals as Spark writes them."""
+    """Return a value as JSON text, with dates and decimals in Spark's format."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -49,7 +49,7 @@ class Step:
 
 @dataclass(slots=True)
 class _Row:
-    """A record on its way: where it came from, and what the steps have made of it."""
+    """A record between steps: its origin and its current value."""
 
     index: int
     value: Any
@@ -65,9 +65,9 @@ class PythonSteps:
     ----------
     steps : tuple of Step
     text : bool
-        Whether the first step is given text; else the JSON value.
+        Whether the first step gets text. Otherwise it gets the JSON value.
     keeps_value : bool
-        No step changes the record: its text stays as it is.
+        No step changes the record: its text stays unchanged.
     strict : bool
         An exception fails the task instead of marking the record.
     """
@@ -79,12 +79,12 @@ class PythonSteps:
         self._strict = strict
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Return the batches behind the steps."""
+        """Return the batches after the steps."""
         for batch in batches:
             yield self.apply(batch)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch behind the steps, with the columns of the error and the tag at its end."""
+        """Return the batch after the steps, with the error and tag columns at its end."""
         texts = batch.column(VALUE).to_pylist()
         beats = batch.column(BEAT).to_pylist() if BEAT in batch.schema.names else [False] * len(texts)
         rows: list[_Row] = []
@@ -102,7 +102,7 @@ class PythonSteps:
         return pa.RecordBatch.from_pydict(columns)
 
     def _behind(self, index: int, text: str | None) -> list[_Row]:
-        """Return what the steps make of one record."""
+        """Return the results of the steps for one record."""
         try:
             rows = [_Row(index, _loaded(text, as_text=self._text))]
         except ValueError as error:
@@ -152,7 +152,7 @@ def _apply(step: Step, row: _Row) -> Iterable[_Row]:
 
 
 def _microseconds(moment: Any) -> int:
-    """Return milliseconds since the epoch, or a datetime, in microseconds."""
+    """Convert milliseconds since the epoch, or a datetime, to microseconds."""
     if isinstance(moment, datetime):
         return int(moment.timestamp() * 1_000_000)
     return int(moment) * _EPOCH_SCALE

@@ -1,8 +1,7 @@
-"""What a run of a job has left out: malformed records by step, and rows that came too late.
+"""Counts of the rows that a run of a job has dropped: malformed records by step, and late rows.
 
-Spark's own count of late rows is taken behind the first half of an aggregation: hundreds of rows of a key
-count once. Here every batch reports how many rows it has for each end of a window; those whose end lies at or
-before the watermark that Spark goes by are late.
+Spark counts late rows after the partial aggregation: hundreds of rows of a key count once. Here every batch
+reports its number of rows per window end. Rows whose window end is at or before Spark's watermark are late.
 """
 
 from __future__ import annotations
@@ -33,31 +32,31 @@ __all__ = ["RunCounts", "late_rows", "skipped_rows", "with_ends"]
 
 _LATE: Final = " late"
 _MOST_ENDS: Final = 4_096
-"""A batch with more different ends of windows has its late rows counted nearly."""
+"""If a batch has more distinct window ends, its count of late rows is approximate."""
 
 _REMEMBERED: Final = 10_000
-"""Batches of which is known that they are counted; far more than Spark tells of again (the last 100)."""
+"""Number of batches remembered as counted: far more than Spark reports again (the last 100)."""
 
 _EACH_ROW: Final = frozenset({"symmetricHashJoin", "dedupe", "dedupeWithinWatermark"})
-"""The operators whose own count of late rows is one of rows."""
+"""The operators for which Spark's count of late rows is exact."""
 
 _runs: dict[str, RunCounts] = {}
 
 
 def with_ends(df: DataFrame, end: Column, step: str) -> DataFrame:
-    """Return rows that report how many of them there are for each end of a window."""
+    """Return rows that report their number per window end."""
     ends = F.histogram_numeric(F.unix_micros(end), F.lit(_MOST_ENDS))
     return df.observe(f"{step}{_LATE}", ends.alias("ends"))
 
 
 class RunCounts(StreamingQueryListener):
-    """The counts of one run of a query, from its beginning.
+    """The counts of one run of a query since its start.
 
     Parameters
     ----------
     run_id : str
     watermark_of : Callable
-        Looks up the watermark (ms) of a batch of an earlier run.
+        Returns the watermark (ms) of a batch of an earlier run.
     """
 
     def __init__(self, run_id: str, watermark_of: Callable[[int], int]) -> None:
@@ -70,7 +69,7 @@ class RunCounts(StreamingQueryListener):
         self._waiting: dict[int, Counter[int]] = {}
 
     def register(self) -> None:
-        """Let `late_rows` and `skipped_rows` find it."""
+        """Register the counts for `late_rows` and `skipped_rows`."""
         _runs[self._run_id] = self
 
     def add(self, progress: StreamingQueryProgress) -> None:
@@ -94,12 +93,12 @@ class RunCounts(StreamingQueryListener):
                     self._late += operator.numRowsDroppedByWatermark
 
     def skipped(self) -> dict[str, int]:
-        """Return the records that each step has left out."""
+        """Return the number of skipped records per step."""
         with self._lock:
             return dict(self._skipped)
 
     def late(self) -> int:
-        """Return the rows that came too late."""
+        """Return the number of late rows."""
         with self._lock:
             for number in list(self._waiting):
                 self._settle(number, self._watermark_before(number))
@@ -124,17 +123,17 @@ class RunCounts(StreamingQueryListener):
                     self._settle(number, self._watermarks[number - 1])
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is to be counted."""
+        """Do nothing."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing is to be counted."""
+        """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Nothing is to be counted."""
+        """Do nothing."""
 
 
 def skipped_rows(query: StreamingQuery) -> dict[str, int]:
-    """Return how many records each step has left out since this run of the job began.
+    """Return the number of records that each step has skipped since this run of the job started.
 
     Steps are named as in ``explain()``.
 
@@ -147,11 +146,11 @@ def skipped_rows(query: StreamingQuery) -> dict[str, int]:
 
 
 def late_rows(query: StreamingQuery) -> int:
-    """Return how many rows have come too late, and were left out, since this run of the job began.
+    """Return the number of late rows that were dropped since this run of the job started.
 
-    A row of overlapping windows counts once for each of its windows that was out. Of joins and ``distinct``
-    it is Spark's count, which is one of rows there. It is exact while a batch has rows of no more than 4,096
-    different ends of windows.
+    A row of overlapping windows counts once for each of its closed windows. For joins and ``distinct`` it is
+    Spark's count, which is exact there. The count is exact while a batch has rows of at most 4,096 distinct
+    window ends.
 
     Raises
     ------
@@ -165,7 +164,7 @@ def _counts(query: StreamingQuery) -> RunCounts:
     counts = _runs.get(str(query.runId))
     if counts is None:
         raise OptionError("the query was not started by a pipeline in this process", query=query.name)
-    for progress in query.recentProgress:  # the last ones have perhaps not been told to listeners yet
+    for progress in query.recentProgress:  # listeners may not have received the last reports yet
         counts.add(progress)
     return counts
 

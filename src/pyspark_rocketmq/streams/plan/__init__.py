@@ -1,1 +1,1 @@
-"""A pipeline as data: its steps, times and emission, what is known of them before anything runs."""
+"""A pipeline as data: its steps, times and emission, and their analysis before anything runs."""

@@ -1,4 +1,4 @@
-"""What can be told of a plan without Spark: the shape of each step's records, and what is lifted."""
+"""Analyze a plan without Spark: the shape of each step's records, and the lifted functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATEFUL: Final = (*WATERMARKED, p.Group, p.Process, p.LatestJoin)
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A plan, with what is known of its steps.
+    """A plan and the analysis of its steps.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Analysis:
         return isinstance(node, p.KeyJoin) or own_state(node)
 
     def wanted(self, node: p.Node) -> frozenset[str]:
-        """Return the fields that later steps name, up to where records are made anew."""
+        """Return the fields that later steps name, up to the next step that creates new records."""
         found: set[str] = set()
         for consumer in self.consumers[node]:
             found |= _named(consumer)
@@ -70,7 +70,7 @@ class Analysis:
 
 
 def own_state(node: p.Node) -> bool:
-    """Whether a step keeps state of its own, in Python workers, where Spark's own windows do not do."""
+    """Whether a step keeps its own state, in Python workers, because Spark's windows cannot do it."""
     match node:
         case p.Windowed(firing=firing):
             return firing.stateful
@@ -80,13 +80,13 @@ def own_state(node: p.Node) -> bool:
 
 
 def check_ends(plan: p.Plan) -> None:
-    """Refuse to run to the end of what is there what has none.
+    """Raise an error if a plan cannot run to the end of the existing data.
 
     Raises
     ------
     PlanError
-        A processor goes by the clock: Spark makes one batch after the other for its timers. Or a source never
-        says that this was all.
+        A processor uses processing time, so Spark runs batches endlessly for its timers. Or a source never
+        reports its end.
     """
     for node in plan.nodes():
         if isinstance(node, p.Process) and node.time_mode == "processingTime":
@@ -104,12 +104,12 @@ def check_ends(plan: p.Plan) -> None:
 
 
 def analyse(plan: p.Plan) -> Analysis:
-    """Return what is known of a plan's steps.
+    """Return the analysis of a plan.
 
     Raises
     ------
     PlanError
-        Steps do not fit each other.
+        Steps are incompatible.
     """
     nodes = plan.nodes()
     consumers: dict[p.Node, list[p.Node]] = {node: [] for node in nodes}
@@ -200,7 +200,7 @@ def _named_by(keys: tuple[str, ...], aggregates: tuple[p.Aggregate, ...]) -> fro
 
 
 def _check_state(plan: p.Plan, analysis: Analysis) -> None:
-    """Refuse what Spark refuses later, and less clearly."""
+    """Reject plans that Spark would reject later with a less clear error."""
     if not plan.sinks:
         raise PlanError("the pipeline goes nowhere: end it with toPrint(), toRocketmq(...) or another sink")
     updating = [node for node in analysis.stateful if own_state(node) or _updates(node)]

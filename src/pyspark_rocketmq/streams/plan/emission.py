@@ -1,9 +1,9 @@
-"""When a window gives results: RocketMQ Streams' fire modes, and results before and after its end.
+"""When a window emits results: RocketMQ Streams' fire modes, and results before and after its end.
 
 # Facts (rocketmq-streams 1.0.1: WindowInstance, WindowTrigger, AbstractWindow)
 # fireMode 0: one result at end + waterMark, later rows are dropped. fireMode 1 and 2: a first result at end;
-# rows that come later, within waterMark, make a result of their own (1) or the accumulated one anew (2).
-# emitBeforeFire(t): partial results each t from the window's start. emitAfterFire(t): each t after the
+# rows that arrive later, within waterMark, give a separate result (1) or the accumulated one again (2).
+# emitBeforeFire(t): partial results every t from the window's start. emitAfterFire(t): every t after the
 # result, until 3,600 s later. Both in fireMode 0 only.
 """
 
@@ -23,19 +23,19 @@ _MAX_DELAY_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """When a window's results go out, as it was asked for.
+    """The user's settings of when a window emits results.
 
     Parameters
     ----------
     mode : {0, 1, 2}
     before : Time, optional
-        Partial results so often before the result.
+        Interval of partial results before the result.
     after : Time, optional
-        Results so often after the result, while late rows change it.
+        Interval of results after the result, while late rows change it.
     strict : bool
-        ``before`` counts in event time from the window's start, not in Spark's batches.
+        ``before`` is measured in event time from the window's start, not in Spark's batches.
     incremental : bool
-        A user's function runs for each record as it comes, not over all of them at the end.
+        A user's function runs for each record as it arrives, not over all records at the end.
     """
 
     mode: int = 0
@@ -46,12 +46,12 @@ class Firing:
 
     @property
     def stateful(self) -> bool:
-        """Whether Spark's own windows cannot do this: it takes a state of our own, and Python."""
+        """Whether Spark's windows cannot do this, so that it needs our own state, in Python."""
         return self.mode != 0 or self.after is not None or self.strict or self.incremental
 
     @property
     def updates(self) -> bool:
-        """Whether changed results come with each of Spark's batches."""
+        """Whether each batch emits changed results."""
         return self.before is not None and not self.stateful
 
     @property
@@ -60,7 +60,7 @@ class Firing:
         return self.mode != 0 or self.before is not None or self.after is not None
 
     def check(self, window: Window, step: str) -> None:
-        """Raise a PlanError for what does not go together."""
+        """Raise a PlanError for settings that conflict."""
         if self.mode not in _MODES:
             raise PlanError(f"fireMode is 0, 1 or 2, not {self.mode!r}", step=step)
         if self.mode != 0 and (self.before or self.after):
@@ -95,9 +95,9 @@ ONCE: Final = Firing()
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When results of a window are due, by Spark's watermark: the newest event time less ``delay_ms``.
+    """When results of a window are due, by Spark's watermark: the newest event time minus ``delay_ms``.
 
-    All times are milliseconds; a window is named by its end.
+    All times are in milliseconds. A window is identified by its end.
 
     Parameters
     ----------
@@ -117,19 +117,19 @@ class Schedule:
 
     @property
     def keep_ms(self) -> int:
-        """How long behind its end, by the watermark, a window still takes rows."""
+        """How long after its end, by the watermark, a window still accepts rows."""
         return 0 if self.after_ms is None else _MAX_DELAY_MS
 
     def first(self, end: int) -> int:
-        """Return when the result is due: behind the late rows, or (modes 1 and 2) at the window's end."""
+        """Return when the result is due: after the late rows, or (modes 1 and 2) at the window's end."""
         return end if self.mode == 0 else end - self.delay_ms
 
     def over(self, end: int) -> int:
-        """Return when the window is out: rows are late from then on."""
+        """Return when the window closes: rows are late from then on."""
         return end + self.keep_ms
 
     def next_partial(self, end: int, watermark: int) -> int | None:
-        """Return when the next result is due that a change makes, besides the first and the last one."""
+        """Return when the next result due to a change is emitted, besides the first and the last result."""
         first = self.first(end)
         if watermark < first:
             begun, every, limit = end - self.size_ms - self.delay_ms, self.before_ms, first
@@ -141,5 +141,5 @@ class Schedule:
         return due if due < limit else None
 
     def fire_time(self, due: int) -> int:
-        """Return the event time that makes a result due."""
+        """Return the event time that triggers a result."""
         return due + self.delay_ms

@@ -1,4 +1,4 @@
-"""A pipeline as text and as a picture: its steps, and which of them Spark runs without Python."""
+"""A pipeline as text and as a diagram: its steps, and which of them Spark runs without Python."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Step:
         ``source``, ``native``, ``python`` or ``sink``.
     details : str
     after : tuple of str
-        The steps whose records it gets.
+        The names of its input steps.
     """
 
     name: str
@@ -46,7 +46,7 @@ def steps(plan: p.Plan) -> tuple[Step, ...]:
     Raises
     ------
     PlanError
-        Steps do not fit each other.
+        Steps are incompatible.
     """
     analysis = analyse(plan)
     return tuple(
@@ -61,12 +61,12 @@ def steps(plan: p.Plan) -> tuple[Step, ...]:
 
 
 def explain_plan(plan: p.Plan) -> str:
-    """Return the steps in order, a line each.
+    """Return the steps in order, one per line.
 
     Raises
     ------
     PlanError
-        Steps do not fit each other.
+        Steps are incompatible.
     """
     found = steps(plan)
     width = max(len(step.name) for step in found)
@@ -135,7 +135,7 @@ def _results(aggregates: tuple[p.Aggregate, ...]) -> str:
 
 
 def draw_plan(plan: p.Plan) -> str:
-    """Return the pipeline as an SVG picture, sources at the top."""
+    """Return the pipeline as an SVG diagram, with sources at the top."""
     analysis = analyse(plan)
     rows: dict[p.Node, int] = {}
     for node in analysis.nodes:

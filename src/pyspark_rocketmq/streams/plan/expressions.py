@@ -1,4 +1,4 @@
-"""The small languages of RocketMQ Streams as SQL: ``(a,==,b)&(c,>,1)`` and ``a=f(b);c=d``."""
+"""Translate RocketMQ Streams' expressions to SQL: ``(a,==,b)&(c,>,1)`` and ``a=f(b);c=d``."""
 
 from __future__ import annotations
 
@@ -68,24 +68,24 @@ _KEYWORDS: Final = frozenset(
 )
 
 Comparison = tuple[str, str, str]
-"""A left side, an operator of SQL, a right side."""
+"""A left side, an SQL operator, a right side."""
 
 _Token = tuple[str, str, str, str | None]
-"""A comparison, and the type by which it compares."""
+"""A comparison, and the type in which it compares."""
 
 
 def quote(name: str) -> str:
-    """Return a column's name as SQL takes it, whatever characters it has."""
+    """Return a column's name quoted for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def comparisons(text: str, *, step: str) -> list[Comparison]:
-    """Return the comparisons of a condition that only has ``&``, as ``on`` takes it.
+    """Return the comparisons of a condition with only ``&``, as for ``on``.
 
     Raises
     ------
     PlanError
-        It is malformed, or has ``|``.
+        The condition is malformed, or has ``|``.
     """
     if "|" in text:
         raise PlanError("a join's condition knows & only", step=step, condition=text)
@@ -98,15 +98,15 @@ def comparisons(text: str, *, step: str) -> list[Comparison]:
 
 
 def condition_sql(text: str, *, step: str) -> str:
-    """Return a condition of comparisons, ``&``, ``|`` and brackets as SQL.
+    """Return a condition of comparisons, ``&``, ``|`` and parentheses as SQL.
 
-    A right side is a number or a text, as in RocketMQ Streams; quotes around a text may be left out. A field
-    stands in backquotes. A type before the right side (``(age,>,int,18)``) says how both compare.
+    A right side is a number or a text, as in RocketMQ Streams. Quotes around a text are optional. A field is
+    in backquotes. A type before the right side (``(age,>,int,18)``) says how both sides are compared.
 
     Raises
     ------
     PlanError
-        It is malformed.
+        The condition is malformed.
     """
     parts: list[str] = []
     for item in _tokens(text, step):
@@ -132,7 +132,7 @@ def script_lines(text: str, *, step: str) -> tuple[tuple[str, str], ...]:
     Raises
     ------
     PlanError
-        A line assigns nothing.
+        A line is not an assignment.
     """
     lines = [line.strip() for line in text.replace("\n", ";").split(";")]
     found: list[tuple[str, str]] = []
@@ -147,7 +147,7 @@ def script_lines(text: str, *, step: str) -> tuple[tuple[str, str], ...]:
 
 
 def names_in(expression: Column | str) -> frozenset[str]:
-    """Return the names that an expression may use as fields: rather too many than too few."""
+    """Return all names that an expression may use as fields. Some may not be fields."""
     text = expression if isinstance(expression, str) else str(expression)[len("Column<'") : -len("'>")]
     if isinstance(expression, str):
         text = _LITERALS.sub("''", text)
@@ -156,7 +156,7 @@ def names_in(expression: Column | str) -> frozenset[str]:
 
 
 def quoted_names(sql: str) -> frozenset[str]:
-    """Return the names in backquotes: all fields of what `condition_sql` makes."""
+    """Return the names in backquotes: all fields in a result of `condition_sql`."""
     return frozenset(exact for exact, _, _ in _WORDS.findall(_LITERALS.sub("''", sql)) if exact)
 
 
@@ -184,7 +184,7 @@ def _tokens(text: str, step: str) -> list[_Token | str]:
 
 
 def _left(name: str, right: str, kind: str | None) -> str:
-    """Compare as numbers with a number: a text that is none is no match, and no failure."""
+    """Compare with a number numerically. A text that is not numeric does not match and is not an error."""
     if kind is not None:
         return f"try_cast({quote(name)} AS {_TYPES[kind]})"
     return f"try_cast({quote(name)} AS DOUBLE)" if _NUMBER.fullmatch(right) else quote(name)

@@ -1,8 +1,8 @@
-"""Lambdas that only move fields about, as data: Spark can do those without Python.
+"""Lambdas that only rearrange fields, as data, so that Spark can run them without Python.
 
-A function is lifted when its bytecode does nothing but load JSON, take fields by constant names, and build
-one dict of them. It is then run once with a symbol in place of the record. Everything else (arithmetic,
-conditions, calls, closures) stays Python, which is always right, and slower.
+A function is lifted if its bytecode only loads JSON, gets fields by constant names, and builds one dict of
+them. It is then run once with a symbol in place of the record. Everything else (arithmetic, conditions,
+calls, closures) stays Python, which is always correct, but slower.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The record as it is."""
+    """The unchanged record."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParseJson:
-    """The text as JSON."""
+    """The text parsed as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A new record of fields; ``parses`` when the function was given text."""
+    """A new record of fields. ``parses`` is True if the function gets text."""
 
     fields: tuple[tuple[str, Field], ...]
     parses: bool
@@ -64,11 +64,11 @@ _FORBIDDEN_FLAGS: Final = 0x20 | 0x80 | 0x100 | 0x200  # generators and coroutin
 
 
 class _NotLiftedError(Exception):
-    """The function does something else."""
+    """The function does more than rearrange fields."""
 
 
 class _Symbol:
-    """What stands for a value: knows nothing but to be asked for fields."""
+    """A symbol for a value. It supports only access to fields."""
 
     def _refuse(self, *_: Any) -> Any:
         raise _NotLiftedError
@@ -93,7 +93,7 @@ class _Record(_Symbol):
         return _Record((*self.path, name), parsed=self.parsed)
 
     def get(self, name: Any) -> _Record:
-        """Only of the record itself: whether a field has fields is not known."""
+        """Supported for the record only: whether a field has fields is not known."""
         if self.path:
             raise _NotLiftedError
         found = self[name]
@@ -102,7 +102,7 @@ class _Record(_Symbol):
 
 
 class _Json:
-    """Stands for the module ``json``."""
+    """A symbol for the module ``json``."""
 
     @staticmethod
     def loads(text: Any) -> _Record:
@@ -112,14 +112,14 @@ class _Json:
 
 
 def lift(function: Callable[..., Any], *, text: bool) -> Lifted | None:
-    """Return what a function does to a record as data, None when that is more than moving fields.
+    """Return a function's effect on a record as data, or None if it does more than rearrange fields.
 
     Parameters
     ----------
     function : Callable
-        Of one argument.
+        A function of one argument.
     text : bool
-        Whether it is given text; else it is given a record.
+        Whether it gets text. Otherwise it gets a record.
     """
     if function is json.loads:
         return ParseJson() if text else None
@@ -168,7 +168,7 @@ def _described(answer: object, given: _Symbol) -> Lifted | None:
         found.append((name, Field(value.path, value.required)))
         parses = value.parsed
     if len({name.lower() for name, _ in found}) < len(found):
-        return None  # Spark's names do not tell cases apart
+        return None  # Spark ignores the case of names
     return Projection(tuple(found), parses)
 
 

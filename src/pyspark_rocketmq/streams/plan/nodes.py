@@ -1,6 +1,6 @@
-"""A pipeline as data: frozen nodes, each of which knows its inputs. Compiler and ``explain`` read it.
+"""A pipeline as data: frozen nodes with their inputs, for the compiler and ``explain``.
 
-Nodes are told apart by identity: two equal steps of two branches are two steps.
+Nodes are compared by identity: two equal steps of two branches are two steps.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ Schema = str | StructType
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Node:
-    """A step; ``name`` is what errors and ``explain`` call it."""
+    """A step. ``name`` is its name in errors and ``explain``."""
 
     name: str
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The steps before it."""
+        """Its input steps."""
         values = (getattr(self, declared.name) for declared in fields(self))
         return tuple(value for value in values if isinstance(value, Node))
 
@@ -84,11 +84,11 @@ def nodes_of(*ends: Node) -> Iterator[Node]:
         yield from visit(end)
 
 
-# --- where rows come from ---------------------------------------------------------------------
+# --- sources ----------------------------------------------------------------------------------
 
 
 class Shape(enum.Enum):
-    """How a step's records look."""
+    """The shape of a step's records."""
 
     TEXT = "text"
     JSON = "json"
@@ -97,7 +97,7 @@ class Shape(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Source(Node):
-    """A step without inputs; ``streams.connectors`` has one class for each system that is read.
+    """A step without inputs. ``streams.connectors`` has one class per system.
 
     Parameters
     ----------
@@ -109,32 +109,32 @@ class Source(Node):
 
     @property
     def shape(self) -> Shape:
-        """How its records look."""
+        """The shape of its records."""
         raise NotImplementedError
 
     @property
     def bounded(self) -> bool:
-        """Whether it ends."""
+        """Whether it is bounded."""
         return False
 
     @property
     def endless_because(self) -> str | None:
-        """Why it cannot be read to an end that a trigger sets, if it cannot."""
+        """Why it cannot be read up to an end that a trigger sets, or None if it can."""
         return None
 
     @property
     def test_name(self) -> str:
-        """The name under which ``test`` takes its rows."""
+        """The key of its rows in ``test``."""
         return self.name
 
     @property
     def takes_test_rows(self) -> bool:
-        """Whether ``test`` can put texts in place of what it reads."""
+        """Whether ``test`` can replace its records with texts."""
         return True
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return ""
 
 
@@ -158,7 +158,7 @@ class Apply(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Where(Node):
-    """A condition that Spark computes; ``fields`` are those that it may name."""
+    """A condition that Spark computes. ``fields`` are the fields that it may use."""
 
     input: Node
     condition: Column | str
@@ -176,7 +176,7 @@ class ColumnsMap(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Script(Node):
-    """Columns added one after the other, as SQL texts."""
+    """Columns added one after another, as SQL expressions."""
 
     input: Node
     lines: tuple[tuple[str, str], ...]
@@ -193,7 +193,7 @@ class SelectFields(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TimeSelect(Node):
-    """The event time is a field of the record."""
+    """Sets a field of the record as the event time."""
 
     input: Node
     field: str
@@ -201,7 +201,7 @@ class TimeSelect(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Select(Node):
-    """The records of a split that have one of the labels."""
+    """The records of a split with one of the labels."""
 
     input: Node
     labels: tuple[Any, ...]
@@ -209,18 +209,18 @@ class Select(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Union(Node):
-    """The records of both."""
+    """The records of both inputs."""
 
     left: Node
     right: Node
 
 
-# --- many records together --------------------------------------------------------------------
+# --- several records --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One result of a group: a kind by name, a field, the result's name; or a function, or a Column."""
+    """One result of a group: the kind, field and result name, or a function, or a Column."""
 
     kind: str
     field: str | None
@@ -230,7 +230,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Group(Node):
-    """Groups without a window: a result goes out whenever it changes."""
+    """Groups without a window. Each change of a result is emitted."""
 
     input: Node
     keys: tuple[str, ...]
@@ -241,7 +241,7 @@ class Group(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Windowed(Node):
-    """Groups in windows: a result goes out once, when the watermark passes the window's end."""
+    """Groups in windows. A result is emitted once, when the watermark passes the window's end."""
 
     input: Node
     window: Window
@@ -266,7 +266,7 @@ class TopN(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Distinct(Node):
-    """The first record of those that agree in the fields, within a time."""
+    """The first of the records with equal fields, within a time."""
 
     input: Node
     fields: tuple[str, ...]
@@ -275,7 +275,7 @@ class Distinct(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StreamJoin(Node):
-    """All pairs of two streams that meet a condition, in one window or within an interval."""
+    """All pairs of two streams that meet a condition, in the same window or within an interval."""
 
     left: Node
     right: Node
@@ -298,7 +298,7 @@ class TableJoin(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class KeyJoin(Node):
-    """All pairs of two keyed streams in a window, made one value by a function."""
+    """All pairs of two keyed streams in a window, mapped to a value by a function."""
 
     left: Node
     right: Node
@@ -310,7 +310,7 @@ class KeyJoin(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LatestJoin(Node):
-    """Each value of two keyed streams with the latest of the other one, made one value by a function."""
+    """Each value of two keyed streams with the latest of the other, mapped to a value by a function."""
 
     left: Node
     right: Node
@@ -320,7 +320,7 @@ class LatestJoin(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Process(Node):
-    """A user's processor with a state for each key; ``time_mode`` is ``none`` or ``processingTime``."""
+    """A user's processor with state per key. ``time_mode`` is ``none`` or ``processingTime``."""
 
     input: Node
     keys: tuple[str, ...]
@@ -331,14 +331,14 @@ class Process(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TimedProcess(Process):
-    """A processor with timers in event time (``eventTime``); records behind the watermark are late."""
+    """A processor with event-time timers (``eventTime``). Records older than the watermark are late."""
 
     watermark_s: float
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DimensionJoin(Node):
-    """Rows of a table or a file beside each record; it is loaded anew after ``refresh``."""
+    """Joins rows of a table or a file to each record. The table is reloaded after ``refresh``."""
 
     input: Node
     table: Any
@@ -346,18 +346,18 @@ class DimensionJoin(Node):
     condition: str
 
 
-# --- where results go -------------------------------------------------------------------------
+# --- sinks ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Sink(Node):
-    """A step without successors; ``streams.connectors`` has one class for each system that is written."""
+    """A step without successors. ``streams.connectors`` has one class per system."""
 
     input: Node
 
     @property
     def details(self) -> str:
-        """What ``explain`` says about it."""
+        """Its description in ``explain``."""
         return ""
 
 
@@ -368,16 +368,16 @@ class Plan:
     Parameters
     ----------
     job : str
-        The query's name, the default group, and the folder of the checkpoint.
+        Names the query, the default group and the checkpoint's folder.
     sinks : tuple of Sink
     on_error : {"skip", "fail", "dead-letters"}
-        What becomes of records that are malformed or whose function raises.
+        The handling of records that are malformed or whose function raises.
     checkpoint : str, optional
-        A folder or URI; one below the home of the jobs when absent.
+        A folder or URI. Default: a folder below the jobs' home folder.
     idle_s : float, optional
-        After so long without messages windows by a field of the record close.
+        After this long without messages, windows by a field of the record close.
     footprint : Footprint, optional
-        How little memory it is to take.
+        The memory limits of the job.
     """
 
     job: str

@@ -1,4 +1,4 @@
-"""Running in about a gigabyte and one core: what a session is started with, and what a query can be given."""
+"""Settings for running in about a gigabyte on one core: those of a session's start, and those of a query."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REUSE: Final = "spark.python.worker.reuse"
 _OF_THE_JVM: Final = frozenset({_OPTIONS, _HEAP})
 
 _COLLECT: Final[Mapping[str, str]] = {"spark.cleaner.periodicGC.interval": "30s"}
-"""A heap grows into what it may have, whatever it needs; each whole collection gives that back."""
+"""A heap grows to its limit regardless of its need. Each full collection returns the unused part."""
 
 _HISTORY: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
@@ -43,7 +43,7 @@ _HISTORY: Final[Mapping[str, str]] = {
     "spark.ui.retainedTasks": "200",
     "spark.sql.ui.retainedExecutions": "20",
 }
-"""What Spark keeps of what it did: with its own numbers that grows for hours."""
+"""The history that Spark keeps. With Spark's defaults it grows for hours."""
 
 _QUERY: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
@@ -55,16 +55,16 @@ _QUERY: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """How little memory a job's processes take.
+    """The memory limits of a job's processes.
 
     Parameters
     ----------
     name : str
-        As the user asked for it.
+        The name of the user's setting.
     heap_mib, young_mib : int
-        The JVM's, and the part of it in which objects begin.
+        The JVM's heap, and its young generation.
     more : Mapping
-        Further settings that a session is started with.
+        Additional settings of a session's start.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Footprint:
     more: Mapping[str, str]
 
     def start_settings(self) -> dict[str, str]:
-        """Return what only the start of a session can set."""
+        """Return the settings that only the start of a session can set."""
         return {
             "spark.master": "local[1]",
             _HEAP: f"{self.heap_mib}m",
@@ -84,15 +84,15 @@ class Footprint:
         }
 
     def query_settings(self, spark: SparkSession) -> dict[str, str]:
-        """Return what a query can be given in any session: one shuffle partition a core, and more."""
+        """Return the settings for a query in any session: one shuffle partition per core, and more."""
         return {"spark.sql.shuffle.partitions": str(spark.sparkContext.defaultParallelism), **_QUERY}
 
     @contextlib.contextmanager
     def apply_settings(self, spark: SparkSession) -> Iterator[None]:
-        """Start a query in this while."""
+        """Apply the settings while a query starts."""
         conf = spark.sparkContext._jsc.sc().conf()  # noqa: SLF001
         before = conf.get(_REUSE, "true")
-        # Python processes that plan would be kept for a minute, in which nothing is planned.
+        # Otherwise Python planning processes are kept for an idle minute.
         conf.set(_REUSE, "false")
         try:
             with temporary_settings(spark, self.query_settings(spark)):
@@ -101,14 +101,14 @@ class Footprint:
             conf.set(_REUSE, before)
 
     def new_session(self, builder: SparkSession.Builder) -> SparkSession:
-        """Return the session that a builder makes, in a JVM of this size if this process has none yet."""
+        """Return the builder's session, in a JVM of this size if this process has none yet."""
         os.environ.setdefault(_ARENAS, _ARENAS_WANTED)  # of the JVM, and of the workers, which inherit it
         for name, value in self.start_settings().items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
 
     def check(self, spark: SparkSession) -> None:
-        """Warn of what a session was started with and cannot be changed any more."""
+        """Warn about settings of the session's start that can no longer change."""
         found = self.differences(spark)
         if found:
             warnings.warn(
@@ -119,7 +119,7 @@ class Footprint:
             )
 
     def differences(self, spark: SparkSession) -> list[str]:
-        """Return what a session was started with that takes more memory, a text each."""
+        """Return one text per setting of the session's start that uses more memory."""
         context, found = spark.sparkContext, []
         conf = context.getConf()
         for name, wanted in self.start_settings().items():
@@ -127,7 +127,7 @@ class Footprint:
                 found.append(f"{name} is {value}, not {wanted}")
         jvm = context._jvm  # noqa: SLF001 - the one way to ask the JVM about itself
         assert jvm is not None
-        # The context's settings may say what a JVM that was there before it never heard of.
+        # The context's settings may differ from those of a JVM that was started before the context.
         heap_mib = int(jvm.java.lang.Runtime.getRuntime().maxMemory()) >> 20
         if heap_mib > self.heap_mib:
             found.append(f"the heap is {heap_mib}m, not {self.heap_mib}m")
@@ -140,7 +140,7 @@ class Footprint:
         return found
 
     def _flags(self) -> tuple[str, ...]:
-        # By default the heap begins with a 64th of the machine's memory, whatever is needed.
+        # By default the initial heap is a 64th of the machine's memory, regardless of the need.
         return (*_FLAGS, f"-Xmn{self.young_mib}m", f"-Xms{self.young_mib + _OLD_AT_FIRST_MIB}m")
 
 
@@ -157,7 +157,7 @@ HARD_LIMIT: Final = Footprint(
     {
         "spark.python.use.daemon": "false",
         "spark.sql.codegen.wholeStage": "false",
-        # Spark refuses a heap below 450 MiB unless less of it is put aside; the setting is one of its tests.
+        # Spark rejects a heap below 450 MiB unless less of it is reserved. The setting is for Spark's tests.
         "spark.testing.reservedMemory": str(100 << 20),
     },
 )

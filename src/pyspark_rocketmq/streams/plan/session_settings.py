@@ -1,4 +1,4 @@
-"""Spark's settings for a while."""
+"""Temporary Spark settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["temporary_settings"]
 
 @contextlib.contextmanager
 def temporary_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Let a session have other settings, and then again those that it had."""
+    """Apply settings to a session for the block, then restore the old ones."""
     before = {name: spark.conf.get(name, None) for name in settings}
     try:
         for name, value in settings.items():

@@ -1,4 +1,4 @@
-"""Lengths of time and kinds of windows, by the names that RocketMQ Streams has for them."""
+"""Durations and kinds of windows, with RocketMQ Streams' names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["HoppingWindow", "SessionWindow", "Time", "TumblingWindow", "Window",
 
 @dataclass(frozen=True, slots=True, order=True)
 class Time:
-    """A length of time; made by ``Time.seconds(10)`` and the like.
+    """A duration, created by ``Time.seconds(10)`` and similar methods.
 
     Parameters
     ----------
@@ -28,27 +28,27 @@ class Time:
 
     @classmethod
     def milliseconds(cls, count: float) -> Self:
-        """Return so many milliseconds."""
+        """Return a duration in milliseconds."""
         return cls(int(count))
 
     @classmethod
     def seconds(cls, count: float) -> Self:
-        """Return so many seconds."""
+        """Return a duration in seconds."""
         return cls(int(count * 1000))
 
     @classmethod
     def minutes(cls, count: float) -> Self:
-        """Return so many minutes."""
+        """Return a duration in minutes."""
         return cls(int(count * 60_000))
 
     @classmethod
     def hours(cls, count: float) -> Self:
-        """Return so many hours."""
+        """Return a duration in hours."""
         return cls(int(count * 3_600_000))
 
     @classmethod
     def days(cls, count: float) -> Self:
-        """Return so many days of 24 hours."""
+        """Return a duration in days of 24 hours."""
         return cls(int(count * 86_400_000))
 
     def __str__(self) -> str:
@@ -57,20 +57,20 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class TumblingWindow:
-    """Windows one after the other."""
+    """Consecutive windows of a fixed size."""
 
     size: Time
     time_field: str | None = None
 
     @classmethod
     def of(cls, size: Time, timeField: str | None = None) -> Self:
-        """Return windows of a size, by a field of the record or by the message's store time."""
+        """Return tumbling windows of a size, by a field of the record or by the message's store time."""
         return cls(size, timeField)
 
 
 @dataclass(frozen=True, slots=True)
 class HoppingWindow:
-    """Windows that overlap: one begins every ``slide``."""
+    """Overlapping windows: one starts every ``slide``."""
 
     size: Time
     slide: Time
@@ -82,20 +82,20 @@ class HoppingWindow:
 
     @classmethod
     def of(cls, size: Time, slide: Time, timeField: str | None = None) -> Self:
-        """Return windows of a size that begin every ``slide``."""
+        """Return windows of a size that start every ``slide``."""
         return cls(size, slide, timeField)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Windows that end when a key has been silent for ``gap``."""
+    """Windows that end after a key had no records for ``gap``."""
 
     gap: Time
     time_field: str | None = None
 
     @classmethod
     def of(cls, gap: Time, timeField: str | None = None) -> Self:
-        """Return windows that end after a silence."""
+        """Return windows that end after a gap without records."""
         return cls(gap, timeField)
 
 
@@ -103,24 +103,24 @@ Window = TumblingWindow | HoppingWindow | SessionWindow
 
 
 def with_time_field(window: Window, field: str) -> Window:
-    """Return a window by another time."""
+    """Return the window with another time."""
     return replace(window, time_field=field)
 
 
 class WindowBuilder:
-    """The newer API's names of the windows."""
+    """The newer API's constructors of windows."""
 
     @staticmethod
     def tumblingWindow(size: Time) -> TumblingWindow:
-        """Return windows one after the other."""
+        """Return tumbling windows."""
         return TumblingWindow.of(size)
 
     @staticmethod
     def slidingWindow(size: Time, slideStep: Time) -> HoppingWindow:
-        """Return windows that overlap."""
+        """Return sliding windows."""
         return HoppingWindow.of(size, slideStep)
 
     @staticmethod
     def sessionWindow(gap: Time) -> SessionWindow:
-        """Return windows that end after a silence."""
+        """Return windows that end after a gap without records."""
         return SessionWindow.of(gap)

@@ -1,1 +1,1 @@
-"""Starting, following and stopping jobs; trying a pipeline without them."""
+"""Start, monitor and stop jobs, and test a pipeline without a job."""

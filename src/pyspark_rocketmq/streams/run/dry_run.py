@@ -1,4 +1,4 @@
-"""Trying a pipeline on given rows, in a unit test: no broker, no checkpoint, the same compiled steps."""
+"""Run a pipeline on given rows in a unit test: no broker, no checkpoint, the same compiled steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pyspark_rocketmq.streams.run.sinks import final_flow
 __all__ = ["run_dry"]
 
 _SMALL: Final = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false"}
-"""A few rows are soonest done in one partition and without compiling what is run once."""
+"""A few rows run fastest in one partition and without compiling code that runs once."""
 
 _START: Final = datetime(2030, 1, 1, tzinfo=UTC)
 _SCHEMA: Final = "value string, time timestamp"
@@ -40,7 +40,7 @@ Rows = Sequence[Any]
 def run_dry(
     spark: SparkSession, plan: p.Plan, rows: Rows | Mapping[str, Rows], *, batches: bool, sink: int
 ) -> list[Any]:
-    """Return what a sink gets for rows: see `DataStream.test`."""
+    """Return the rows that a sink gets for input rows, see `DataStream.test`."""
     plan = replace(plan, sinks=(plan.sinks[sink],))
     if batches:
         check_ends(plan)
@@ -75,7 +75,7 @@ def run_dry(
 
 
 def _settings(plan: p.Plan) -> dict[str, str]:
-    # RocksDB is the slower for a few rows, and the only store that steps with a state of their own take.
+    # RocksDB is slower for a few rows, but the only store for steps that keep their own state.
     needs = any(own_state(node) for node in plan.nodes())
     return {**_SMALL, **STATE_SETTINGS} if needs else dict(_SMALL)
 
@@ -114,7 +114,7 @@ def _by_source(sources: list[p.Source], rows: Rows | Mapping[str, Rows]) -> dict
 
 
 def _write(folder: Path, batches: Sequence[Rows]) -> None:
-    """Write a file a batch, of increasing age, so that Spark takes them in this order."""
+    """Write one file per batch, with increasing timestamps, so that Spark reads them in this order."""
     for number, rows in enumerate(batches):
         lines = []
         for row in rows:

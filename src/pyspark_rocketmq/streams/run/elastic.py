@@ -1,13 +1,13 @@
-"""Instances of one job that share its work: one leads, the others lend it their cores; one takes over.
+"""Instances of one job that share its work: one leads, the others contribute cores, and one takes over.
 
-The leader runs Spark's own standalone master beside its driver. Each instance, the leader too, runs a worker
-that offers its cores there. Everything listens on loopback only, and wants the secret that is in a file which
+The leader runs Spark's standalone master next to its driver. Each instance, including the leader, runs a
+worker that offers its cores there. All of them listen on loopback only and require the secret in a file that
 only this user can read.
 
-Facts: standalone masters hand cores of a worker that comes later to an application without
-``spark.cores.max`` at once (``Master.schedule``). An executor ends when its driver or its worker is gone.
-After ten executors that failed a master gives an application up, unless
-``spark.deploy.maxExecutorRetries`` is negative. Spark 4.3.0.
+Facts: standalone masters assign the cores of a worker that joins later immediately to an application without
+``spark.cores.max`` (``Master.schedule``). An executor ends when its driver or its worker ends. After ten
+failed executors a master removes an application, unless ``spark.deploy.maxExecutorRetries`` is negative.
+Spark 4.3.0.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _PRIVATE: Final = 0o600
 
 
 def check_elastic(spark: SparkSession | None, plan: p.Plan, cores: int) -> None:
-    """Refuse what an elastic job cannot have.
+    """Raise an error for settings that an elastic job does not support.
 
     Raises
     ------
     PlanError
-        There is a session already, the sources end, or the plan asks for one small process.
+        A session already exists, the sources are bounded, or the plan requests one small process.
     """
     if cores < 1:
         raise PlanError(f"an instance lends at least one core, not {cores}")
@@ -69,7 +69,7 @@ def check_elastic(spark: SparkSession | None, plan: p.Plan, cores: int) -> None:
 
 @contextlib.contextmanager
 def leading(job: str, checkpoint: str, *, cores: int, clock: Clock) -> Iterator[SparkSession]:
-    """Help the job's leader until there is none, then lead in this block, with a session of all instances."""
+    """Help the job's leader until none exists, then lead in this block, with a session of all instances."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     with Instance(job, checkpoint, cores=cores, clock=clock) as instance:
@@ -80,7 +80,7 @@ def leading(job: str, checkpoint: str, *, cores: int, clock: Clock) -> Iterator[
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Where the instances of a job meet: the leader's master, and the secret that it wants."""
+    """The meeting point of a job's instances: the leader's master and its secret."""
 
     master: str
     secret: str
@@ -89,7 +89,7 @@ class Meeting:
         return f"Meeting(master={self.master!r})"
 
     def write(self, job: str) -> None:
-        """Make it known to this user's processes."""
+        """Publish it to this user's processes."""
         file = _meeting_file(job)
         file.parent.mkdir(parents=True, exist_ok=True)
         new = file.with_suffix(f".{os.getpid()}.tmp")
@@ -98,28 +98,28 @@ class Meeting:
 
     @classmethod
     def find(cls, job: str) -> Self | None:
-        """Return where the instances of a job meet, or met last; None if no leader has said so."""
+        """Return the last published meeting point of a job's instances, or None."""
         try:
             return cls(**json.loads(_meeting_file(job).read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
 
     def forget(self, job: str) -> None:
-        """Take it back, if no other leader has said something else."""
+        """Remove it, unless another leader has published a different one."""
         if self.find(job) == self:
             _meeting_file(job).unlink(missing_ok=True)
 
 
 class Instance:
-    """An instance of an elastic job, which is this process; a context manager that ends its Spark processes.
+    """The instance of an elastic job in this process. A context manager that ends its Spark processes.
 
     Parameters
     ----------
     job : str
     checkpoint : str
-        On a local file system: the lock in it says who leads.
+        On a local file system. The holder of the lock in it is the leader.
     cores : int
-        What this instance lends.
+        The number of cores that this instance contributes.
     clock : Clock
     """
 
@@ -141,7 +141,7 @@ class Instance:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._watchdog = self._held.enter_context(Watchdog())
-        self._watchdog.remove(self._folder)  # also at an orderly end
+        self._watchdog.remove(self._folder)  # also at a normal end
         self._held.callback(self._stop_worker)
         return self
 
@@ -149,9 +149,9 @@ class Instance:
         self._held.close()
 
     def help_until_leading(self) -> None:
-        """Lend this instance's cores to the job's leader until there is none; then hold the job's lock.
+        """Contribute this instance's cores to the job's leader until none exists, then hold the job's lock.
 
-        Waits as long as it takes, until this process is interrupted.
+        Waits without a limit, until this process is interrupted.
         """
         joined: Meeting | None = None
         pause: Deadline | None = None
@@ -177,7 +177,7 @@ class Instance:
         self._held.callback(meeting.forget, self._job)
         self._start_worker(meeting)
         self._held.enter_context(self._keeping_worker(meeting))
-        # Given to a JVM that runs: what it is started with is on its command line, for all to read.
+        # Passed to the running JVM: its start arguments are on its command line, which all users can read.
         SparkContext._ensure_initialized()  # noqa: SLF001
         settings = {
             "spark.master": meeting.master,
@@ -186,7 +186,7 @@ class Instance:
             "spark.driver.host": _HOST,
             "spark.driver.bindAddress": _HOST,
             "spark.executor.memory": f"{_MEMORY_MIB}m",
-            "spark.locality.wait": "0s",  # else tasks wait for the executor that has the state
+            "spark.locality.wait": "0s",  # otherwise tasks wait for the executor that has the state
             "spark.sql.shuffle.partitions": str(partitions),
             "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
         }
@@ -213,7 +213,7 @@ class Instance:
 
     @contextlib.contextmanager
     def _keeping_worker(self, meeting: Meeting) -> Iterator[None]:
-        """Start this instance's worker again if it ends: the job may have no other."""
+        """Restart this instance's worker if it ends, because it may be the job's only one."""
         stop = threading.Event()
 
         def keep() -> None:
@@ -243,7 +243,7 @@ class Instance:
             "spark.deploy.maxExecutorRetries -1\n"
             "spark.master.rest.enabled false\n"
             "spark.ui.killEnabled false\n"
-            "spark.master.ui.decommission.allow.mode DENY\n",  # else any user of this machine may
+            "spark.master.ui.decommission.allow.mode DENY\n",  # otherwise any user of this machine may
         )
         home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
         assert self._watchdog is not None
@@ -260,7 +260,7 @@ class Instance:
             env={
                 "SPARK_LOCAL_IP": _HOST,
                 "SPARK_DAEMON_MEMORY": "128m",
-                # What this process can import, its executors can.
+                # Executors can import what this process can import.
                 "PYTHONPATH": os.pathsep.join(place or str(Path.cwd()) for place in sys.path),
             },
             watchdog=self._watchdog,
@@ -273,7 +273,7 @@ def _meeting_file(job: str) -> Path:
 
 
 def _write_private(file: Path, text: str) -> None:
-    """Write a file that only this user can read, from its first moment on."""
+    """Write a file that only this user can read from its creation on."""
     file.unlink(missing_ok=True)
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
     with os.fdopen(handle, "w", encoding="utf-8") as out:

@@ -1,4 +1,4 @@
-"""Where jobs of this machine are known: one runs once, others see and stop it."""
+"""The registry of this machine's jobs. A job runs only once; other processes can list and stop it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LOCK: Final = "job.lock"
 _OFFSETS: Final = "offsets"
 _POLL_S: Final = 0.2
 _LAST_RUN_MS: Final = 3_000
-"""So long an earlier run may take to let go of its job."""
+"""The time that an earlier run has to release its job."""
 
 
 def jobs_home() -> Path:
@@ -43,27 +43,27 @@ def jobs_home() -> Path:
 
 
 def file_name(job: str) -> str:
-    """Return a job's name as that of a file."""
+    """Return the file name for a job's name."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", job)
 
 
 def checkpoint_of(job: str) -> str:
-    """Return the checkpoint of a job that was given none."""
+    """Return the default checkpoint of a job."""
     return str(jobs_home() / "checkpoints" / file_name(job))
 
 
 def local_path(checkpoint: str) -> Path | None:
-    """Return a checkpoint's folder on this machine, None where it is elsewhere."""
+    """Return a checkpoint's local folder, or None if it is on another file system."""
     if checkpoint.startswith("file:"):
         return Path("/" + checkpoint.removeprefix("file:").lstrip("/"))
     return None if "://" in checkpoint else Path(checkpoint)
 
 
 def forget_unwritten_start(checkpoint: str) -> None:
-    """Remove what is left of a process that was killed while it wrote its job's very first offsets.
+    """Remove the files of a process that was killed while it wrote its job's first offsets.
 
-    Spark refuses to start where the offset log has no entry and is not empty. Checkpoints elsewhere are left
-    alone. The caller holds the job's lock.
+    Spark does not start if the offset log has no entry but is not empty. Checkpoints on other file systems
+    are not changed. The caller holds the job's lock.
     """
     folder = local_path(checkpoint)
     if folder is None or not (folder / _OFFSETS).is_dir():
@@ -76,7 +76,7 @@ def forget_unwritten_start(checkpoint: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What is known of a job that was started on this machine."""
+    """The record of a job that was started on this machine."""
 
     job: str
     checkpoint: str
@@ -87,12 +87,12 @@ class JobRecord:
     stateful: list[str] = field(default_factory=list)
 
     def check_pipeline(self) -> None:
-        """Refuse to go on from the checkpoint of another pipeline that had the job's name.
+        """Raise an error if the checkpoint is of another pipeline that used the job's name.
 
         Raises
         ------
         RocketMQError
-            The checkpoint has begun, with no source in common or with other steps that keep state.
+            The checkpoint has batches, but no source in common, or other steps that keep state.
         """
         file, folder = _file(self.job, "json"), local_path(self.checkpoint)
         if folder is None or not file.exists() or not any((folder / _OFFSETS).glob("[0-9]*")):
@@ -119,14 +119,14 @@ class JobRecord:
             return not _taken(handle)
 
     def write(self) -> None:
-        """Make the job known."""
+        """Register the job."""
         file = _file(self.job, "json")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Return what a file says."""
+        """Return the record in a file."""
         return cls(**json.loads(file.read_text(encoding="utf-8")))
 
 
@@ -145,7 +145,7 @@ def find_job(name: str) -> JobRecord:
     Raises
     ------
     OptionError
-        There is none.
+        The job does not exist.
     """
     file = _file(name, "json")
     if not file.exists():
@@ -155,12 +155,12 @@ def find_job(name: str) -> JobRecord:
 
 
 def request_stop(job: str) -> None:
-    """Ask a job to stop after its batch; the process that runs it looks for this."""
+    """Request a job to stop after its batch. The process that runs it polls for this request."""
     _file(job, "stop").touch()
 
 
 def stop_requested(job: str) -> bool:
-    """Whether a job was asked to stop; asked once, answered once."""
+    """Return whether a stop was requested, and clear the request."""
     try:
         _file(job, "stop").unlink()
     except FileNotFoundError:
@@ -174,12 +174,12 @@ def _file(job: str, ending: str) -> Path:
 
 @contextlib.contextmanager
 def job_lock(job: str, checkpoint: str, *, standby: bool, clock: Clock) -> Iterator[None]:
-    """Hold a job's lock, which lies in its checkpoint; the system drops it when the process dies.
+    """Hold a job's lock, which is in its checkpoint. The system releases it if the process dies.
 
     Parameters
     ----------
     standby : bool
-        Wait for the lock as long as it takes, until this process is interrupted; else another holder is an
+        Wait for the lock without a limit, until this process is interrupted. Otherwise another holder is an
         error.
 
     Raises
@@ -189,7 +189,7 @@ def job_lock(job: str, checkpoint: str, *, standby: bool, clock: Clock) -> Itera
     """
     folder = local_path(checkpoint)
     if folder is None:
-        yield  # on shared storage Spark itself finds out, at the offset log
+        yield  # on shared storage Spark itself detects it, in the offset log
         return
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("a") as handle:
@@ -207,7 +207,7 @@ def job_lock(job: str, checkpoint: str, *, standby: bool, clock: Clock) -> Itera
 
 
 def take_job_lock(checkpoint: str) -> contextlib.AbstractContextManager[object] | None:
-    """Take a job's lock, which lies in a checkpoint on this machine, or return None if another has it."""
+    """Take a job's lock in a local checkpoint, or return None if another process holds it."""
     folder = local_path(checkpoint)
     assert folder is not None
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Who starts the plans of a script: Spark, or one who only writes them down for ``streams explain``."""
+"""Launchers of a script's plans: Spark, or a recorder for ``streams explain``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Launcher", "PlanRecorder", "launch", "launching_with"]
 
 
 class Launcher(Protocol):
-    """Starts a plan; `runner.start` says how."""
+    """Starts a plan, see `runner.start`."""
 
     def __call__(
         self,
@@ -28,11 +28,11 @@ class Launcher(Protocol):
         standby: bool = False,
         elastic: int = 0,
     ) -> StreamingQuery | None:
-        """Start a plan; None if no query runs afterwards."""
+        """Start a plan. Returns None if no query runs afterwards."""
 
 
 class PlanRecorder:
-    """Keeps plans in place of starting them."""
+    """Records plans instead of starting them."""
 
     def __init__(self) -> None:
         self.plans: list[Plan] = []
@@ -46,7 +46,7 @@ class PlanRecorder:
         standby: bool = False,
         elastic: int = 0,
     ) -> None:
-        """Keep a plan."""
+        """Record a plan."""
         del spark, trigger, standby, elastic
         self.plans.append(plan)
 
@@ -56,7 +56,7 @@ _launcher: Final[ContextVar[Launcher]] = ContextVar("launcher", default=start)
 
 @contextlib.contextmanager
 def launching_with(launcher: Launcher) -> Iterator[None]:
-    """Have a launcher start what ``start()`` is called for, here and in what is called from here."""
+    """Make calls of ``start()`` in this block, and in functions called from it, use a launcher."""
     token = _launcher.set(launcher)
     try:
         yield
@@ -72,5 +72,5 @@ def launch(
     standby: bool = False,
     elastic: int = 0,
 ) -> StreamingQuery | None:
-    """Start a plan with the launcher of this context: Spark, unless `launching_with` says otherwise."""
+    """Start a plan with the launcher of this context: Spark, unless `launching_with` set another."""
     return _launcher.get()(spark, plan, trigger=trigger, standby=standby, elastic=elastic)

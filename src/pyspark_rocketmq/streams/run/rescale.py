@@ -1,4 +1,4 @@
-"""More, or fewer, partitions for the state of a job that does not run."""
+"""Change the number of state partitions of a stopped job."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _SAME: Final = "SHUFFLE_PARTITIONS_ALREADY_MATCH"
 def rescale(
     job: str, partitions: int, *, checkpoint: str | None = None, spark: SparkSession | None = None
 ) -> None:
-    """Spread a job's state over so many partitions; the next run goes on with them.
+    """Change the number of state partitions of a stopped job. The next run continues with them.
 
-    ``spark.sql.shuffle.partitions`` is fixed with a job's first run, and so is how many tasks share its
-    windows, groups and joins. This rewrites the state of a job that does not run, as a batch of its own
-    behind the last one: no message is read, no result goes out, totals stay what they were. It costs reading
-    and writing the state once.
+    ``spark.sql.shuffle.partitions`` is fixed by a job's first run, and so is the number of tasks that share
+    its windows, groups and joins. This rewrites the state of a stopped job in a separate batch after the last
+    one. It reads no message, emits no result, and leaves totals unchanged. It costs reading and writing the
+    state once.
 
     Parameters
     ----------
     job : str
-        Its name: ``namespace.pipeline``, or the job id.
+        The job: ``namespace.pipeline``, or its job id.
     partitions : int
-        Above 0. As many as there are already is no error, and nothing is done.
+        Above 0. If it equals the current number, nothing is done.
     checkpoint : str, optional
         Where it is for a job that was given a place of its own and was never started on this machine.
     spark : SparkSession, optional
-        The active session, or a new one, when absent.
+        Default: the active session, or a new one.
 
     Raises
     ------
     OptionError
-        There is no such job, it has no state yet, or the number is not above 0.
+        The job does not exist, it has no state yet, or the number is not above 0.
     RocketMQError
-        The job runs, or Spark cannot rewrite the state (a run that was killed has to be finished first).
+        The job runs, or Spark cannot rewrite the state (the batch of a killed run must be finished first).
     """
     from pyspark_rocketmq.streams.run.session import session_of  # noqa: PLC0415 - imports what runs jobs
 
@@ -74,7 +74,7 @@ def rescale(
 
 
 def _why(error: PySparkException | Py4JJavaError) -> str:
-    """Return Spark's reason, without where in Spark it was found."""
+    """Return Spark's reason, without its stack trace."""
     lines = str(error).splitlines()
     return next((line for line in lines if "[" in line), lines[0])
 

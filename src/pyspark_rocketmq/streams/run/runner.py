@@ -1,4 +1,4 @@
-"""Starting a plan: the session, the lock, the state store, the query, and its end."""
+"""Start a plan: the session, the lock, the state store, the query, and its end."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def start(
     standby: bool = False,
     elastic: int = 0,
 ) -> StreamingQuery | None:
-    """Start a plan; a plan whose sources end is run to its end, and there is no query.
+    """Start a plan. A plan with bounded sources is run to its end, without a query.
 
     Raises
     ------
     PlanError
-        It cannot be compiled; names the step.
+        The plan cannot be compiled. The message names the step.
     RocketMQError
         Another process runs the job.
     """
@@ -90,16 +90,16 @@ def start(
             session = held.enter_context(leading(plan.job, checkpoint, cores=elastic, clock=SYSTEM_CLOCK))
         else:
             if not standby:
-                held.enter_context(lock)  # before a session is started for nothing
+                held.enter_context(lock)  # before a session is started needlessly
             session = session_for(spark, plan)
         compiler = Compiler(session, plan, errors=guard)
         if standby and not elastic:
-            compiler.flow(compiler.common())  # what cannot be compiled says so now, not after the take-over
+            compiler.flow(compiler.common())  # report compile errors now, not after the takeover
             held.enter_context(lock)
         held.enter_context(_follow(session, plan))
         record = _record(plan, checkpoint)
         record.check_pipeline()
-        stop_requested(plan.job)  # one that was meant for an earlier run
+        stop_requested(plan.job)  # a request for an earlier run
         letters_checkpoint = f"{checkpoint}-dead-letters"
         for place in (checkpoint, letters_checkpoint):
             forget_unwritten_start(place)
@@ -133,33 +133,33 @@ def _record(plan: p.Plan, checkpoint: str) -> JobRecord:
 
 
 def finish(query: StreamingQuery) -> None:
-    """Wait until a query that has ended has committed its last batch and let go of its job."""
+    """Wait until an ended query has committed its last batch and released its job."""
     watched = _watchers.get(str(query.runId))
     if watched is not None:
         watched[1].join(_END_S)
 
 
 def _finish_all() -> None:
-    """Let the queries that have ended finish, before the process is gone."""
+    """Let ended queries finish before the process exits."""
     for query, _ in _watchers.values():
         if not query.isActive:
             finish(query)
 
 
 def _trigger(plan: p.Plan) -> dict[str, str]:
-    """Return the trigger of a plan: as often as results are wanted before windows end."""
+    """Return a plan's trigger: the interval of results before windows end, if set."""
     for node in plan.nodes():
         if isinstance(node, p.Windowed) and node.firing.updates:
             return {"processingTime": str(node.firing.before)}
         if isinstance(node, p.Process) and node.time_mode == "processingTime":
-            return {"processingTime": "1 second"}  # Spark makes a batch each time, whatever there is to do
+            return {"processingTime": "1 second"}  # Spark runs a batch each time, even without data
     return {"processingTime": "0 seconds"}
 
 
 def _watch(
     job: str, query: StreamingQuery, letters: StreamingQuery | None, held: contextlib.ExitStack
 ) -> None:
-    """Stop the query when asked to, let go of the job at its end: a thread's outermost frame."""
+    """Stop the query on request, and release the job at its end. A thread's outermost frame."""
     with held:
         try:
             while query.isActive:
@@ -174,7 +174,7 @@ def _watch(
 
 
 def _state_settings(spark: SparkSession) -> dict[str, str]:
-    """Return how a query that starts now keeps its state in RocksDB, but for what the user has set."""
+    """Return the RocksDB settings for a query that starts now, except those set by the user."""
     return {
         name: value
         for name, value in STATE_SETTINGS.items()
@@ -183,7 +183,7 @@ def _state_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def _small(spark: SparkSession, plan: p.Plan) -> contextlib.AbstractContextManager[None]:
-    """Let a query that starts now take little memory, if the plan asks for that."""
+    """Limit the memory of a query that starts now, if the plan requests it."""
     return contextlib.nullcontext() if plan.footprint is None else plan.footprint.apply_settings(spark)
 
 
@@ -195,7 +195,7 @@ def _default(name: str) -> str:
 
 @contextlib.contextmanager
 def _follow(spark: SparkSession, plan: p.Plan) -> Iterator[None]:
-    """Have the last batch committed for the group when the query is stopped."""
+    """Commit the last batch for the group when the query stops."""
     sources = [node for node in plan.nodes() if isinstance(node, RocketMQSource)]
     if not sources:
         yield
@@ -208,7 +208,7 @@ def _follow(spark: SparkSession, plan: p.Plan) -> Iterator[None]:
     try:
         yield
     finally:
-        # The end is told to listeners a moment after it is there: this one stays until then.
+        # Listeners are notified shortly after the end: keep this one until then.
         SYSTEM_CLOCK.sleep(_POLL_S)
         spark.streams.removeListener(listener)
         listener.close()
@@ -216,7 +216,7 @@ def _follow(spark: SparkSession, plan: p.Plan) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _count(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> Iterator[None]:
-    """Have what the run leaves out counted."""
+    """Count the rows that the run drops."""
     counts = RunCounts(str(query.runId), CheckpointLog(spark, checkpoint).watermark_ms)
     counts.register()
     spark.streams.addListener(counts)
@@ -227,7 +227,7 @@ def _count(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> Itera
 
 
 def _start_dead_letters(plan: p.Plan, guard: Guard, checkpoint: str) -> StreamingQuery | None:
-    """Start the query that sends records with an error to a topic; it reads the source by itself."""
+    """Start the query that sends records with an error to a topic. It reads the source separately."""
     streams = [df for df in guard.found if df.isStreaming]  # a table has its malformed lines still
     if plan.on_error != "dead-letters" or not streams:
         return None

@@ -1,4 +1,4 @@
-"""The session that a job runs in: the user's, or one that is sized for this machine."""
+"""The session of a job: the user's, or one sized for this machine."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["machine_settings", "partitions_warning", "session_for", "session_of"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _TOO_MANY: Final = 16
-"""Partitions a core from which on a stateful query spends its time on opening state stores."""
+"""Partitions per core above which a stateful query spends its time on opening state stores."""
 
 
 def session_of(spark: SparkSession | None, footprint: Footprint | None = None) -> SparkSession:
-    """Return the given session, the active one, or a new one whose workers are this interpreter.
+    """Return the given session, the active one, or a new one whose workers run this interpreter.
 
-    A new session on this machine has one shuffle partition a core: with Spark's default of 200 a query with
-    state takes minutes a batch on a small machine. What the user has configured stays.
+    A new session on this machine has one shuffle partition per core: with Spark's default of 200 a query with
+    state takes minutes per batch on a small machine. The user's settings take precedence.
 
-    Warns when a footprint came too late for a session that runs already.
+    Warns if a footprint cannot apply to an existing session.
     """
     found = spark or SparkSession.getActiveSession()
     if found is None:
@@ -45,7 +45,7 @@ def session_of(spark: SparkSession | None, footprint: Footprint | None = None) -
 def session_for(spark: SparkSession | None, plan: p.Plan) -> SparkSession:
     """Return the session of a plan, as `session_of`.
 
-    Warns when the session has far more shuffle partitions than cores, and the plan keeps state.
+    Warns if the session has far more shuffle partitions than cores and the plan keeps state.
     """
     found = session_of(spark, plan.footprint)
     stateful = any(isinstance(node, STATEFUL) for node in plan.nodes())
@@ -58,7 +58,7 @@ def session_for(spark: SparkSession | None, plan: p.Plan) -> SparkSession:
 
 
 def partitions_warning(job: str, partitions: int, cores: int) -> str | None:
-    """Return what to say of a job with state in so many partitions; None where that is reasonable."""
+    """Return a warning about a job's number of state partitions, or None if the number is reasonable."""
     if partitions <= _TOO_MANY * cores:
         return None
     return (
@@ -69,13 +69,13 @@ def partitions_warning(job: str, partitions: int, cores: int) -> str | None:
 
 
 def machine_settings(cores: int, given: Collection[str]) -> dict[str, str]:
-    """Return what fits a new session to this machine, where the user's configuration says nothing."""
+    """Return the settings that size a new session for this machine, except those set by the user."""
     sized = {_PARTITIONS: str(cores), _BATCH_ROWS: "1000"}
     return {name: value for name, value in sized.items() if name not in given}
 
 
 def _size(spark: SparkSession) -> None:
-    """Fit a new session to its machine."""
+    """Size a new session for its machine."""
     if not _is_local(spark):
         return
     context = spark.sparkContext
@@ -85,5 +85,5 @@ def _size(spark: SparkSession) -> None:
 
 
 def _is_local(spark: SparkSession) -> bool:
-    """Whether all tasks run on this machine: elsewhere the number of cores comes and goes."""
+    """Whether all tasks run on this machine. In a cluster the number of cores changes."""
     return (spark.sparkContext.master or "").startswith("local")

@@ -1,4 +1,4 @@
-"""Sinks: one query a job, whatever the number of sinks."""
+"""Sinks: one query per job for any number of sinks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["final_flow", "run_once", "start_sinks"]
 
 
 def final_flow(flow: Flow, sink: p.Sink, guard: Guard) -> Flow:
-    """Return the rows that a sink writes: no heartbeats, nothing malformed.
+    """Return the rows that a sink writes, without heartbeats and malformed records.
 
     Raises
     ------
@@ -56,9 +56,9 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
         flow = final_flow(common, sink, guard)
         rows = sink_of(sink).rows(flow, plan)
         return _start_one(_configure(rows, flow, plan, checkpoint, trigger), sink, flow, plan, checkpoint)
-    if common.shape is Shape.JSON and not common.checked:  # once for all, and where it is counted
+    if common.shape is Shape.JSON and not common.checked:  # once for all sinks, and where it is counted
         common = common.with_fields([], guard, compiler.common())
-    for sink in plan.sinks:  # what does not compile shall fail now, not in the first batch
+    for sink in plan.sinks:  # fail on compile errors now, not in the first batch
         sink_of(sink).rows(final_flow(compiler.flow(sink), sink, guard), plan)
     writer = _configure(common.df, common, plan, checkpoint, trigger)
 
@@ -79,7 +79,7 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
 def _start_one(
     writer: DataStreamWriter, sink: p.Sink, flow: Flow, plan: p.Plan, checkpoint: str
 ) -> StreamingQuery:
-    """Start the query of a job with one sink: Spark's own sinks take finished rows, not changed ones."""
+    """Start the query of a job with one sink. Spark's sinks accept final rows, not updates."""
     if flow.updates:
         return writer.foreachBatch(sink_of(sink).batch_writer(plan, checkpoint, numbered=True)).start()
     return sink_of(sink).start(writer, plan, checkpoint)
@@ -92,11 +92,11 @@ def _configure(
     return writer.outputMode("update" if flow.updates else "append").trigger(**trigger)
 
 
-# --- what ends --------------------------------------------------------------------------------
+# --- bounded sources --------------------------------------------------------------------------
 
 
 def run_once(compiler: Compiler, guard: Guard) -> None:
-    """Run a plan whose sources end: every window closes, nothing is late."""
+    """Run a plan with bounded sources: every window closes, and no row is late."""
     plan = compiler.plan
     for sink in plan.sinks:
         rows = sink_of(sink).rows(final_flow(compiler.flow(sink), sink, guard), plan)

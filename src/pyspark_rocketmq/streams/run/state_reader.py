@@ -1,6 +1,6 @@
-"""What a job remembers, as tables: read from its checkpoint, while it runs or when it has stopped.
+"""A job's state as tables, read from its checkpoint, while the job runs or after it has stopped.
 
-# Facts (Spark 4.3: the sources `state-metadata` and `statestore`): a state is that of the last finished
+# Facts (Spark 4.3: the sources `state-metadata` and `statestore`): the state is that of the last finished
 # batch; `stateVarName` names a variable of `transformWithState`, `joinSide` a side of a join;
 # `readChangeFeed` needs RocksDB's change logs, which jobs of this package write.
 """
@@ -49,7 +49,7 @@ class JobState:
     ----------
     spark : SparkSession
     checkpoint : str
-        Where the job keeps its progress.
+        The job's checkpoint.
     """
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
@@ -57,10 +57,11 @@ class JobState:
         self._checkpoint = checkpoint
 
     def tables(self) -> list[str]:
-        """Return the names of the tables: a processor's own, or what the job's step keeps.
+        """Return the names of the tables: those of a processor, or those of the job's step.
 
-        ``groups`` are those of Spark's aggregations (windows too) and of incremental ones, ``windows`` those
-        of other fire modes, ``left`` and ``right`` the sides of a join, ``distinct`` what was seen.
+        ``groups`` is the state of Spark's aggregations (including windows) and of incremental ones,
+        ``windows`` that of other fire modes, ``left`` and ``right`` the sides of a join, ``distinct`` the
+        records seen.
 
         Raises
         ------
@@ -70,37 +71,37 @@ class JobState:
         return [table.name for table in self._tables()]
 
     def table(self, name: str | None = None) -> DataFrame:
-        """Return a table as of the batch that was the last finished one when this was called.
+        """Return a table as of the last finished batch at the time of the call.
 
         Parameters
         ----------
         name : str, optional
-            Of `tables`; may be left out where there is one only.
+            A name in `tables`. Optional if there is only one.
 
         Returns
         -------
         DataFrame
-            The key's fields and the value's; both as structs where they share a name. A key of several fields
-            that this package packs is one JSON text.
+            The fields of key and value, or both as structs if they share a name. A key of several fields that
+            this package packs is one JSON text.
 
         Raises
         ------
         OptionError
-            There is no such table.
+            The table does not exist.
         """
         return self._read(self._find(name), {})
 
     def changes(
         self, name: str | None = None, *, first: int | None = None, last: int | None = None
     ) -> DataFrame:
-        """Return what changed in a table, batch by batch.
+        """Return the changes of a table, batch by batch.
 
         Parameters
         ----------
         name : str, optional
-            As of `table`.
+            See `table`.
         first, last : int, optional
-            Batches; those that the checkpoint still has, when absent.
+            The range of batches. Default: all batches that the checkpoint still has.
 
         Returns
         -------
@@ -159,21 +160,21 @@ class JobState:
 
 
 def state(job: str, *, spark: SparkSession | None = None, checkpoint: str | None = None) -> JobState:
-    """Return the state of a job, which may run, in this process or another, or have stopped.
+    """Return the state of a job, which may be running, in this process or another, or stopped.
 
     Parameters
     ----------
     job : str
-        Its name, ``namespace.pipeline`` or the job id.
+        The job: ``namespace.pipeline``, or its job id.
     spark : SparkSession, optional
-        The active session, or a new one, when absent.
+        Default: the active session, or a new one.
     checkpoint : str, optional
-        Where it keeps its progress; needed for jobs that were not started on this machine.
+        The job's checkpoint. Required for jobs that were not started on this machine.
 
     Raises
     ------
     OptionError
-        There is no such job.
+        The job does not exist.
     """
     where = find_job(job).checkpoint if checkpoint is None else checkpoint
     return JobState(session_of(spark), where)
@@ -196,7 +197,7 @@ def _tables_of(row: Row) -> Iterator[_Table]:
 
 
 def _flat(df: DataFrame) -> DataFrame:
-    """Return the fields of key and value as columns, by names that can be read."""
+    """Return the fields of key and value as columns with readable names."""
     columns: list[Column] = [F.col(name) for name in _CHANGE if name in df.columns]
     found: dict[str, Column] = {}
     parts = [part for part in _PARTS if part in df.columns]
@@ -204,12 +205,12 @@ def _flat(df: DataFrame) -> DataFrame:
         kind = df.schema[part].dataType
         assert isinstance(kind, StructType)
         for inner in kind.fields:
-            if inner.name == "value" and isinstance(inner.dataType, StructType):  # of a variable that expires
+            if inner.name == "value" and isinstance(inner.dataType, StructType):  # has a time to live
                 for field in inner.dataType.fields:
                     found[field.name] = F.col(f"{part}.value.{quote(field.name)}")
                 continue
             if isinstance(inner.dataType, BinaryType) and inner.name == "folds":
-                continue  # what a results' text beside it shows
+                continue  # shown by the result's text next to it
             if inner.name in found:
                 return df.select(*columns, *parts)
             found[inner.name] = F.col(f"{part}.{quote(inner.name)}")
