@@ -1,8 +1,8 @@
-"""What keeps Spark's watermark right over many queues.
+"""Keeps Spark's watermark correct over many queues.
 
-Spark's watermark follows the newest event time of *all* queues. A queue that is read slower than the others
-would have its messages dropped as late, without a word. So no queue may run past the oldest unread message
-of any queue with a backlog; and a source that is idle must say that time goes on.
+Spark's watermark follows the newest event time of *all* queues. Messages of a queue that is read slower than
+the others would silently be dropped as late. So no queue may be read past the oldest unread message of any
+queue with a backlog, and an idle source must report that time advances.
 
 Alignment takes three rounds of look-ups, each for all queues at once; the functions say what to look up::
 
@@ -36,7 +36,7 @@ def tails(until: Mapping[MessageQueue, int], reach: Mapping[MessageQueue, int]) 
 
 
 def barrier(tail_times_ms: Mapping[MessageQueue, int]) -> int:
-    """Return the time (ms) that no queue may run past: that of the slowest queue's first unread message.
+    """Return the time (ms) that no queue may pass: that of the slowest queue's first unread message.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def align(
     tail_times_ms: Mapping[MessageQueue, int],
     offsets: Mapping[MessageQueue, int],
 ) -> dict[MessageQueue, int]:
-    """Hold back the queues that would run past the barrier.
+    """Hold back the queues that would pass the barrier.
 
     By store time, which never decreases in a queue, every message of the micro-batch is then no newer than
     any message that stays unread. By born time this holds as far as born times follow store times: a message

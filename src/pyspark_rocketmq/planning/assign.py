@@ -25,12 +25,12 @@ _HASH_BYTES: Final = 4
 
 
 class AllocateStrategy(enum.Enum):
-    """How queues are dealt out."""
+    """How queues are assigned to members."""
 
     AVERAGELY = "average"
     """Neighbouring queues to the same member, as evenly as possible; the Java client's default."""
     AVERAGELY_BY_CIRCLE = "circle"
-    """One after the other, as cards are dealt."""
+    """Queues to members in turn (round-robin)."""
     CONSISTENT_HASH = "consistentHash"
     """Each queue to its place on a ring: few queues move when members come or go."""
 

@@ -1,4 +1,4 @@
-"""Whether a batch is the next one for a store that keeps where the last one ended: a pure decision."""
+"""Decides whether a batch is the next one for a store that keeps the end of the last one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BatchId", "BatchTurn", "StoredProgress", "decide_turn"]
 
 
 class BatchTurn(enum.Enum):
-    """What a batch is to a store."""
+    """The relation of a batch to a store."""
 
     NEXT = "next"
     REPEAT = "repeat"
@@ -29,17 +29,17 @@ class BatchId:
 
 @dataclass(frozen=True, slots=True)
 class StoredProgress:
-    """What a store knows: the next offset of each queue, and the last batch; nothing before the first one."""
+    """A store's state: the next offset of each queue, and the last batch; empty before the first one."""
 
     offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
     batch: BatchId | None = None
 
 
 def decide_turn(stored: StoredProgress, batch: BatchId, ranges: Sequence[OffsetRange]) -> BatchTurn:
-    """Say whether a batch is to be written now, or was written already.
+    """Return whether a batch must be written now, or was written already.
 
-    The offsets decide: every range must begin where the store ended. A queue that the store does not know
-    may begin anywhere. A batch without ranges (Spark runs such to close windows) is judged by its number.
+    The offsets decide: every range must begin at the store's offset. A queue that the store does not contain
+    may begin anywhere. For a batch without ranges (Spark runs them to close windows), the number decides.
 
     Raises
     ------

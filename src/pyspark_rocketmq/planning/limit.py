@@ -1,4 +1,4 @@
-"""How much a micro-batch takes: limits that never starve a queue, never overrun one, and combine."""
+"""The size of a micro-batch: combined limits that starve no queue and exceed no queue's end."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pyspark_rocketmq.model import MessageQueue
 __all__ = ["Limits", "admit", "enough", "share"]
 
 DEFAULT_MESSAGE_BYTES: Final = 1024
-"""What a message of a queue is taken to weigh before one has been seen."""
+"""The assumed size of a queue's messages before one has been sampled."""
 
 FIRST_INTERVAL_MS: Final = 1_000
-"""The time that a rate counts for the first micro-batch, which has no predecessor to count from."""
+"""The time to which a rate applies in the first micro-batch, which has no predecessor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a micro-batch may take; None is no limit.
+    """The limits of a micro-batch; None is no limit.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Limits:
     max_bytes : int, optional
         Bytes over all queues, by estimate.
     max_rate_per_queue : int, optional
-        Offsets a second a queue.
+        Offsets per second per queue.
     """
 
     max_offsets: int | None = None
@@ -38,16 +38,16 @@ class Limits:
 
 
 def enough(backlog: int, *, min_offsets: int | None, waited_ms: int, max_delay_ms: int) -> bool:
-    """Say whether a micro-batch should be made now: enough has come, or something has waited long enough.
+    """Return whether a micro-batch should be created now: the backlog is large enough, or has waited enough.
 
     Parameters
     ----------
     backlog : int
-        Offsets there are to read.
+        Unread offsets.
     min_offsets : int, optional
         ``minOffsetsPerTrigger``.
     waited_ms : int
-        Since the last micro-batch, or since the query's (re)start.
+        Time since the last micro-batch, or since the query's (re)start.
     max_delay_ms : int
         ``maxTriggerDelay``.
     """
@@ -65,8 +65,8 @@ def admit(
 ) -> dict[MessageQueue, int]:
     """Return where each queue's part of the next micro-batch ends.
 
-    Every end lies between the queue's position and its reach. All limits hold together, but for one
-    exception: where there is a backlog, at least one message is taken, however small the limit.
+    Every end is between the queue's position and its reach. All limits apply together, with one exception: if
+    there is a backlog, at least one message is taken, however small the limit is.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def admit(
         The next offset of each queue, and how far it could be read (`planning.discovery.targets`).
     limits : Limits
     elapsed_ms : int, optional
-        Since the last micro-batch, for the rate; None for the first one.
+        Time since the last micro-batch, for the rate; None for the first one.
     message_bytes : Mapping, optional
         The size of a message by queue, as seen so far.
     head_times_ms : Mapping, optional
@@ -107,7 +107,7 @@ def share(
     costs: Mapping[MessageQueue, int] | None = None,
     ages: Mapping[MessageQueue, int] | None = None,
 ) -> dict[MessageQueue, int]:
-    """Share a budget out by backlog, one message a queue first.
+    """Divide a budget by backlog, after one message per queue.
 
     First every queue gets one message, as far as the budget goes, beginning with the queue whose turn it is;
     the rest is prorated by what the remaining backlogs cost. Without ``costs`` the sum is exactly

@@ -1,4 +1,4 @@
-"""What of a queue was handed out and is not finished yet: how far a group may commit."""
+"""The delivered but unfinished messages of a queue, which limit what a group may commit."""
 
 # Facts: org.apache.rocketmq.client.impl.consumer.ProcessQueue (5.4.0): a queue's progress is the lowest
 # offset that is not finished; with none of them it is where the next pull begins.
@@ -11,7 +11,7 @@ __all__ = ["InFlight"]
 
 
 class InFlight:
-    """The unfinished messages of one queue, by offset; not safe for threads.
+    """The unfinished messages of one queue, by offset. Not thread-safe.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class InFlight:
         self._next = position
         self._sizes: dict[int, int] = {}
         self.bytes = 0
-        """What the unfinished messages take together."""
+        """The total size of the unfinished messages."""
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -37,17 +37,17 @@ class InFlight:
 
     @property
     def span(self) -> int:
-        """How far the highest unfinished offset is from the lowest one."""
+        """The distance from the lowest to the highest unfinished offset."""
         return max(self._sizes) - min(self._sizes) if self._sizes else 0
 
     def add(self, messages: Iterable[tuple[int, int]], *, next_offset: int) -> None:
-        """Take note of messages (offset and size in bytes) that are handed out, and where to pull next."""
+        """Record delivered messages (offset and size in bytes), and where to pull next."""
         for offset, size in messages:
             self._sizes[offset] = size
             self.bytes += size
         self._next = next_offset
 
     def finish(self, offsets: Iterable[int]) -> None:
-        """Take note that messages are done with; those that are not in flight are ignored."""
+        """Record that messages are finished; those that are not in flight are ignored."""
         for offset in offsets:
             self.bytes -= self._sizes.pop(offset, 0)

@@ -1,4 +1,4 @@
-"""Backpressure: how fast batches may be, learned from how long the last ones took.
+"""Backpressure: the rate of batches, estimated from the duration of the last ones.
 
 Facts: ``PIDRateEstimator`` of Spark 4.3.0, whose numbers a test compares these with. Unlike Spark's this one
 is a plain value: it goes into the checkpoint, so that the first batch after a recovery obeys it.
@@ -23,7 +23,7 @@ class PidSettings:
     proportional, integral, derivative : float
         None below 0.
     min_rate : float
-        Messages a second; above 0.
+        Messages per second; above 0.
 
     Raises
     ------
@@ -46,7 +46,7 @@ class PidSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedBatch:
-    """What Spark tells of a batch: when it ended (ms since the epoch), its size, its delays (ms)."""
+    """Spark's report of a batch: its end (ms since the epoch), its size, its delays (ms)."""
 
     ended_at_ms: int
     messages: int
@@ -61,7 +61,7 @@ class RateEstimate:
     Parameters
     ----------
     rate : float, optional
-        Messages a second.
+        Messages per second.
     """
 
     rate: float | None = None
@@ -71,7 +71,7 @@ class RateEstimate:
     first: bool = True
 
     def after(self, batch: FinishedBatch, settings: PidSettings) -> RateEstimate:
-        """Return the estimate after one more batch; empty batches teach nothing."""
+        """Return the estimate after one more batch; empty batches do not change it."""
         if batch.ended_at_ms <= self.latest_time_ms or batch.messages <= 0 or batch.processing_ms <= 0:
             return self
         measured = batch.messages / batch.processing_ms * 1000

@@ -27,9 +27,9 @@ def file_system(path: str) -> tuple[fs.FileSystem, str]:
 def write_durably(
     filesystem: fs.FileSystem, path: str, write: Callable[[pa.NativeFile], None] | None = None
 ) -> None:
-    """Have a file appear whole under its name, and outlive a crash of the machine once this returns.
+    """Write a file atomically, so that it survives a crash of the machine once this returns.
 
-    A local disk is told to keep it (fsync). On other file systems a closed file is as durable as they
+    On a local disk, the file is synced (fsync). On other file systems, a closed file is as durable as they
     promise: object stores keep it; HDFS has it in the memory of all its replicas.
 
     Parameters

@@ -1,8 +1,8 @@
-"""How much of the backlog the next micro-batch takes: the options' limits together, in one place.
+"""The size of the next micro-batch: the options' limits, combined in one place.
 
-The decisions are `planning.limit` and `planning.alignment`; here is what they need to know: how long ago the
-last micro-batch was, what messages weigh, when they were stored. None of it is remembered over a restart,
-where the clocks start anew, and none of it is needed to replay a batch, which has its end written down.
+`planning.limit` and `planning.alignment` decide; this module provides their input: the time since the last
+micro-batch, the sizes of messages, their store times. None of it survives a restart, and none of it is needed
+to replay a batch, whose end is stored.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _LOG: Final = logging.getLogger(__name__)
 _MAX_LONG: Final = 2**63 - 1
 
 _SAMPLED_QUEUES: Final = 64
-"""Queues whose messages are weighed for one micro-batch."""
+"""Number of queues that are sampled for one micro-batch."""
 
 
 def default_limit(options: SourceOptions) -> ReadLimit:
-    """Return the limit that Spark hands back with each trigger, unless the trigger wants everything.
+    """Return the limit that Spark passes back with each trigger, unless the trigger reads everything.
 
     Python sources can give Spark only one limit: the others apply when a micro-batch is cut.
     """
@@ -76,7 +76,7 @@ class Admission:
         *,
         closed: bool,
     ) -> dict[MessageQueue, int]:
-        """Return where each queue's part of the next micro-batch ends; its position when there is none.
+        """Return where each queue's part of the next micro-batch ends; its position if it has none.
 
         Parameters
         ----------

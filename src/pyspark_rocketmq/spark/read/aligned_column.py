@@ -1,11 +1,11 @@
-"""The column ``alignedTimestamp``: how far all queues were read together, by store time.
+"""The column ``alignedTimestamp``: the store time up to which all queues were read.
 
-Every row of a micro-batch has the same value, and it never decreases from one micro-batch to the next.
+Every row of a micro-batch has the same value, which never decreases from one micro-batch to the next.
 Messages of later micro-batches were stored at or after it, in all queues whose brokers answered. So a
-watermark on it drops no row, whatever the queues' times are, and what is older than it by some time can be
-forgotten.
+watermark on it drops no row, whatever the queues' times are, and state that is older than it by some time can
+be dropped.
 
-The value is no offset: the end of a micro-batch carries it, so that a replay has the same rows.
+The value is not an offset: the end of a micro-batch contains it, so that a replay has the same rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows that say that time goes on while no message comes, so that Spark's watermark moves and windows close.
+"""Rows that advance Spark's watermark while no messages arrive, so that windows close.
 
 A heartbeat row has the time of the heartbeat as ``storeTimestamp`` and ``bornTimestamp``, and null in every
 other column. Keep it until the watermark has seen it, and drop it afterwards. Spark pushes a plain filter on
@@ -11,7 +11,7 @@ above, and one that is not deterministic keeps those of later steps (of an outer
 With a time out of the payload the event time is ``coalesce(payload_time, storeTimestamp)``. The watermark's
 delay must cover what the clocks of driver and brokers are apart.
 
-A heartbeat is no offset: the end of a micro-batch carries its time, so that a replay has the same row.
+A heartbeat is not an offset: the end of a micro-batch contains its time, so that a replay has the same row.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class HeartbeatPartition(InputPartition):
 
 
 class Absences:
-    """How long brokers have been missed, for this run of the query.
+    """How long brokers have been missing, in this run of the query.
 
-    Messages of a broker that is away are older than the heartbeat: they would be late once it is back. So it
-    is waited for, but not forever: a broker that was retired would keep every window open.
+    Messages of a broker that is down are older than the heartbeat: they would be late after it returns. So
+    heartbeats wait for it, but not without limit: a retired broker would keep every window open.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Absences:
         self._given_up: frozenset[str] = frozenset()
 
     def waited_for(self, missed: Collection[str]) -> frozenset[str]:
-        """Return those of the missed brokers that still hold heartbeats back."""
+        """Return the missing brokers that still delay heartbeats."""
         now = self._clock.monotonic()
         self._since = {name: self._since.get(name, now) for name in missed}
         waited = frozenset(n for n, since in self._since.items() if (now - since) * 1000 < self._patience_ms)

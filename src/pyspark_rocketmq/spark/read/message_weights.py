@@ -1,4 +1,4 @@
-"""What messages weigh, by samples that are remembered: few queues are looked at each time."""
+"""Message sizes, estimated from cached samples of a few queues at a time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class MessageWeights:
-    """Weighs the messages of many queues: a sample costs up to 256 KiB of each queue it looks at.
+    """Estimates message sizes of many queues. A sample reads up to 256 KiB of each sampled queue.
 
     Parameters
     ----------
     sampled_queues : int
-        Queues to look at each time, those that were never weighed first, then those weighed longest ago. The
-        others go by what is known of them, or of their topic.
+        Queues to sample each time: those never sampled first, then those sampled longest ago. The others use
+        their last estimate, or that of their topic.
     """
 
     def __init__(self, sampled_queues: int) -> None:
@@ -42,7 +42,7 @@ class MessageWeights:
         Raises
         ------
         RocketMQError
-            A broker refuses to be asked. One that does not answer leaves what was known before.
+            A broker rejects the request. If a broker does not answer, the last estimate is kept.
         """
         by_age = [queue for queue in offsets if queue not in self._sizes]
         by_age += [queue for queue in self._sizes if queue in offsets]
