@@ -1,1 +1,1 @@
-"""Benchmarks against the official clients: ``make bench``, ``make bench-quick``; see docs/performance.md."""
+"""Benchmarks against the official clients: ``make bench``, ``make bench-quick``, see docs/performance.md."""

@@ -1,4 +1,4 @@
-"""The arguments that every benchmark in rounds takes."""
+"""The common arguments of benchmarks in rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_arguments(
     spare_rounds: int = 10,
     time_limit_s: float = 1800,
 ) -> None:
-    """Add the case, the contenders and the plan, with these defaults."""
+    """Add the arguments of the case, the contenders and the plan, with these defaults."""
     parser.add_argument("--messages", type=int, default=messages)
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--queues", type=int, default=4)
@@ -36,7 +36,7 @@ def add_arguments(
 
 
 def plan_of(args: argparse.Namespace, spent_s: float) -> Plan:
-    """Return the plan of a run that has taken so many seconds already."""
+    """Return the plan of a run that has already taken this many seconds."""
     return Plan(
         rounds=args.rounds,
         time_limit_s=args.time_limit - spent_s,

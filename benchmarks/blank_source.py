@@ -1,4 +1,4 @@
-"""A Python stream source and sink that do nothing: their costs are Spark's own price of any in Python."""
+"""A Python stream source and sink that do nothing. Their cost is Spark's overhead for any Python source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 
 class BlankSource(DataSource):
-    """Rows without content: ``rows`` in all, ``batchRows`` a batch, one partition; forgets what it gets."""
+    """Reads empty rows: ``rows`` in total, ``batchRows`` per batch, one partition. Discards written rows."""
 
     @classmethod
     def name(cls) -> str:
@@ -25,7 +25,7 @@ class BlankSource(DataSource):
         return "blank"
 
     def schema(self) -> str:
-        """Return a column as our source would have it."""
+        """Return a column like that of our source."""
         return "body binary"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name

@@ -1,4 +1,4 @@
-"""Cold data: a broker that is stopped, and whose files are no longer in the page cache, before each round."""
+"""Cold data: before each round the broker is stopped and its files are dropped from the page cache."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pyspark_rocketmq.devcluster import DevCluster
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _WARM_SHARE = 0.02
-"""What may stay in memory: a page or two of each file."""
+"""The allowed rest in memory: a page or two of each file."""
 
 
 def make_cold(cluster: DevCluster) -> None:
-    """Stop the brokers, drop their files from the page cache, check that, and start them again.
+    """Stop the brokers, drop their files from the page cache, verify this, and restart them.
 
     Raises
     ------
@@ -25,7 +25,7 @@ def make_cold(cluster: DevCluster) -> None:
     for broker in cluster.brokers:
         broker.stop()
     files = [file for file in cluster.home.rglob("store/**/*") if file.is_file() and file.stat().st_size]
-    os.sync()  # pages that are not written yet cannot be dropped
+    os.sync()  # pages that are not written to disk cannot be dropped
     for file in files:
         with file.open("rb") as opened:
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -37,7 +37,7 @@ def make_cold(cluster: DevCluster) -> None:
 
 
 def _pages_in_memory(file: Path) -> tuple[int, int]:
-    """Return how many pages of a file are in the page cache, and how many it has."""
+    """Return the number of a file's pages in the page cache, and in total."""
     size = file.stat().st_size
     pages = -(-size // mmap.PAGESIZE)
     states = (ctypes.c_ubyte * pages)()

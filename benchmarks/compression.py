@@ -1,7 +1,7 @@
-"""CPU time of decompressing bodies, with the extra ``compression`` and without it.
+"""CPU time of decompressing bodies, with and without the extra ``compression``.
 
-Run ``python -m benchmarks.compression``. Bodies are JSON of a few sizes, compressed as the Java client does;
-the figures are microseconds of CPU a KiB of plain body, best of several rounds.
+Run ``python -m benchmarks.compression``. Bodies are JSON of a few sizes, compressed like the Java client. The
+figures are microseconds of CPU per KiB of plain body, best of several rounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BYTES_A_ROUND = 2 << 20
 
 
 def main() -> None:
-    """Print a table: a row a size and format."""
+    """Print a table with one row per size and format."""
     installed = codecs.optional
     print(f"{'format':8} {'body':>9} {'packed':>9} {'without':>9} {'with':>9}  us/KiB")
     for size in _SIZES:
@@ -39,7 +39,7 @@ def _nothing(_: str) -> None:
 
 
 def _best(work: Callable[[], bytes], size: int) -> float:
-    """Return the microseconds a KiB of the best round."""
+    """Return the microseconds per KiB of the best round."""
     repeats = _BYTES_A_ROUND // size
     best = float("inf")
     for _ in range(_ROUNDS):

@@ -1,4 +1,4 @@
-"""One way of doing the work that is compared: one or more warm processes that are told when to begin."""
+"""One contender of a comparison: one or more warm processes that start each round on request."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ ROOT = Path(__file__).parent.parent
 
 
 class WorkerError(RuntimeError):
-    """A measured program ended, or did not answer in time."""
+    """A measured program ended, or did not respond in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """What to compare.
+    """A contender's definition.
 
     Parameters
     ----------
     name : str
     commands : sequence of command lines
-        One process each; all of them do their round at the same time.
+        One process each. All of them run their round at the same time.
     about : str
-        A line for the report.
+        One line for the report.
     warm_ups : int
-        Rounds before those that count.
+        Uncounted rounds at the start.
     env : mapping
         Added to the environment.
     keeps : float
-        Which share of the messages a filter leaves, about; rates and costs are by all that it went through.
+        The approximate share of messages that pass a filter. Rates and costs refer to all messages read.
     """
 
     name: str
@@ -60,7 +60,7 @@ def call(command: Sequence[str], *, timeout_s: float = 600) -> None:
     Raises
     ------
     WorkerError
-        Carries the end of what it printed.
+        The error has the end of its output.
     """
     done = subprocess.run(
         command,
@@ -100,18 +100,18 @@ class Worker:
         self._reader.start()
 
     def tell(self) -> None:
-        """Have it begin a round."""
+        """Start a round."""
         assert self._process.stdin is not None
         self._process.stdin.write("round\n")
         self._process.stdin.flush()
 
     def answer(self, timeout_s: float) -> dict[str, Any]:
-        """Wait for its next answer.
+        """Wait for its next response.
 
         Raises
         ------
         WorkerError
-            Carries the end of its log.
+            The error has the end of its log.
         """
         try:
             answer = self._answers.get(timeout=max(0.0, timeout_s))
@@ -122,7 +122,7 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        """End it: by the end of its input, else by force."""
+        """End the process by closing its input, or kill it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         for end in (lambda: None, self._process.terminate, self._process.kill):
@@ -146,7 +146,7 @@ class Worker:
 
 
 class Team:
-    """The started processes of one contender; a context manager."""
+    """The started processes of one contender. A context manager."""
 
     def __init__(self, contender: Contender, log_dir: Path, *, start_timeout_s: float) -> None:
         self.contender = contender
@@ -168,7 +168,7 @@ class Team:
         return [worker.pid for worker in self._workers]
 
     def round(self, timeout_s: float) -> list[dict[str, Any]]:
-        """Do one round and return what each process answered."""
+        """Run one round and return each process's response."""
         deadline = time.monotonic() + timeout_s
         for worker in self._workers:
             worker.tell()

@@ -1,8 +1,8 @@
-"""CPU time of decoding pull answers into Arrow, without network or broker.
+"""CPU time of decoding pull responses to Arrow, without network or broker.
 
-Run ``python benchmarks/decode.py`` (``--help`` for the knobs). Messages of one size lie in answers
-of 32 in receive buffers of 2 MiB, as the client leaves them; the figures are microseconds of CPU a
-message, best of several rounds, and the cost of one plain copy of the bodies is shown beside them.
+Run ``python benchmarks/decode.py`` (``--help`` shows the parameters). Messages of one size are in responses
+of 32 in receive buffers of 2 MiB, as in the client. The figures are microseconds of CPU per message, best of
+several rounds, next to the cost of one plain copy of the bodies.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _options() -> argparse.Namespace:
 
 
 def _buffers(options: argparse.Namespace) -> Iterator[list[Chunk]]:
-    """Yield the answers of one receive buffer after the other."""
+    """Yield the responses, one receive buffer after another."""
     random = np.random.default_rng(7)
     filler = random.integers(32, 127, 2 * options.body, np.uint8).tobytes()
     data = bytearray()
@@ -132,7 +132,7 @@ def _copy(groups: list[list[Chunk]], scratch: np.ndarray, body: int) -> None:
 
 
 def _best(work: Callable[[], None], rounds: int) -> float:
-    """Return the least CPU time of several rounds, in seconds."""
+    """Return the minimum CPU time of several rounds, in seconds."""
     work()
     times = []
     for _ in range(rounds):

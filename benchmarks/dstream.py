@@ -1,7 +1,7 @@
-"""How fast RDDs, direct streams and receivers read, beside our structured source on the same topic.
+"""Read throughput of RDDs, direct streams and receivers, compared with our structured source.
 
-``python -m benchmarks.dstream`` starts a broker, fills a topic, and times all contenders in turn. Each makes
-a whole pass over the topic and sums the lengths of all bodies, in ``local[2]``.
+``python -m benchmarks.dstream`` starts a broker, fills a topic, and measures all contenders in turn. Each
+reads the whole topic and sums the lengths of all bodies, in ``local[2]``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BASELINE = "spark-stream"
 
 
 def contenders(mq: Bench, case: Case) -> dict[str, Contender]:
-    """Return everything that can read the case's topic, by name."""
+    """Return all contenders that can read the case's topic, by name."""
     place = (mq.name_server, case.topic)
 
     def rdds(name: str, what: str, elements: str, about: str) -> Contender:

@@ -1,10 +1,10 @@
-"""How little memory does a job take? RocketMQ Streams' first example on one core, 20,000 keys, for minutes.
+"""Memory of a small job: RocketMQ Streams' first example on one core, with 20,000 keys, for minutes.
 
-``python -m benchmarks.footprint`` starts a RocketMQ, feeds it, runs the job with
-``WindowStrategy.lowMemory()`` as a process of its own, and adds up once a second what its processes take: the
-JVM, the driver's Python and Spark's Python processes, a page that several share counted once (PSS); the
-broker is not the job's. Ends with another status than 0 if the job took more than it may, if it grew, or if
-its sums are wrong.
+``python -m benchmarks.footprint`` starts a RocketMQ, sends messages, and runs the job with
+``WindowStrategy.lowMemory()`` as a separate process. Once a second it sums the memory of the job's processes:
+the JVM, the driver's Python and Spark's Python processes, with shared pages counted once (PSS). The broker is
+not included. The exit status is not 0 if the job exceeded its limit, if its memory grew, or if its sums are
+wrong.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from pyspark_rocketmq.devcluster import DevCluster
 
 KINDS = ("driver", "JVM", "workers")
 ALLOWED_MB = {False: 1050, True: 800}
-"""By hard limit: the most that the whole tree may take, in millions of bytes."""
+"""The limit of the whole process tree in millions of bytes, by hard limit."""
 SETTLED_S = 180
 GROWTH = 0.05
-"""From the first to the last third of what comes after `SETTLED_S`."""
+"""From the first to the last third of the time after `SETTLED_S`."""
 _SLICE_S = 0.25
 _START_TIMEOUT_S = 240
 _END_TIMEOUT_S = 180
@@ -47,7 +47,7 @@ _END_TIMEOUT_S = 180
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a run found: megabytes by kind over time, the messages sent, and those in the results."""
+    """The result of a run: megabytes by kind over time, the messages sent, and those in the results."""
 
     hard_limit: bool
     keys: int
@@ -58,16 +58,16 @@ class Found:
     rows: int
 
     def totals(self) -> list[tuple[float, float]]:
-        """Return the whole tree's megabytes over time."""
+        """Return the process tree's megabytes over time."""
         return [(each.at_s, sum(each.figures.values())) for each in self.samples]
 
     @property
     def peak_mb(self) -> float:
-        """The most that the whole tree took."""
+        """The process tree's peak."""
         return max(total for _, total in self.totals())
 
     def settled(self) -> tuple[float, float] | None:
-        """Return the medians of the first and the last third of what comes after three minutes."""
+        """Return the medians of the first and the last third of the time after three minutes."""
         later = [total for at_s, total in self.totals() if at_s >= SETTLED_S]
         third = len(later) // 3
         if third < 10:
@@ -75,7 +75,7 @@ class Found:
         return statistics.median(later[:third]), statistics.median(later[-third:])
 
     def complaints(self) -> list[str]:
-        """Return what is not as it has to be."""
+        """Return the failed checks."""
         found = []
         if self.peak_mb > ALLOWED_MB[self.hard_limit]:
             found.append(f"it took {self.peak_mb:.0f} MB, more than {ALLOWED_MB[self.hard_limit]}")
@@ -99,9 +99,9 @@ def run(
     to_the_end: bool = True,
     say: Callable[[str], None] = lambda _: None,
 ) -> Found:
-    """Feed the job for so many seconds after its first window, and look once a second.
+    """Send messages for this many seconds after the job's first window, and sample once a second.
 
-    With ``to_the_end`` wait for the last window.
+    With ``to_the_end``, wait for the last window.
     """
     samples: list[Sample] = []
     with (
@@ -140,7 +140,7 @@ def run(
 
 
 class Results:
-    """The windows that the job prints, added up as they come."""
+    """The sums of the windows that the job prints."""
 
     def __init__(self, stdout: IO[str], log: Path) -> None:
         self.rows = 0
@@ -152,12 +152,12 @@ class Results:
 
     def _read(self) -> None:
         for line in self._stdout:
-            if line.endswith("}\n"):  # a job that is killed may leave half a line
+            if line.endswith("}\n"):  # a killed job may leave an incomplete line
                 self.counted += json.loads(line)["total"]
                 self.rows += 1
 
     def join(self) -> None:
-        """Wait for the end of what the job has printed."""
+        """Wait until all output of the job is read."""
         self._thread.join(30)
 
     def check(self, process: subprocess.Popen[str]) -> None:
@@ -173,7 +173,7 @@ class Results:
 def job(
     name_server: str, topic: str, folder: Path, *, hard_limit: bool
 ) -> Iterator[tuple[subprocess.Popen[str], Results]]:
-    """Run the job as a process; with its JVM it is gone at the end."""
+    """Run the job as a process. It ends with the block, including its JVM."""
     command = [sys.executable, "-m", "benchmarks.workers.small_job"]
     command += [name_server, topic, str(folder / "checkpoint"), *(["--hard-limit"] if hard_limit else [])]
     log_file = folder / "job.log"
@@ -237,7 +237,7 @@ class Feed:
             self._error = error
 
     def stop(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._stop.set()
         self._thread.join(30)
         if self._error is not None:
@@ -246,7 +246,7 @@ class Feed:
 
 @contextlib.contextmanager
 def feeding(client: Client, topic: str, *, keys: int, rate: int) -> Iterator[Feed]:
-    """Feed a topic, at the latest until the end of the block."""
+    """Send messages to a topic, at the latest until the end of the block."""
     feed = Feed(client, topic, keys=keys, rate=rate)
     try:
         yield feed
@@ -267,7 +267,7 @@ def of_tree(pid: int) -> dict[str, float]:
 
 
 def plot(found: Found, file: Path) -> None:
-    """Draw the memory over time, kind upon kind."""
+    """Plot the memory over time, stacked by kind."""
     import matplotlib as mpl  # noqa: PLC0415 - of the bench extra, which the tests' twin does without
 
     mpl.use("Agg")

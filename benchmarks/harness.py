@@ -1,8 +1,8 @@
-"""Rounds of several contenders, taken in turn in one run, so that all of them meet the same machine.
+"""Rounds of several contenders, in turn in one run, so that all of them have the same conditions.
 
-Absolute rates drift by a factor of two with what else a machine does: only ratios within one run count.
-A round during which other processes took too much CPU is repeated, a bounded number of times; repeats,
-and noisy rounds that had to be kept, are counted and reported.
+Absolute rates vary by a factor of two with the machine's other load: only ratios within one run count. A
+round is repeated if other processes used too much CPU, a limited number of times. Repeats, and noisy rounds
+that had to be kept, are counted and reported.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from benchmarks.processes import KINDS, Kind, Meter, Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How to run.
+    """The plan of a run.
 
     Parameters
     ----------
     rounds : int
-        Of each contender, after its warm-up.
+        Rounds per contender, after its warm-up.
     time_limit_s : float
-        For everything: no new cycle of rounds begins that would not end in time.
+        For the whole run: no cycle of rounds starts that would not end in time.
     noise_limit : float
-        The share of the machine's CPU that other processes may take during a round.
+        The share of the machine's CPU that other processes may use during a round.
     spare_rounds : int
         How many noisy rounds may be repeated, over all contenders.
     """
@@ -44,7 +44,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One round of one contender; rates and costs follow from it."""
+    """One round of one contender, with its rates and costs."""
 
     contender: str
     number: int
@@ -61,31 +61,31 @@ class Round:
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Messages per second."""
         return self.messages / self.wall_s
 
     def cpu_per_million(self, *kinds: Kind) -> float:
-        """CPU seconds of these kinds of processes, per million messages."""
+        """CPU seconds of these kinds of processes per million messages."""
         return sum(self.cpu_s.get(kind, 0.0) for kind in kinds) / self.messages * 1e6
 
 
 @dataclass(slots=True)
 class Results:
-    """All rounds of a run, also the warm-ups and the repeated ones."""
+    """All rounds of a run, including warm-ups and repeated rounds."""
 
     warm_ups: list[Round] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
 
     def of(self, contender: str) -> list[Round]:
-        """Return the rounds that count."""
+        """Return the counted rounds."""
         return [each for each in self.rounds if each.contender == contender and not each.repeated]
 
     def median(self, contender: str, figure: Callable[[Round], float]) -> float:
-        """Return the median of a figure over the rounds that count."""
+        """Return the median of a figure over the counted rounds."""
         return statistics.median(figure(each) for each in self.of(contender))
 
     def as_json(self) -> dict[str, object]:
-        """Return everything."""
+        """Return all results."""
         return {
             "warm_ups": [asdict(each) for each in self.warm_ups],
             "rounds": [asdict(each) for each in self.rounds],
@@ -109,13 +109,13 @@ def run(
     broker_pids : Callable
         The brokers' process ids.
     expected : int
-        How many messages a round must read: another number ends the run with an error.
+        The number of messages that a round must read. Any other number ends the run with an error.
     log_dir : Path
-        For what the contenders print.
+        Folder for the contenders' output.
     say : Callable
-        Is told about progress.
+        Called with progress messages.
     before_round : Callable
-        Is called before each round and not measured.
+        Called before each round, not measured.
     """
     deadline = time.monotonic() + plan.time_limit_s
     results = Results()
@@ -138,7 +138,7 @@ def run(
             if begin + longest_cycle > deadline:
                 say(f"the time is up after {number} of {plan.rounds} rounds")
                 break
-            # Nobody is always first, or always after the same one.
+            # No contender is always first, or always after the same one.
             turn = teams[number % len(teams) :] + teams[: number % len(teams)]
             try:
                 for team in turn:
@@ -168,7 +168,7 @@ class _Taker:
     before_round: Callable[[], None]
 
     def take(self, team: Team, number: int) -> Round:
-        """Do one round of one contender and measure it."""
+        """Run one round of one contender and measure it."""
         self.before_round()
         roots: dict[int, Kind] = dict.fromkeys(team.pids, "client")
         roots |= dict.fromkeys(self.broker_pids(), "broker")

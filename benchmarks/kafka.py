@@ -1,4 +1,4 @@
-"""A real Kafka (KRaft, one node) from Maven artefacts, and Spark's sink for it: the yardstick of writing."""
+"""A real Kafka (KRaft, one node) from Maven artifacts, and Spark's sink for it: the reference for writing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyspark_rocketmq.devcluster.process import ChildProcess, Watchdog
 
 KAFKA: Final = ("org.apache.kafka:kafka_2.13:4.1.1",)
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-"""4.3.0 is not published; this one runs in Spark 4.3, with the token provider of 4.0.0."""
+"""4.3.0 is not published. This version runs in Spark 4.3, with the token provider of 4.0.0."""
 TOKEN_PROVIDER: Final = ("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",)
 BESIDES: Final = (
     "org.apache.kafka:kafka-clients:3.9.2",
@@ -32,7 +32,7 @@ BESIDES: Final = (
 
 
 class Kafka:
-    """A running Kafka; ``servers`` is its ``host:port``."""
+    """A running Kafka. ``servers`` is its ``host:port``."""
 
     def __init__(self, servers: str, process: ChildProcess) -> None:
         self.servers = servers
@@ -45,7 +45,7 @@ class Kafka:
 
 @contextmanager
 def kafka(folder: Path, *, partitions: int, heap: str = "1g") -> Iterator[Kafka]:
-    """Run a Kafka whose topics are made by writing to them."""
+    """Run a Kafka that creates topics on write."""
     java = find_java()
     ports = [free_port(random.Random()) for _ in range(2)]
     settings = folder / "server.properties"
@@ -76,7 +76,7 @@ def kafka(folder: Path, *, partitions: int, heap: str = "1g") -> Iterator[Kafka]
 
 
 def spark_settings() -> Mapping[str, str]:
-    """Return what a Spark session needs to know Kafka."""
+    """Return the settings of a Spark session for Kafka."""
     jars = [*resolve(TOKEN_PROVIDER)[:1], *resolve(BESIDES[:1])[:1], *resolve(BESIDES[1:])[:1]]
     return {
         "spark.jars.packages": CONNECTOR,
@@ -117,10 +117,10 @@ def _settings(log_folder: Path, port: int, controller_port: int, partitions: int
 
 
 def _cluster_id() -> str:
-    """Return an id in Kafka's form: 16 bytes in URL-safe base 64."""
+    """Return an id in Kafka's format: 16 bytes in URL-safe base64."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def _scala() -> list[Path]:
-    """Return Scala's library, which Spark's resolver leaves out because PySpark brings it."""
+    """Return Scala's library, which Spark's resolver excludes because PySpark includes it."""
     return list((Path(pyspark.__file__).parent / "jars").glob("scala-library-*.jar"))

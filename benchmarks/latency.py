@@ -1,7 +1,7 @@
-"""How old a message is when ``foreachBatch`` has it: from the call of the producer to the driver's Python.
+"""The latency from the producer's send call to ``foreachBatch`` in the driver's Python.
 
-A producer sends single messages at a steady rate and writes the time into each body; a query on the same
-machine, so by the same clock, subtracts. ``python -m benchmarks.latency`` starts everything that it needs.
+A producer sends single messages at a steady rate, with the time in each body. A query on the same machine, so
+with the same clock, computes the difference. ``python -m benchmarks.latency`` starts everything it needs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def measure(spark: SparkSession, mq: Bench, rate: int, seconds: float) -> Mapping[str, float]:
-    """Return what became of the messages sent after the warm-up."""
+    """Return the latencies of the messages sent after the warm-up."""
     topic = f"bench-latency-{rate}"
     with Client(mq.name_server) as client:
         Admin(client).create_topic(topic, queues=4)
@@ -112,7 +112,7 @@ def measure(spark: SparkSession, mq: Bench, rate: int, seconds: float) -> Mappin
 
 
 def send(client: Client, topic: str, rate: int, seconds: float) -> int:
-    """Send at a steady rate, all that is due every few milliseconds; return how many."""
+    """Send at a steady rate, every few milliseconds the messages due. Return their number."""
     producer = Producer(client)
     tick = threading.Event()
     count, begin = 0, time.monotonic()

@@ -1,8 +1,8 @@
-"""What a small micro-batch costs, split into Spark's part and ours; first rows; memory of a task.
+"""The cost of a small micro-batch, split into Spark's part and ours; time to first rows; memory of a task.
 
-Spark's part is measured: a Python source that does nothing runs the same batches in the same session, in
-turn with ours; so does Spark's Kafka source over the same messages, and ours over many queues with one or
-two messages each. ``python -m benchmarks.microbatch`` starts everything that it needs.
+Spark's part is measured with a Python source that does nothing and runs the same batches in the same session,
+in turn with ours. So do Spark's Kafka source with the same messages, and our source with many queues of one
+or two messages each. ``python -m benchmarks.microbatch`` starts everything it needs.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ PHASES = (
     "commitOffsets",
 )
 OWN = ("latestOffset", "getBatch", "addBatch")
-"""Phases that call the source: planning the end, planning partitions, and reading."""
+"""The phases that call the source: planning the end, planning partitions, and reading."""
 
 MB = 1e6
 
 
 def main() -> None:
-    """Measure everything and report it."""
+    """Run all measurements and report them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=40, help="of each source and turn")
     parser.add_argument("--turns", type=int, default=3)
@@ -96,7 +96,7 @@ def main() -> None:
 def sources(
     spark: SparkSession, mq: Bench, log: Kafka, stream: Case, trickle: Case
 ) -> dict[str, Callable[[], DataFrame]]:
-    """Return what gives ``ROWS`` rows a batch, by name."""
+    """Return the sources with ``ROWS`` rows per batch, by name."""
 
     def ours(case: Case) -> DataFrame:
         reader = spark.readStream.format("rocketmq").option("nameServer", mq.name_server)
@@ -127,13 +127,13 @@ def microbatches(
     turns: int,
     batches: int,
 ) -> dict[str, object]:
-    """Run the sources in turn; return the milliseconds of each phase of each batch."""
+    """Run the sources in turn. Return the milliseconds of each phase of each batch."""
     busy: dict[str, list[Mapping[str, int]]] = {name: [] for name in sources}
     idle: dict[str, list[Mapping[str, int]]] = {name: [] for name in sources}
     for turn in range(turns + 1):
         for name, load in sources.items():
             progress = list(_run(load(), messages, batches))
-            if turn:  # the first turn warms everything up
+            if turn:  # the first turn is the warm-up
                 busy[name] += [each["durationMs"] for each in progress if each["numInputRows"] > 0]
                 idle[name] += [each["durationMs"] for each in progress if each["numInputRows"] == 0]
     return {
@@ -148,7 +148,7 @@ def microbatches(
 
 
 def _run(frame: DataFrame, rows: int, batches: int) -> Iterator[Mapping[str, object]]:
-    """Run a stream to the end of its input and a few idle triggers longer; yield its progress."""
+    """Run a stream to the end of its input, then for a few idle triggers. Yield its progress."""
     with tempfile.TemporaryDirectory(prefix="bench-checkpoint-", ignore_cleanup_errors=True) as checkpoint:
         query = (
             frame.writeStream.format("noop")
@@ -195,14 +195,14 @@ def first_rows(spark: SparkSession, mq: Bench, case: Case) -> list[float]:
 
 
 def memory(spark: SparkSession, mq: Bench, small: Case, cases: tuple[Case, ...]) -> dict[str, object]:
-    """Return how far the Python processes grow above an idle one while they read, by topic size."""
+    """Return the memory growth of reading Python processes over an idle one, by topic size."""
 
     def count(case: Case) -> int:
         row = _read(spark, mq, case, "*").selectExpr("count(*)", "sum(length(body))").first()
         assert row is not None
         return row[0]
 
-    # Both task slots get a worker that has imported everything and read a little.
+    # Both task slots get a worker that has imported everything and read some messages.
     for _ in range(3):
         count(small)
     idle = {pid: psutil.Process(pid).memory_info().rss for pid in _python_workers()}
@@ -223,7 +223,7 @@ def _python_workers() -> list[int]:
 
 
 def report(console: Console, results: Mapping[str, object]) -> None:
-    """Show what was found."""
+    """Print the results."""
     micro = results["microbatch"]
     assert isinstance(micro, dict)
     for kind, title in (("busy", f"micro-batches of {ROWS} rows"), ("idle", "triggers without new messages")):

@@ -1,7 +1,7 @@
-"""What planning a micro-batch costs: latestOffset and partitions, over many queues.
+"""The cost of planning a micro-batch with many queues: latestOffset and partitions.
 
-The brokers are other processes. ``cpu`` is the CPU time of the planning process, which is our code alone;
-``wall`` adds the brokers' answers and whatever else the machine does.
+The brokers are separate processes. ``cpu`` is the CPU time of the planning process, which runs only our code.
+``wall`` includes the brokers' responses and the machine's other load.
 
     python -m benchmarks.planning                 # a mock RocketMQ: for the CPU
     python -m benchmarks.planning --real          # three real brokers
@@ -40,7 +40,7 @@ CASES: dict[str, dict[str, str]] = {
 
 
 def mock(pipe: Pipe) -> None:
-    """Serve a mock RocketMQ until the other end says so."""
+    """Run a mock RocketMQ until the other end stops it."""
     with MockCluster(brokers=BROKERS) as cluster:
         pipe.send(cluster.name_server)
         pipe.recv()
@@ -63,7 +63,7 @@ def name_server(*, real: bool) -> Iterator[str]:
 
 
 def fill(address: str, topic: str, queues: int, messages: int) -> int:
-    """Create the topic with at least so many queues over all brokers, and some messages in each."""
+    """Create the topic with at least this many queues over all brokers, and some messages in each."""
     with Client(address) as client:
         Admin(client).create_topic(topic, queues=-(-queues // len(BROKERS)))
         producer = Producer(client)
@@ -96,7 +96,7 @@ def plan(address: str, topic: str, options: dict[str, str], rounds: int) -> dict
     limit = reader.getDefaultReadLimit()
 
     def micro_batch() -> None:
-        # As Spark hands offsets over: as JSON.
+        # JSON, as Spark passes offsets.
         end = json.loads(json.dumps(reader.latestOffset(json.loads(json.dumps(start)), limit)))
         assert reader.partitions(json.loads(json.dumps(start)), end)
 

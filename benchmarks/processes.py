@@ -1,7 +1,7 @@
-"""What processes cost: CPU seconds and peak memory by kind of process, and what the rest of the machine does.
+"""CPU seconds and peak memory by kind of process, and the CPU of the machine's other processes.
 
-Reads ``/proc``: Linux only. CPU of processes that ended during a round is in what their parents waited for,
-so the sums hold whatever starts and ends meanwhile.
+Reads ``/proc``: Linux only. The CPU of processes that ended during a round is in their parents' counters of
+waited-for children, so the sums are right even if processes start and end meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ processes (planner, daemon, workers), and the broker."""
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """CPU seconds and peak resident bytes by kind, and the CPU seconds of all other processes."""
+    """CPU seconds and peak resident bytes by kind, and CPU seconds of all other processes."""
 
     cpu_s: Mapping[Kind, float]
     peak_rss: Mapping[Kind, int]
@@ -36,12 +36,12 @@ class Usage:
 
 
 class Meter:
-    """Measures a span of time.
+    """Measures processes over a period.
 
     Parameters
     ----------
     roots : Mapping[int, Kind]
-        Process ids; their descendants are measured with them.
+        Process ids. Their descendants are included.
     """
 
     def __init__(self, roots: Mapping[int, Kind]) -> None:
@@ -52,7 +52,7 @@ class Meter:
         self._own = time.process_time()
 
     def stop(self) -> Usage:
-        """Return what happened since the start."""
+        """Return the usage since the start."""
         now = self._cpu_by_kind()
         cpu = {kind: now[kind] - self._cpu[kind] for kind in KINDS if now[kind]}
         machine = psutil.cpu_times()
@@ -77,7 +77,7 @@ class Meter:
             with contextlib.suppress(psutil.NoSuchProcess):
                 times = psutil.Process(pid).cpu_times()
                 cpu[kind] += times.user + times.system
-                # What a JVM or a Python daemon waited for were Python processes.
+                # The children that a JVM or a Python daemon waited for are Python processes.
                 heirs: Kind = kind if kind == "broker" else "python"
                 cpu[heirs] += times.children_user + times.children_system
         return cpu
@@ -91,14 +91,14 @@ def _with_descendants(process: psutil.Process, kind: Kind) -> Iterator[tuple[int
 
 
 def reset_peak_rss(pids: Iterable[int]) -> None:
-    """Begin anew with the peaks of these processes."""
+    """Reset the peak memory of these processes."""
     for pid in pids:
         with contextlib.suppress(OSError):
             Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
 
 
 def peak_rss(pid: int) -> int:
-    """Return a process's largest resident set since `reset_peak_rss`, in bytes; 0 when it is gone."""
+    """Return a process's peak resident set since `reset_peak_rss`, in bytes, or 0 if it has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("VmHWM:"):
@@ -107,7 +107,7 @@ def peak_rss(pid: int) -> int:
 
 
 def machine_facts() -> dict[str, object]:
-    """Return what a reader needs to know of the machine."""
+    """Return the facts of the machine for the report."""
     model = ""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -1,6 +1,6 @@
-"""How fast a topic is read: our client and our Spark source against the Java clients and the bare socket.
+"""Read throughput: our client and our Spark source, compared with the Java clients and the bare socket.
 
-``python -m benchmarks.read`` starts a broker, fills a topic, and times all contenders in turn.
+``python -m benchmarks.read`` starts a broker, fills a topic, and measures all contenders in turn.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KAFKA = "spark-kafka"
 
 
 def contenders(mq: Bench, log: Kafka | None, case: Case) -> dict[str, Contender]:
-    """Return everything that can read the case's topic, by name; Kafka's source needs a Kafka."""
+    """Return all contenders that can read the case's topic, by name. Kafka's source needs a Kafka."""
     place = (mq.name_server, case.topic)
     every = [
         Contender(

@@ -23,17 +23,17 @@ _HEAD = ("contender", "k msg/s (min-max)", "MB/s", "wall s", "first s", "CPU s/M
 
 
 class Report:
-    """What one run found, under a name.
+    """The named result of one run.
 
     Parameters
     ----------
     name : str
-        Of the files.
+        The name of the files.
     title : str
     facts : mapping
-        Of the machine and the case.
+        Facts of the machine and the case.
     baseline : str
-        The contender that ratios refer to.
+        The contender to which ratios refer.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Report:
         self._baseline = baseline
 
     def print(self, console: Console) -> None:
-        """Show the table."""
+        """Print the table."""
         table = Table(title=self._title, caption=self._caption())
         for head in (*_HEAD, f"vs {self._baseline}"):
             table.add_column(head, justify="left" if head == "contender" else "right")
@@ -63,7 +63,7 @@ class Report:
         console.print(table)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write Markdown, JSON and plots; return the files."""
+        """Write Markdown, JSON and plots. Return the files."""
         folder.mkdir(parents=True, exist_ok=True)
         markdown, raw = folder / f"{self.name}.md", folder / f"{self.name}.json"
         markdown.write_text(self._markdown(), encoding="utf-8")

@@ -1,6 +1,6 @@
-"""How reading scales with queues, brokers and partitions: the same messages, laid out differently.
+"""How reading scales with queues, brokers and partitions: the same messages in different layouts.
 
-``python -m benchmarks.scaling`` starts three brokers, fills a topic for each layout, and reads them in turn.
+``python -m benchmarks.scaling`` starts three brokers, fills one topic per layout, and reads them in turn.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARTITIONS = (4, 16, 100, 1_000)
 
 
 def contenders(mq: Bench, base: Case) -> Iterator[tuple[Case, Contender]]:
-    """Give every layout and how it is read."""
+    """Return every layout and how to read it."""
     layouts = [replace(base, queues=queues) for queues in QUEUES]
     layouts += [replace(base, brokers=brokers) for brokers in range(2, BROKERS + 1)]
     for case in layouts:

@@ -1,10 +1,10 @@
-"""Does anything grow? A steady stream of messages through Spark, for minutes, and what it takes meanwhile.
+"""Check for growth: a steady stream of messages through Spark for minutes, with its resource usage.
 
-``python -m benchmarks.soak --minutes 10`` starts a RocketMQ, has one query write to it and one read from
-it, and looks every second at the memory, open files and threads of the driver's Python, the JVM and the
-workers, and at the batches' duration. Each must be flat: its median over the last quarter of the run is
-compared with that over the second one. Prints a table, writes a plot and the samples, and ends with another
-status than 0 if one grew.
+``python -m benchmarks.soak --minutes 10`` starts a RocketMQ and runs one query that writes to it and one that
+reads from it. Every second it samples the memory, open files and threads of the driver's Python, the JVM and
+the workers, and the batches' duration. Each must stay flat: its median over the last quarter of the run is
+compared with that over the second quarter. Prints a table, writes a plot and the samples. The exit status is
+not 0 if a figure grew.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SETTLE_TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """How much a figure may grow from a run's second quarter to its last: a share, and something more."""
+    """The allowed growth of a figure from a run's second quarter to its last: a share plus a constant."""
 
     share: float
     more: float
@@ -56,12 +56,12 @@ LIMITS = {
     "writing ms": Limit(share=0.25, more=100),
     "reading ms": Limit(share=0.25, more=100),
 }
-"""Of medians; heaps fill until the collector runs."""
+"""Limits for medians, because heaps fill until the collector runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look: seconds since the start, and each figure that was there."""
+    """One sample: seconds since the start, and each available figure."""
 
     at_s: float
     figures: dict[str, float]
@@ -69,7 +69,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Soaked:
-    """What a run found."""
+    """The result of a run."""
 
     samples: Sequence[Sample]
     written: int
@@ -80,7 +80,7 @@ class Soaked:
         return [(each.at_s, each.figures[name]) for each in self.samples if name in each.figures]
 
     def quarters(self, name: str) -> tuple[float, float]:
-        """Return a figure's median over the second and over the last quarter of the run."""
+        """Return a figure's medians over the second and the last quarter of the run."""
         end = self.samples[-1].at_s
         parts = ((0.25, 0.5), (0.75, 1.0))
         second, last = (
@@ -108,9 +108,9 @@ def soak(
     batches: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Soaked:
-    """Write and read ``rate`` messages a second, and look once a second.
+    """Write and read ``rate`` messages per second, and sample once a second.
 
-    It lasts so many seconds, on a busy machine up to ten times as long until so many batches were read.
+    Runs for this many seconds; on a busy machine up to ten times as long, until enough batches were read.
     """
     with Client(name_server) as client:
         Admin(client).create_topic(TOPIC, queues=4)
@@ -135,7 +135,7 @@ def soak(
             time.sleep(max(0.0, 1.0 - (time.monotonic() - begin - at_s)))
         writer.stop()
         stored, settled = -1, time.monotonic() + _SETTLE_TIMEOUT_S
-        # The tasks of a query that was stopped may still send a little.
+        # The tasks of a stopped query may still send some messages.
         while stored != sum(read.values()) and time.monotonic() < settled:
             reader.processAllAvailable()
             of_batches("reading ms", reader, read)
@@ -175,7 +175,8 @@ def queries(
 def of_processes() -> dict[str, float]:
     """Return memory, open files and threads of this process, the JVM, and Spark's Python processes.
 
-    Memory of all of a kind; files and threads of the one that has most, since workers come and go.
+    Memory is the sum per kind. Files and threads are those of the process with the most, because workers
+    start and end.
     """
     here = psutil.Process()
     kinds: dict[str, list[psutil.Process]] = {"driver": [here], "JVM": [], "workers": []}
@@ -186,7 +187,7 @@ def of_processes() -> dict[str, float]:
                 kinds["JVM"].append(process)
             elif "pyspark.daemon" in command:
                 kinds["workers"].append(process)
-        except psutil.NoSuchProcess:  # it ended meanwhile
+        except psutil.NoSuchProcess:  # the process has ended
             continue
     figures: dict[str, float] = {}
     for kind, processes in kinds.items():
@@ -200,7 +201,7 @@ def of_processes() -> dict[str, float]:
 def _look(process: psutil.Process) -> tuple[float, int, int] | None:
     try:
         with process.oneshot():
-            # What belongs to this process alone: forked workers share most of what they have.
+            # Private memory only: forked workers share most of their memory.
             own = process.memory_full_info().uss / _MIB
             return own, process.num_fds(), process.num_threads()
     except psutil.NoSuchProcess:
@@ -208,7 +209,7 @@ def _look(process: psutil.Process) -> tuple[float, int, int] | None:
 
 
 def of_batches(name: str, query: StreamingQuery, seen: dict[int, int]) -> dict[str, float]:
-    """Return the longest of the batches that ended since the last look; ``seen`` counts their rows."""
+    """Return the longest batch that ended since the last sample. ``seen`` counts the batches' rows."""
     error = query.exception()
     if error is not None:
         raise error
@@ -218,7 +219,7 @@ def of_batches(name: str, query: StreamingQuery, seen: dict[int, int]) -> dict[s
 
 
 def plot(found: Soaked, file: Path) -> None:
-    """Draw every figure over time."""
+    """Plot every figure over time."""
     import matplotlib as mpl  # noqa: PLC0415 - of the bench extra, which the tests' twin does without
 
     mpl.use("Agg")

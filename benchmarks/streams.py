@@ -1,8 +1,8 @@
-"""The same pipeline run natively and with what forces it into Python: rows a second, and the ratios.
+"""The same pipeline run natively and with functions that force Python: rows per second, and the ratios.
 
-``python -m benchmarks.streams`` needs no broker: rows are lines of a file, so that the pipeline is measured.
-``--firing`` streams them, a file a batch: Spark's own windows against ``fireMode(2)`` and an incremental
-accumulator against one that runs at the end, with many and with few rows of a group in a batch.
+``python -m benchmarks.streams`` needs no broker: rows are lines of a file, so only the pipeline is measured.
+``--firing`` streams them, one file per batch. It compares Spark's windows with ``fireMode(2)``, and an
+incremental accumulator with one that runs at the end, with many and with few rows per group and batch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def native(message: str) -> object:
 
 
 def forced(message: str) -> object:
-    return dict(json.loads(message))  # more than moving fields: stays Python
+    return dict(json.loads(message))  # more than rearranging fields: stays Python
 
 
 def main() -> None:
@@ -57,7 +57,7 @@ def main() -> None:
             for number in range(args.rounds + 1):
                 for name, function in (("native", native), ("python", forced)):
                     took = run(pipeline(spark, path, function))
-                    if number:  # the first round warms up
+                    if number:  # the first round is the warm-up
                         seconds[name].append(took)
     finally:
         spark.stop()
@@ -114,7 +114,7 @@ def run(stream: DataStream) -> float:
 
 BATCHES = 8
 KEYS = {"50 rows": 50, "2.5 rows": 2.5}
-"""Rows of a group in a batch."""
+"""Rows per group and batch."""
 
 
 class Total:
@@ -142,7 +142,7 @@ WINDOWS = {
 
 
 def measure_firing(rows: int, rounds: int, results: Path) -> None:
-    """Stream the rows through each kind of window, in turn."""
+    """Stream the rows through each kind of window in turn."""
     seconds: dict[str, dict[str, list[float]]] = {}
     spark = session()
     spark.conf.set("spark.sql.shuffle.partitions", "2")
@@ -152,7 +152,7 @@ def measure_firing(rows: int, rounds: int, results: Path) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 fill_batches(Path(folder), rows, int(rows / BATCHES / each))
                 for kind in WINDOWS.values() if len(seconds) == 1 else ():
-                    stream_once(spark, folder, kind)  # warms up
+                    stream_once(spark, folder, kind)  # warm-up
                 for _ in range(rounds):
                     for name, kind in WINDOWS.items():
                         seconds[density][name].append(stream_once(spark, folder, kind))
@@ -169,7 +169,7 @@ def measure_firing(rows: int, rounds: int, results: Path) -> None:
 
 
 def fill_batches(folder: Path, rows: int, keys: int) -> None:
-    """Write a file a batch; a window of 4 s ends with every fourth."""
+    """Write one file per batch. A window of 4 s ends with every fourth file."""
     for batch in range(BATCHES):
         file = folder / f"{batch}.json"
         with file.open("w", encoding="utf-8") as lines:

@@ -1,7 +1,7 @@
-"""A pipeline from Kafka to Kafka through windows, on a real Kafka and with Spark's connector: is it right?
+"""Check a pipeline from Kafka to Kafka through windows, with a real Kafka and Spark's connector.
 
-``python -m benchmarks.streams_kafka`` fetches both (once), runs for about a minute, and ends with another
-status than 0 if the sums are wrong. It stands here because of what a machine must fetch for it.
+``python -m benchmarks.streams_kafka`` downloads both (once) and runs for about a minute. The exit status is
+not 0 if the sums are wrong. It is here, not in the tests, because of its downloads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEYS = 10
 
 
 def main() -> None:
-    """Run the pipeline, stop it in the middle, and compare its sums."""
+    """Run the pipeline, stop it halfway, and compare its sums."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=20_000)
     args = parser.parse_args()
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def run(spark: SparkSession, servers: str, rows: int) -> dict[str, float]:
-    """Run a pipeline over one half of the rows, and again over the other; return the sums in Kafka."""
+    """Run a pipeline on one half of the rows, then on the other. Return the sums in Kafka."""
     half = rows // 2
     for begin, end in ((0, half), (half, rows)):
         put(spark, servers, [record(n, n * 10_000 // rows) for n in range(begin, end)])

@@ -1,8 +1,8 @@
-"""Every benchmark, one after the other: a base case, then one factor at a time.
+"""All benchmarks in order: a base case, then one factor at a time.
 
-``python -m benchmarks.suite`` runs for up to an hour; tables and plots go to ``benchmarks/results``, and a
-summary of all of them to ``summary.md`` there. A case that fails does not stop the others, but the exit code
-tells.
+``python -m benchmarks.suite`` runs for up to an hour. Tables and plots go to ``benchmarks/results``, and a
+summary of all of them to ``summary.md`` there. A failed case does not stop the others, but the exit code
+reports it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from rich.console import Console
 from benchmarks.arguments import RESULTS
 
 PEERS = "client,spark,java-pull,spark-kafka"
-# Spark ends Python workers that were idle for a minute, and the next query pays for new ones: a cycle of
-# rounds must take less than that, so the base case comes in parts.
+# Spark ends Python workers after an idle minute, and the next query has the cost of new ones. A cycle of
+# rounds must take less than that, so the base case is split into parts.
 CLIENTS = "drain,drain-binary,client,client-2p,java-pull,java-lite,spark,spark-kafka"
 QUERIES = "spark,spark-default,spark-properties,spark-stream,spark-rare,spark-kafka"
 PARSING = "spark,spark-json,spark-kafka,spark-kafka-json"
@@ -28,7 +28,7 @@ PARSING = "spark,spark-json,spark-kafka,spark-kafka-json"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One program of the suite; the arguments say which case."""
+    """One program of the suite. The arguments select the case."""
 
     module: str
     args: Sequence[str] = ()

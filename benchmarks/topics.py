@@ -1,4 +1,4 @@
-"""A broker of the run's own, and topics filled with realistic content by a Java producer."""
+"""The run's own broker, and topics filled with realistic content by a Java producer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pyspark_rocketmq.devcluster.settings import jvm_arguments
 JAVA_SOURCES = Path(__file__).parent / "java"
 
 _PATIENT = {"waitTimeMillsInSendQueue": "10000"}
-"""A busy machine must not make the broker refuse what fills a topic (default: after 200 ms); reading has
-another setting."""
+"""On a busy machine the broker must not reject messages that fill a topic (default: after 200 ms). Reading
+has another setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What a topic holds, with so many queues on each of so many brokers; filled once a run."""
+    """A topic's content, with its numbers of queues per broker and of brokers. Filled once per run."""
 
     messages: int = 2_000_000
     body_bytes: int = 1024
@@ -80,7 +80,7 @@ class Bench:
 
 @contextmanager
 def bench(broker_config: Mapping[str, str] | None = None, brokers: int = 1) -> Iterator[Bench]:
-    """Start brokers with default limits (or other settings) and compile the Java programs."""
+    """Start brokers, with default limits unless set, and compile the Java programs."""
     settings = {**_PATIENT, **(broker_config or {})}
     with DevCluster(broker_config=settings, brokers=brokers) as cluster:
         yield Bench(cluster, cluster.compile_java(*sorted(JAVA_SOURCES.glob("*.java"))))

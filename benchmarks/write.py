@@ -1,7 +1,7 @@
-"""How fast a Spark job writes: our sink against the Java producer, and against Spark's Kafka sink.
+"""Write throughput of a Spark job: our sink, compared with the Java producer and Spark's Kafka sink.
 
-``python -m benchmarks.write`` starts a RocketMQ and a Kafka, and times all contenders in turn. Every round
-appends to the same topic; RocketMQ removes the full files of its log all along, so that no disk fills.
+``python -m benchmarks.write`` starts a RocketMQ and a Kafka, and measures all contenders in turn. Every round
+appends to the same topic. RocketMQ deletes full log files continuously, so that the disk does not fill up.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ BASELINE = "java-send"
 TOPIC = "bench-write"
 
 _FORGETFUL = {"fileReservedTime": "0", "deleteWhen": ";".join(f"{hour:02}" for hour in range(24))}
-"""Nobody reads what is written here, but the broker itself where it has half messages."""
+"""No consumer reads the written messages, only the broker itself if there are half messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What a round writes."""
+    """The messages that a round writes."""
 
     messages: int = 2_000_000
     body_bytes: int = 1024
@@ -43,7 +43,7 @@ class Case:
 def contenders(
     mq: Bench, log: Kafka | None, case: Case, batch_bytes: int, folder: Path
 ) -> dict[str, Contender]:
-    """Return everything that can write the case, by name."""
+    """Return all contenders that can write the case, by name."""
 
     def spark(name: str, about: str, *args: str) -> Contender:
         sizes = ("--messages", str(case.messages), "--body-bytes", str(case.body_bytes))

@@ -1,1 +1,1 @@
-"""Programs that a benchmark measures, each a process of its own that does a round whenever it is told to."""
+"""Programs measured by a benchmark. Each is a separate process that runs a round on request."""

@@ -1,4 +1,4 @@
-"""Our client alone: record batches of some columns, whose bodies are counted and then dropped."""
+"""Only our client: record batches of some columns, whose bodies are counted and then dropped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark_rocketmq.model import OffsetRange
 
 
 def main() -> None:
-    """Read this process's share of the queues once a round."""
+    """Read this process's share of the queues once per round."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name_server")
     parser.add_argument("topic")
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def body_bytes(batch: pa.RecordBatch) -> int:
-    """Return the bytes of the bodies of a batch."""
+    """Return the total bytes of a batch's bodies."""
     body = batch.column("body")
     ends = memoryview(body.buffers()[1]).cast("B").cast("i")
     return ends[body.offset + len(body)] - ends[body.offset]

@@ -1,7 +1,7 @@
-"""The raw limit: the same pulls, pipelined over one socket, of which not one byte is decoded.
+"""The raw limit: the same pulls, pipelined over one socket, without decoding a byte.
 
-Which pulls a full read takes is found out once, before the first round; a round then sends the very same
-frames and counts answers and bytes.
+The pulls of a full read are determined once, before the first round. A round then sends the same frames and
+counts responses and bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORD = struct.Struct(">I")
 
 
 def main() -> None:
-    """Find the pulls, then drain them once a round."""
+    """Determine the pulls, then drain them once per round."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name_server")
     parser.add_argument("topic")
@@ -50,7 +50,7 @@ def main() -> None:
     host, _, port = addr.rpartition(":")
 
     def read() -> Done:
-        # A connection for each round: brokers close one that was idle for two minutes.
+        # One connection per round: brokers close connections that are idle for two minutes.
         with socket.create_connection((host, int(port))) as sock:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return Done(messages, drain(sock, frames, args.in_flight), {"pulls": len(frames)})
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def drain(sock: socket.socket, frames: list[bytes], in_flight: int, buffer_bytes: int = 1 << 20) -> int:
-    """Send all frames, at most so many unanswered at a time; return how many bytes came back."""
+    """Send all frames with a limit of unanswered ones. Return the number of bytes received."""
     buffer = bytearray(buffer_bytes)
     view = memoryview(buffer)
     sock.sendall(b"".join(frames[:in_flight]))

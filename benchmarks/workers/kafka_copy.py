@@ -1,4 +1,4 @@
-"""Copies a RocketMQ topic to a Kafka topic of that name: keys, bodies, properties, queues. Not measured."""
+"""Copies a RocketMQ topic to the Kafka topic of the same name: keys, bodies, properties, queues."""
 
 from __future__ import annotations
 

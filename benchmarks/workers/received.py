@@ -1,6 +1,6 @@
-"""What the batches of a receiver's stream add up to.
+"""The totals of the batches of a receiver's stream.
 
-A checkpoint pickles the function of an output: so this one stands in a module of its own, by name.
+A checkpoint pickles the function of an output by name, so it is in a separate module.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Add = Callable[[ReceivedRDD], tuple[int, int]]
 
 @dataclass
 class Sums:
-    """Messages and bytes of one round, until there is as much as wanted."""
+    """Messages and bytes of one round, up to the wanted number."""
 
     wanted: int
     add: Add

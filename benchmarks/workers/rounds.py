@@ -1,7 +1,7 @@
-"""The Python side of the protocol between the harness and what it measures.
+"""The Python side of the protocol between the harness and the measured programs.
 
-A worker prints ``@`` and a JSON object when it is ready; then it does a round for every line that it
-reads and prints what it did in the same form. Everything else on its standard output is noise.
+A worker prints ``@`` and a JSON object when it is ready. It then runs a round for every line that it reads,
+and prints the result in the same format. Everything else on its standard output is ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Done(NamedTuple):
-    """What one round read or wrote; ``extra`` goes into the results as it is."""
+    """The result of one round. ``extra`` is added to the results unchanged."""
 
     messages: int
     bytes: int
@@ -22,7 +22,7 @@ class Done(NamedTuple):
 
 
 def serve(work: Callable[[], Done]) -> None:
-    """Do a round for each line of standard input, until it ends."""
+    """Run a round for each line of standard input, until it ends."""
     say({"ready": True})
     for _ in sys.stdin:
         gc.collect()
@@ -31,5 +31,5 @@ def serve(work: Callable[[], Done]) -> None:
 
 
 def say(answer: dict[str, object]) -> None:
-    """Print one answer."""
+    """Print one response."""
     print("@" + json.dumps(answer), flush=True)

@@ -1,4 +1,4 @@
-"""RocketMQ Streams' first example, in little memory; it prints its windows until it is stopped."""
+"""RocketMQ Streams' first example with little memory. Prints its windows until it is stopped."""
 
 from __future__ import annotations
 

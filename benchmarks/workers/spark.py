@@ -17,7 +17,7 @@ _ORDER = "orderId STRING, price DOUBLE, lines ARRAY<STRUCT<sku: STRING, quantity
 
 
 def main() -> None:
-    """Run the query once a round."""
+    """Run the query once per round."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name_server")
     parser.add_argument("topic")
@@ -49,11 +49,11 @@ def main() -> None:
 
 
 def total(rows: DataFrame, body: str, *, as_json: bool) -> Done:
-    """Return how many rows there are (parsed, how many orders), and the bytes of their bodies."""
+    """Return the number of rows (of orders if parsed), and the total bytes of their bodies."""
     counted = ["count(*)", f"sum(length({body}))"]
     if as_json:
         order = F.from_json(F.col(body).cast("string"), _ORDER)
-        # As a generator it is evaluated once for all that is asked of it.
+        # As a generator it is evaluated once for all aggregates.
         rows = rows.select(body, F.explode(F.array(order)).alias("order"))
         counted = [
             "count(order.orderId)",
@@ -67,7 +67,7 @@ def total(rows: DataFrame, body: str, *, as_json: bool) -> Done:
 
 
 def session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return a local session of two cores with Spark's own defaults, but for these settings."""
+    """Return a local session with two cores and Spark's defaults, except for these settings."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     spark = (

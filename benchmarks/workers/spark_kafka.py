@@ -1,4 +1,4 @@
-"""Spark's own Kafka source: the same query over the same messages, the yardstick of reading."""
+"""Spark's Kafka source: the same query on the same messages, the reference for reading."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.workers.spark import session, total
 
 
 def main() -> None:
-    """Run the query once a round."""
+    """Run the query once per round."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("servers")
     parser.add_argument("topic")

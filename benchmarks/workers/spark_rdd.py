@@ -1,4 +1,4 @@
-"""Our RDD, direct stream and receivers: a whole pass over a topic that sums the lengths of all bodies."""
+"""Our RDD, direct stream and receivers: read a whole topic and sum the lengths of all bodies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Add = Callable[[RocketMQRDD | ReceivedRDD], tuple[int, int]]
 
 
 def main() -> None:
-    """Do a pass once a round."""
+    """Read the topic once per round."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name_server")
     parser.add_argument("topic")
@@ -76,7 +76,7 @@ def main() -> None:
 def _first_batch(
     ssc: StreamingContext, stream: RocketMQDStream, add: Callable[[RocketMQRDD], tuple[int, int]]
 ) -> Done:
-    """Run a stream until its first batch, which holds everything, is done."""
+    """Run a stream until its first batch, which has all messages, is finished."""
     sums: list[tuple[int, int]] = []
     done = threading.Event()
 
@@ -96,7 +96,7 @@ def _first_batch(
 
 
 def _received(ssc: StreamingContext, args: argparse.Namespace, folder: str, add: Add) -> Done:
-    """Run one receiver, of a group of its own, until everything there was is in batches that are done."""
+    """Run one receiver with its own group until all existing messages are in finished batches."""
     wanted = sum(len(found) for found in _ranges(args.name_server, args.topic))
     properties = {
         "nameServer": args.name_server,

@@ -1,4 +1,4 @@
-"""Our Spark stream source: the same query under Trigger.AvailableNow, from no checkpoint."""
+"""Our Spark stream source: the same query with Trigger.AvailableNow, without a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMEOUT_S = 300
 
 
 def main() -> None:
-    """Run a whole streaming query once a round."""
+    """Run a whole streaming query once per round."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name_server")
     parser.add_argument("topic")

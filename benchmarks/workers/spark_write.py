@@ -13,7 +13,7 @@ _NUMBER_BYTES = 20
 
 
 def main() -> None:
-    """Write once a round."""
+    """Write once per round."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("format", choices=("rocketmq", "kafka", "blank", "noop"))
     parser.add_argument("servers")
@@ -34,7 +34,7 @@ def main() -> None:
         column = "value" if args.format == "kafka" else "body"
 
         def write() -> Done:
-            # Cheap to make: padding each row to its size would cost more than sending it.
+            # Cheap to create: padding each row to its size would cost more than sending it.
             filler = "." * (args.body_bytes - _NUMBER_BYTES)
             body = f"concat(lpad(cast(id AS string), {_NUMBER_BYTES}, '0'), '{filler}') AS {column}"
             rows = spark.range(0, args.messages, 1, 2).selectExpr(body)
