@@ -72,14 +72,14 @@ class LowerBoundSearch:
             self._narrow(min(max(offset, begin) + 1, self._high), self._high)
 
     def expired(self, min_offset: int) -> None:
-        """Tell that the queue begins behind ``probe`` now."""
+        """Report that the queue now begins after ``probe``."""
         self._narrow(min(max(min_offset, self.probe + 1), self._high), self._high)
 
     def gone(self, next_offset: int) -> None:
         """Tell that there is no message between ``probe`` and ``next_offset``."""
         begin = self.probe if self._gap_from is None else self._gap_from
         if self.probe < next_offset < self._high:
-            self._gap_from, self._next = begin, next_offset  # the message behind the gap decides
+            self._gap_from, self._next = begin, next_offset  # the message after the gap decides
         else:
             self._narrow(self._low, begin)
 

@@ -25,7 +25,7 @@ topic                       1 | 2   + n; two length bytes in V2
 properties                  2 + n
 ==========================  ======  =================================================
 
-The next record starts ``size`` bytes after this one: bytes behind the properties, which no known
+The next record starts ``size`` bytes after this one: bytes after the properties, which no known
 broker writes, are skipped.
 """
 

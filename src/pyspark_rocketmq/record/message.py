@@ -282,7 +282,7 @@ class _Record:
 
 @dataclass(slots=True)
 class _Cursor:
-    """Takes one field after the other and never reads behind the record's end."""
+    """Takes one field after the other and never reads beyond the record's end."""
 
     record: memoryview
     position: int

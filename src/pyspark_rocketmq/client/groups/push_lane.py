@@ -69,7 +69,7 @@ class LaneMember:
 
     @property
     def locks(self) -> bool:
-        """Whether queues are locked: in order, and not for everybody."""
+        """Whether queues are locked: ordered, and not broadcasting."""
         return self.options.ordered and not self.options.broadcasting
 
 
@@ -290,7 +290,7 @@ class BrokerLane:
             self._member.progress.write(news)
             self._committed |= news
 
-    # --- messages that were put off ---
+    # --- deferred messages ---
 
     def _send_back(self) -> None:
         member = self._member

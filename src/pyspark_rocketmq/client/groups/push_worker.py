@@ -191,7 +191,7 @@ class QueueWorker:
                 self._in_flight.finish(offsets)
                 self._state.notify_all()
 
-    # --- put off ---
+    # --- deferred ---
 
     def put_off(self, messages: Sequence[Message]) -> None:
         """Have messages sent back to the broker; until it has taken them their offsets are not committed.
@@ -341,7 +341,7 @@ class QueueWorker:
         options = ReadOptions(
             consumer_group=self._group,
             selector=self._selector,
-            fail_on_data_loss=False,  # as after OFFSET_ILLEGAL: going on behind what is gone
+            fail_on_data_loss=False,  # as after OFFSET_ILLEGAL: continue after the lost messages
             pull_batch_size=self._options.pull_batch_size,
             pulls_in_flight=_PULLS_IN_FLIGHT,
             stall_timeout_ms=_STALL_MS,

@@ -6,7 +6,7 @@ there is no background thread to own, to stop, or to lose in a fork. Bytes are r
 buffers and answers are handed out as views of them: a pull's records are copied once, by the decoder.
 
 A writer never stops reading: a server that cannot get rid of its answers stops taking requests, and a
-client that only writes would wait for ever.
+client that only writes would wait forever.
 """
 
 from __future__ import annotations

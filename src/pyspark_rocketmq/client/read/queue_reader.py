@@ -201,7 +201,7 @@ def _decoded(
 def _runs(
     client: Client, ranges: Sequence[OffsetRange], options: ReadOptions, most_offsets: int, most_bytes: int
 ) -> Iterator[_Run]:
-    """Pull ranges; the chunks of each run have at least so many offsets or bytes, or end their range."""
+    """Pull ranges; the chunks of each run have at least that many offsets or bytes, or end their range."""
     run: _Run | None = None
     for event in read_chunks(client, ranges, options):
         run = run or _Run(event.pull)

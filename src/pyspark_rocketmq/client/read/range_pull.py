@@ -220,7 +220,7 @@ class RangePull:
         return self._take()
 
     def _leave_alone(self, refusal: Response) -> None:
-        """Ask a busy broker for nothing more for a while, but not for ever; what is in flight goes on."""
+        """Send a busy broker no new pulls for a limited time; pulls in flight continue."""
         if self._now() >= self._resume_at:  # else it refused what was asked for before the pause
             self._patience.failed(self._now(), missed=False)
             self._resume_at = self._now() + _BACK_OFF.pause_s(self._patience.failures, self._client.random)

@@ -2,7 +2,7 @@
 
 Two answers' worth of the way is enough to keep it full: while one half travels, the other half's successors
 are asked for. What the way holds is how fast answers come, times how long the fastest one takes; a busy
-broker makes answers slower, not the fastest of them, so waiting behind others is not taken for distance.
+broker makes answers slower, not the fastest of them, so queueing does not count as distance.
 """
 
 from __future__ import annotations

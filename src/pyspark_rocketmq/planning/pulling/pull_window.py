@@ -1,6 +1,6 @@
 """Which pulls of one offset range to have in flight, and how their answers fit together again.
 
-A broker answers a pull with at most so many messages (32, or 256 KiB, by default) and says where the
+A broker answers a pull with a limited number of messages (by default 32, or 256 KiB) and says where the
 next pull should begin. Waiting for that costs a round trip a pull, so the window *predicts* it: pulls
 go out at ``from``, ``from + stride``, ``from + 2 * stride``, … while ``stride`` follows what the answers
 show. A prediction may be wrong both ways, and answers may come in any order; the window lets pass

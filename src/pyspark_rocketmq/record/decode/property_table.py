@@ -22,7 +22,7 @@ _VALUE_END: Final = 2
 class PropertyTable:
     """Where each property of each message is.
 
-    All property strings are copied behind each other, one pass finds the separators in them, and
+    All property strings are concatenated, one pass finds the separators in them, and
     only what is asked for is collected from between: no object a message or a property.
 
     Parameters
@@ -114,13 +114,13 @@ class PropertyTable:
 
 
 def _collect(rows: Rows) -> tuple[pa.Array, Int64s]:
-    """Copy all property strings behind each other, each closed by 0x02; return the N + 1 edges, too."""
+    """Concatenate all property strings, each closed by 0x02; return the N + 1 edges, too."""
     blocks = rows.properties.collect(rows.buffers)
     ends = _offsets(blocks)
     filled = ends[1:][rows.properties.length > 0]
     if (contents(blocks)[filled - 1] == _VALUE_END).all():
         return blocks, ends
-    # Some releases of 4.9 leave the last separator out: put one behind each.
+    # Some releases of 4.9 omit the last separator: append one to each.
     size = 2 * len(rows)
     index, start, length = (
         np.full(size, len(rows.buffers), np.int32),
@@ -138,7 +138,7 @@ def _offsets(array: pa.Array) -> Int64s:
 
 
 def _find_entries(data: Bytes) -> tuple[Int64s, Int64s, Int64s]:
-    """Return where each entry's name begins and ends, and where its value (one byte behind that) ends."""
+    """Return where each entry's name begins and ends, and where its value (one byte after that) ends."""
     separators = np.flatnonzero(data - np.uint8(_NAME_END) < 2)
     kind = data[separators]
     if separators.size % 2 == 0 and (kind[::2] == _NAME_END).all() and (kind[1::2] == _VALUE_END).all():

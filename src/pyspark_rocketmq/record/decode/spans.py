@@ -28,7 +28,7 @@ def sliding(data: Bytes, dtype: npt.DTypeLike) -> npt.NDArray[np.void]:
 
 
 def contents(array: pa.Array) -> Bytes:
-    """Return the bytes behind each other that a (whole) binary array holds."""
+    """Return the concatenated bytes of a (whole) binary array."""
     data = array.buffers()[2]
     return np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
 

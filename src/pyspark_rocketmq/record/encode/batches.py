@@ -178,7 +178,7 @@ def content_ids(rows: OutgoingRows, scope: bytes, seen: Occurrences, *, topic: s
 
 
 def with_write_ids(properties: pa.Array, ids: pa.Array) -> pa.Array:
-    """Return the properties with each row's write id behind them; of equal names the last one counts."""
+    """Return the properties with each row's write id appended; of equal names the last one counts."""
     name = pa.scalar(f"{PROPERTY_WRITE_ID}\x01".encode())
     return pc.binary_join_element_wise(properties, name, ids, pa.scalar(b"\x02"), _EMPTY)
 
