@@ -41,7 +41,7 @@ def is_bounded(plan: p.Plan) -> bool:
     Raises
     ------
     PlanError
-        Some sources end and others do not, and it is not a table that a stream is joined with.
+        Some sources are bounded and others are not, and this is not a join of a stream with a table.
     """
     for node in plan.nodes():
         if not isinstance(node, p.TableJoin) and len({p.ends(side) for side in node.inputs}) > 1:

@@ -81,7 +81,7 @@ def _with_matches(flow: Flow, table: DataFrame, on: Column, found: Column, *, ou
     Parameters
     ----------
     found : Column
-        Whether there is a match: false for heartbeats, which go on without one.
+        Whether there is a match. False for heartbeats, which are kept without one.
     """
     keeps_all = outer or flow.beats
     joined = flow.df.join(table, on, "left_outer" if keeps_all else "inner")
@@ -146,9 +146,9 @@ def join_dimension(
     Parameters
     ----------
     wanted : frozenset of str, optional
-        The fields that later steps name: the result has them as columns, and a column of the table that the
-        record has already is ``dim_<name>``. None for JSON that goes on as a whole: the table's columns are
-        put into it, in place of the record's own, as RocketMQ Streams does.
+        The fields that later steps name. The result has them as columns, and a column of the table that the
+        record already has is ``dim_<name>``. None for JSON that is passed on as a whole: the table's columns
+        are added to it and replace the record's own, as in RocketMQ Streams.
     """
     pairs = comparisons(node.condition, step=node.name)
     own = set(node.table.columns)

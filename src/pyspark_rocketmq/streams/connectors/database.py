@@ -44,12 +44,12 @@ _ALREADY_SO: Final = frozenset(
 
 
 def database_url(url: str, user: str | None, password: str | None) -> str:
-    """Return a URL of SQLAlchemy for one of JDBC, or for one of its own.
+    """Return the SQLAlchemy URL for a JDBC or SQLAlchemy URL.
 
     Raises
     ------
     OptionError
-        A URL of MySQL's Java driver has a parameter that PyMySQL does not know.
+        A JDBC URL for MySQL has a parameter that PyMySQL does not support.
     """
     import sqlalchemy as sa  # noqa: PLC0415 - an extra
 
@@ -65,7 +65,7 @@ def database_url(url: str, user: str | None, password: str | None) -> str:
 
 
 def _without_parameters(url: sa.URL) -> sa.URL:
-    """Return a URL whose JDBC parameters are where SQLAlchemy has them."""
+    """Return a URL with its JDBC parameters moved to where SQLAlchemy expects them."""
     for name, value in url.query.items():
         match name:
             case "user":

@@ -271,8 +271,8 @@ class Flow:
     def text(self) -> Column:
         """Return the record as a sink writes it: a JSON object, or the text.
 
-        Whole doubles among results of groups are whole numbers, as RocketMQ Streams writes them; decimals
-        whose scale is Spark's own have no zeros at their end.
+        Whole doubles in results of groups are written as whole numbers, as in RocketMQ Streams. Decimals with
+        a scale chosen by Spark have no trailing zeros.
         """
         if self.shape is not Shape.COLUMNS:
             return F.col(VALUE)
