@@ -66,12 +66,12 @@ def total(rows: DataFrame, body: str, *, as_json: bool) -> Done:
     return Done(row[0], row[1])
 
 
-def session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return a local session with two cores and Spark's defaults, except for these settings."""
+def session(settings: Mapping[str, str] | None = None, *, cores: int = 2) -> SparkSession:
+    """Return a local session with Spark's defaults, except for these settings."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(f"local[{cores}]")
         .appName("pyspark-rocketmq benchmark")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")

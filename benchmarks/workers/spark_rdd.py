@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import threading
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -36,11 +37,13 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("what", choices=["rdd", "direct", "receiver", "reliable"])
     parser.add_argument("elements", choices=["messages", "handler", "batches"])
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--receivers", type=int, default=1)
     args = parser.parse_args()
     handler = _length if args.elements == "handler" else None
     add = {"messages": _of_messages, "handler": _of_lengths, "batches": _of_batches}[args.elements]
     options = {"nameServer": args.name_server}
-    spark = session()
+    spark = session(cores=args.cores)
     try:
 
         def rdd() -> Done:
@@ -78,11 +81,14 @@ def _first_batch(
 ) -> Done:
     """Run a stream until its first batch, which has all messages, is finished."""
     sums: list[tuple[int, int]] = []
+    took: list[float] = []
     done = threading.Event()
 
     def output(rdd: RocketMQRDD) -> None:
         if not sums and rdd.offsetRanges.planned:
+            begin = time.monotonic()
             sums.append(add(rdd))
+            took.append(time.monotonic() - begin)
             done.set()
 
     stream.foreachRDD(output)
@@ -92,11 +98,11 @@ def _first_batch(
             raise TimeoutError(f"no batch within {_TIMEOUT_S} s")
     finally:
         ssc.stop(stopSparkContext=False)
-    return Done(*sums[0])
+    return Done(*sums[0], {"steady_rate": sums[0][0] / took[0]})
 
 
 def _received(ssc: StreamingContext, args: argparse.Namespace, folder: str, add: Add) -> Done:
-    """Run one receiver with its own group until all existing messages are in finished batches."""
+    """Run receivers with their own group until all existing messages are in finished batches."""
     wanted = sum(len(found) for found in _ranges(args.name_server, args.topic))
     properties = {
         "nameServer": args.name_server,
@@ -107,9 +113,11 @@ def _received(ssc: StreamingContext, args: argparse.Namespace, folder: str, add:
     sums = received.ROUND["now"] = received.Sums(wanted, add)
     if args.what == "reliable":
         ssc.checkpoint(folder)
-        stream = RocketMQUtils.createReliableInputDStream(ssc, properties)
+        stream = RocketMQUtils.createReliableInputDStream(ssc, properties, receivers=args.receivers)
     else:
-        stream = RocketMQUtils.createInputDStream(ssc, properties, "MEMORY_AND_DISK")
+        stream = RocketMQUtils.createInputDStream(
+            ssc, properties, "MEMORY_AND_DISK", receivers=args.receivers
+        )
 
     stream.foreachRDD(received.take)
     ssc.start()
@@ -120,7 +128,8 @@ def _received(ssc: StreamingContext, args: argparse.Namespace, folder: str, add:
     finally:
         ssc.stop(stopSparkContext=False)
     messages, size = (sum(part) for part in zip(*sums.parts, strict=True))
-    return Done(messages, size)
+    # A few messages come again when a queue moves to a receiver that joins.
+    return Done(wanted, size * wanted // messages, {"steady_rate": sums.steady_rate()})
 
 
 def _ranges(name_server: str, topic: str) -> list[OffsetRange]:
