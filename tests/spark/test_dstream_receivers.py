@@ -162,7 +162,7 @@ def test_a_plain_receiver_obeys_spark_s_max_rate_and_its_log_setting(
 def test_backpressure_slows_receivers_down_to_their_output(contexts, conf, properties, send, topic):
     """Received at 100 messages a second at first, processed at 25: the rate falls to that and below."""
     name = topic(queues=2)
-    send(name, 500)
+    send(name, 1_000)
     prefix = "spark.streaming.backpressure"
     conf({f"{prefix}.enabled": "true", f"{prefix}.initialRate": "100", f"{prefix}.pid.minRate": "10"})
     ssc = contexts()
@@ -179,11 +179,11 @@ def test_backpressure_slows_receivers_down_to_their_output(contexts, conf, prope
     stored = lambda: sum(info.messages for info in RocketMQUtils.receiverInfos())  # noqa: E731
     eventually(lambda: len(got.sizes) >= 3, 60, what="batches to learn from")
     first, begin = stored(), time.monotonic()
-    assert first < 470, "too few are left to see a rate"
-    eventually(lambda: stored() == 500, 60, what="the others")
-    assert (500 - first) / (time.monotonic() - begin) < 40, "messages a second behind a slow output"
+    assert first < 850, "too few are left to see a rate"
+    eventually(lambda: stored() >= first + 100, 60, what="a hundred more")
+    assert (stored() - first) / (time.monotonic() - begin) < 40, "messages a second behind a slow output"
     hurry.set()
-    eventually(lambda: len(got.rows) == 500, 60, what="their batches")
+    eventually(lambda: len(got.rows) == 1_000, 150, what="all batches")
     stop_in_order(ssc)
 
 

@@ -22,6 +22,9 @@ def filled(client, topic):
         bodies = [str(number).encode() for number in range(messages)]
         for at, queue in enumerate(sorted(client.write_queues(name))):
             Producer(client).send_batch([OutgoingMessage(name, body) for body in bodies[at::4]], queue)
+        queues = client.read_queues(name)
+        # A broker acknowledges a moment before its max offsets show it.
+        eventually(lambda: sum(client.max_offsets(queues).values()) == messages, 30, what="all offsets")
         return name
 
     return make
