@@ -61,6 +61,7 @@ lint: setup  ## Check style, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs src examples
 
 .PHONY: browser
 browser:  ## Install Chromium and its driver for the dashboard's tests, if missing

@@ -96,7 +96,7 @@ def test_a_topic_that_was_created_anew_is_told(stream, send, client, topic):
     send.sent.pop(name)
     for count in (4, 20):  # shorter than before, then longer: offsets alone tell nothing any more
         send(name, count)
-        with pytest.raises(StreamingQueryException, match="the topic was created anew") as caught:
+        with pytest.raises(StreamingQueryException, match="the topic was created again") as caught:
             finish(stream(name, Batches(), startingOffsets="earliest"))
         assert "OFFSET_WENT_BACK" in str(caught.value)
 

@@ -45,7 +45,7 @@ TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 """``MixAll.TOOLS_CONSUMER_GROUP``: exists at every broker, so that reading with it creates no group."""
 
 FIRST_EXACT_SEARCH_VERSION: Final = 441
-"""``MQVersion.V5_1_4``: from here on ``boundaryType`` is honoured."""
+"""``MQVersion.V5_1_4``: from here on ``boundaryType`` is honored."""
 
 CLIENT_ID: Final = "pyspark-rocketmq"
 

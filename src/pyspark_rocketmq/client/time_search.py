@@ -1,7 +1,7 @@
 """The first message at or after a moment, where the broker's own search only comes close, or fails.
 
 Brokers before 5.1.4 ignore ``boundaryType`` and answer SEARCH_OFFSET_BY_TIMESTAMP with any message of
-that moment, or with the nearest neighbour on either side (``ConsumeQueue.getOffsetInQueueByTime`` of 4.9).
+that moment, or with the nearest neighbor on either side (``ConsumeQueue.getOffsetInQueueByTime`` of 4.9).
 Once a static topic's queue has moved, the answer may be 0 whatever the moment: the last part that is looked
 at overwrites the answer of the part that has it (``AdminBrokerProcessor.rewriteRequestForStaticTopic``, 5.4).
 """

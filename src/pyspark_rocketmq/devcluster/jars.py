@@ -195,7 +195,7 @@ def _download(
         broken = [jar for jar in jars if not zipfile.is_zipfile(jar)]
     if broken:
         raise DevClusterError(
-            "a downloaded artefact is not a jar: remove the cache folder and look at the repository settings",
+            "a downloaded artifact is not a jar: remove the cache folder and look at the repository settings",
             jar=broken[0],
         )
     return jars

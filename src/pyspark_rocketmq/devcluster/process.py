@@ -70,7 +70,7 @@ class Watchdog:
             self._process.stdin.write(os.fsencode(instruction + "\n"))
         except BrokenPipeError as error:
             raise DevClusterError(
-                "the watchdog process is gone; stop the cluster and start it anew"
+                "the watchdog process is gone; stop the cluster and start it again"
             ) from error
 
     def __enter__(self) -> Self:

@@ -26,7 +26,7 @@ _TAIL_LINES = 40
 class DownloadProgress:
     """A progress bar driven by Ivy's output if stderr is a terminal, else one line.
 
-    Ivy first reads the description of every artefact and then fetches the jars, so the number of
+    Ivy first reads the description of every artifact and then fetches the jars, so the number of
     jars is known when the second part begins.
     """
 

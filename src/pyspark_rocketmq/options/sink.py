@@ -104,7 +104,11 @@ class SinkOptions(Options):
     )
     tags: str | None = option("tags", TEXT, default=None, doc="Tag of every row. Overrides the column.")
     keys: str | None = option(
-        "keys", TEXT, default=None, aliases=("key",), doc="The keys of every row; goes before a column."
+        "keys",
+        TEXT,
+        default=None,
+        aliases=("key",),
+        doc="The keys of every row; takes precedence over a column.",
     )
     sharding_key: str | None = option(
         "shardingKey",

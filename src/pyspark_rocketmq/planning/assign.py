@@ -28,7 +28,7 @@ class AllocateStrategy(enum.Enum):
     """How queues are assigned to members."""
 
     AVERAGELY = "average"
-    """Neighbouring queues to the same member, as evenly as possible; the Java client's default."""
+    """Neighboring queues to the same member, as evenly as possible; the Java client's default."""
     AVERAGELY_BY_CIRCLE = "circle"
     """Queues to members in turn (round-robin)."""
     CONSISTENT_HASH = "consistentHash"

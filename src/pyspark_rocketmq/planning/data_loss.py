@@ -93,7 +93,7 @@ def decide_loss(
             resume = min(max(bound, wanted.from_offset), wanted.until_offset)
         case PullVerdict.BEYOND_MAX:
             condition = "OFFSET_WENT_BACK"
-            cause = f"the queue now ends at {bound}: its log was truncated, or the topic was created anew"
+            cause = f"the queue now ends at {bound}: its log was truncated, or the topic was created again"
             resume = wanted.until_offset
         case PullVerdict.QUEUE_GONE:
             condition = "QUEUE_LOST"
@@ -147,9 +147,9 @@ def decide_moved_back(
     if fail_on_data_loss:
         raise DataLossError(
             f"the queue now holds [{min_offset}, {max_offset}), but everything up to {position} was read: "
-            "its log was truncated, or the topic was created anew, and offsets are being used again. With "
+            "its log was truncated, or the topic was created again, and offsets are being used again. With "
             f"failOnDataLoss=false the query goes on at {max_offset} without the messages before it; to read "
-            "a topic that was created anew from its beginning, start with another checkpointLocation",
+            "a topic that was created again from its beginning, start with another checkpointLocation",
             condition="OFFSET_WENT_BACK",
             queue=str(queue),
             position=position,
@@ -181,10 +181,10 @@ def decide_replaced(
     if fail_on_data_loss:
         raise DataLossError(
             f"the message at {offset} was stored at {found_ms}, but the one that was read there at "
-            f"{stored_at_ms} (ms since the epoch): the topic was created anew, or its log was truncated, and "
-            "offsets are being used again. With failOnDataLoss=false the query goes on where it was, without "
-            "the new messages before that; to read a topic that was created anew from its beginning, start "
-            "with another checkpointLocation",
+            f"{stored_at_ms} (ms since the epoch): the topic was created again, or its log was truncated, "
+            "and offsets are being used again. With failOnDataLoss=false the query goes on where it was, "
+            "without the new messages before that; to read a topic that was created again from its start, "
+            "start with another checkpointLocation",
             condition="OFFSET_WENT_BACK",
             queue=str(queue),
             offset=offset,

@@ -77,7 +77,7 @@ def encode_frame_head(
     serializer: Serializer = Serializer.JSON,
     limit: int = MAX_FRAME_SENT,
 ) -> bytes:
-    """Write what a frame has before its body of so many bytes; see `encode_frame`."""
+    """Write what a frame has before its body; see `encode_frame`."""
     header = encode_header(command, serializer)
     total = 8 + len(header) + body_bytes
     if total > limit or len(header) > _HEADER_MASK:

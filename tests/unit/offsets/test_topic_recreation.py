@@ -56,7 +56,7 @@ def test_a_topic_created_anew_and_grown_past_the_checkpoint_is_told(mq: FakeRock
     for log in mq.logs.values():
         log.clear()
     mq.send(*[A0, A1, B0] * 4)
-    with pytest.raises(DataLossError, match="the topic was created anew") as caught:
+    with pytest.raises(DataLossError, match="the topic was created again") as caught:
         go_on(mq, end)
     assert caught.value.condition == "OFFSET_WENT_BACK"
     assert caught.value.facts["offset"] == 1
@@ -103,7 +103,7 @@ def test_a_topic_recreated_and_regrown_while_the_query_runs_is_told(mq: FakeRock
     mq.send()
     end = stream.latestOffset(end, limit)
     recreated(mq, 8)
-    with pytest.raises(DataLossError, match="the topic was created anew") as caught:
+    with pytest.raises(DataLossError, match="the topic was created again") as caught:
         stream.latestOffset(end, limit)
     assert caught.value.condition == "OFFSET_WENT_BACK"
 
@@ -138,7 +138,7 @@ def test_a_witness_that_cannot_be_looked_at_is_kept_until_it_can(mq: FakeRocketM
     end = stream.latestOffset(end, limit)
     mq.stored_at = look
     mq.send()
-    with pytest.raises(DataLossError, match="the topic was created anew"):
+    with pytest.raises(DataLossError, match="the topic was created again"):
         stream.latestOffset(end, limit)
 
 
@@ -160,5 +160,5 @@ def test_a_broker_that_was_away_is_looked_at_later(mq: FakeRocketMQ):
     mq.hidden.clear()
     mq.logs[B0].clear()
     mq.send(B0, B0)
-    with pytest.raises(DataLossError, match="the topic was created anew"):
+    with pytest.raises(DataLossError, match="the topic was created again"):
         stream.latestOffset(end, stream.getDefaultReadLimit())

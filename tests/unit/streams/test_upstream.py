@@ -20,7 +20,7 @@ from pyspark_rocketmq.streams import (
 from pyspark_rocketmq.streams.compile.compiler import is_bounded
 from pyspark_rocketmq.streams.connectors.rocketmq import RecordTime, RocketMQSource
 from pyspark_rocketmq.streams.connectors.values import print_rows
-from pyspark_rocketmq.streams.plan.analysis import analyse
+from pyspark_rocketmq.streams.plan.analysis import analyze
 from pyspark_rocketmq.streams.plan.expressions import comparisons, condition_sql, quoted_names
 from pyspark_rocketmq.streams.plan.nodes import DimensionJoin, Shape
 
@@ -144,7 +144,7 @@ def test_json_joined_with_a_table_is_json_where_whole_records_go_on(tmp_path, th
     (tmp_path / "t.csv").write_text("id,city\n1,Rom\n")
     stream = StreamBuilder.dataStream("n", "p").fromRocketmq("t", "g", True, "h:1")
     joined = stream.dimJoin(str(tmp_path / "t.csv"), 1).on("(id,==,id)").toDataStream()
-    analysis = analyse(then(joined).toPrint().plan())
+    analysis = analyze(then(joined).toPrint().plan())
     assert [analysis.shapes[n] for n in analysis.nodes if isinstance(n, DimensionJoin)] == [shape]
 
 

@@ -82,7 +82,7 @@ class Delivery:
             return
         if self._call(messages) is ConsumeResult.LATER:
             if self._options.broadcasting:
-                _LOG.warning("%d messages of %s were put off and are lost", len(messages), worker.queue)
+                _LOG.warning("%d messages of %s were to come again and are lost", len(messages), worker.queue)
             else:
                 worker.put_off(messages)
         worker.finish(messages)

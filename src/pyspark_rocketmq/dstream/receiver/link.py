@@ -1,4 +1,4 @@
-"""The connection of a receiver's task to the driver: blocks one way, acknowledgements the other."""
+"""The connection of a receiver's task to the driver: blocks one way, acknowledgments the other."""
 
 # Facts: ours. The driver sends 16 random bytes; the task answers its number (u32) and the HMAC-SHA-256 of
 # both under a secret that came with its task. Then frames ">BIIQ" (kind, length, messages, skipped) and

@@ -1,4 +1,4 @@
-"""From pull answers to rows: the vectorised twin of ``message.decode_messages``.
+"""From pull answers to rows: the vectorized twin of ``message.decode_messages``.
 
 numpy works on all records of a receive buffer at once; only compressed bodies and inner batches
 are unpacked one by one. Nothing is copied here but the fixed fields and what had to be unpacked.
@@ -128,7 +128,7 @@ def _scan_buffer(chunks: Sequence[Chunk], number: int, corrupt: Corrupt) -> tupl
 def _find_records(data: Bytes, chunks: Sequence[Chunk], corrupt: Corrupt) -> tuple[Int64s, Int64s]:
     """Return where each record begins, and how many each chunk has.
 
-    Answers whose records are all of one size are recognised at once (7 ns a record), only the
+    Answers whose records are all of one size are recognized at once (7 ns a record), only the
     others are walked from record to record (110 ns).
     """
     start = np.array([chunk.start for chunk in chunks], np.int64)

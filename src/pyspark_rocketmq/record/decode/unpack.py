@@ -36,7 +36,7 @@ def unpack(
     body_limit : int
         What one decompressed body may take, in bytes.
     part_bytes : int
-        A part ends with the body that brings the unpacked bytes to so many: together with ``body_limit``
+        A part ends with the body that brings the unpacked bytes to this: together with ``body_limit``
         the bound on the memory of one.
 
     Yields

@@ -26,7 +26,7 @@ from pyspark_rocketmq.streams.connectors.base import read_source
 from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column, structure
 from pyspark_rocketmq.streams.frame.python_steps import ERROR, TAG, PythonSteps, Step, to_json
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, analyse
+from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, analyze
 from pyspark_rocketmq.streams.plan.lambda_projection import Identity, ParseJson, Projection
 from pyspark_rocketmq.streams.plan.nodes import Shape
 
@@ -81,7 +81,7 @@ class Compiler:
     _made: dict[p.Node, Flow] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.analysis = analyse(self.plan)
+        self.analysis = analyze(self.plan)
         self.guard = self.errors or Guard(self.plan.on_error)
         is_bounded(self.plan)  # or it cannot run
 

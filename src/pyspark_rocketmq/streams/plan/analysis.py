@@ -11,7 +11,7 @@ from pyspark_rocketmq.streams.plan.expressions import comparisons, names_in
 from pyspark_rocketmq.streams.plan.lambda_projection import Identity, Lifted, ParseJson, Projection, lift
 from pyspark_rocketmq.streams.plan.nodes import Shape
 
-__all__ = ["STATEFUL", "Analysis", "analyse", "check_ends", "own_state"]
+__all__ = ["STATEFUL", "Analysis", "analyze", "check_ends", "own_state"]
 
 WATERMARKED: Final = (p.Windowed, p.TopN, p.Distinct, p.StreamJoin, p.KeyJoin, p.TimedProcess)
 STATEFUL: Final = (*WATERMARKED, p.Group, p.Process, p.LatestJoin)
@@ -91,7 +91,7 @@ def check_ends(plan: p.Plan) -> None:
     for node in plan.nodes():
         if isinstance(node, p.Process) and node.time_mode == "processingTime":
             raise PlanError(
-                "with timeMode='processingTime' Spark makes batches for ever, so that availableNow=True and "
+                "with timeMode='processingTime' Spark makes batches forever, so that availableNow=True and "
                 "test(batches=True) would not end: start it with processingTime='1 second' and stop it",
                 step=node.name,
             )
@@ -103,7 +103,7 @@ def check_ends(plan: p.Plan) -> None:
             )
 
 
-def analyse(plan: p.Plan) -> Analysis:
+def analyze(plan: p.Plan) -> Analysis:
     """Return the analysis of a plan.
 
     Raises

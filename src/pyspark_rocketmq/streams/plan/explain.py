@@ -8,7 +8,7 @@ from html import escape
 from typing import Final
 
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, analyse
+from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, analyze
 
 __all__ = ["Step", "draw_plan", "explain_plan", "steps"]
 
@@ -48,7 +48,7 @@ def steps(plan: p.Plan) -> tuple[Step, ...]:
     PlanError
         Steps are incompatible.
     """
-    analysis = analyse(plan)
+    analysis = analyze(plan)
     return tuple(
         Step(
             node.name,
@@ -136,7 +136,7 @@ def _results(aggregates: tuple[p.Aggregate, ...]) -> str:
 
 def draw_plan(plan: p.Plan) -> str:
     """Return the pipeline as an SVG diagram, with sources at the top."""
-    analysis = analyse(plan)
+    analysis = analyze(plan)
     rows: dict[p.Node, int] = {}
     for node in analysis.nodes:
         rows[node] = max((rows[before] + 1 for before in node.inputs), default=0)
