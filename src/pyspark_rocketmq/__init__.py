@@ -7,13 +7,13 @@ heavy and resolves its public names on first use.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from pyspark_rocketmq._lazy import lazy_names
 from pyspark_rocketmq._version import __version__
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.client import Admin, Client, Producer, PullConsumer
+    from pyspark_rocketmq.client import Admin, Client, Producer, PullConsumer, PushConsumer
     from pyspark_rocketmq.devcluster import DevCluster
     from pyspark_rocketmq.dstream import (
         CanCommitOffsets,
@@ -48,6 +48,7 @@ __all__ = [
     "OutgoingMessage",
     "Producer",
     "PullConsumer",
+    "PushConsumer",
     "ReliableRocketMQReceiver",
     "RocketMQConfig",
     "RocketMQError",
@@ -60,30 +61,22 @@ __all__ = [
     "lag",
 ]
 
-_HOMES: Final = {
-    "Admin": "pyspark_rocketmq.client",
-    "CanCommitOffsets": "pyspark_rocketmq.dstream",
-    "Client": "pyspark_rocketmq.client",
-    "ConsumerStrategy": "pyspark_rocketmq.dstream",
-    "DevCluster": "pyspark_rocketmq.devcluster",
-    "HasOffsetRanges": "pyspark_rocketmq.dstream",
-    "LocationStrategies": "pyspark_rocketmq.dstream",
-    "Message": "pyspark_rocketmq.model",
-    "MessageQueue": "pyspark_rocketmq.model",
-    "OffsetRange": "pyspark_rocketmq.model",
-    "OutgoingMessage": "pyspark_rocketmq.model",
-    "Producer": "pyspark_rocketmq.client",
-    "PullConsumer": "pyspark_rocketmq.client",
-    "ReliableRocketMQReceiver": "pyspark_rocketmq.dstream",
-    "RocketMQConfig": "pyspark_rocketmq.dstream",
-    "RocketMQError": "pyspark_rocketmq.errors",
-    "RocketMQQueryListener": "pyspark_rocketmq.spark.monitor.listener",
-    "RocketMQReceiver": "pyspark_rocketmq.dstream",
-    "RocketMQUtils": "pyspark_rocketmq.dstream",
-    "RocketMqUtils": "pyspark_rocketmq.dstream",
-    "TopicQueueId": "pyspark_rocketmq.dstream",
-    "lag": "pyspark_rocketmq.spark.monitor.lag",
-}
+_resolve, __dir__ = lazy_names(
+    __name__,
+    {
+        ".client": ("Admin", "Client", "Producer", "PullConsumer", "PushConsumer"),
+        ".devcluster": ("DevCluster",),
+        ".dstream": (
+            *("CanCommitOffsets", "ConsumerStrategy", "HasOffsetRanges", "LocationStrategies"),
+            *("ReliableRocketMQReceiver", "RocketMQConfig", "RocketMQReceiver"),
+            *("RocketMQUtils", "RocketMqUtils", "TopicQueueId"),
+        ),
+        ".errors": ("RocketMQError",),
+        ".model": ("Message", "MessageQueue", "OffsetRange", "OutgoingMessage"),
+        ".spark.monitor.lag": ("lag",),
+        ".spark.monitor.listener": ("RocketMQQueryListener",),
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -92,10 +85,4 @@ def __getattr__(name: str) -> Any:
         from pyspark_rocketmq._lookup import data_source  # noqa: PLC0415
 
         return data_source("RocketMQDataSource", "rocketmq")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    return _resolve(name)

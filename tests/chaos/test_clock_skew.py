@@ -9,8 +9,10 @@ import random
 import pytest
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, OffsetRange, OutgoingMessage, ReadOptions, read_messages
+from pyspark_rocketmq.client import Client, OffsetRange, OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.read.partition import RangesPartition

@@ -10,16 +10,9 @@ import pytest
 from tests.support.topics import create_topic
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import (
-    Client,
-    DecodeOptions,
-    MessageQueue,
-    OffsetRange,
-    OutgoingMessage,
-    Producer,
-    ReadOptions,
-    read_batches,
-)
+from pyspark_rocketmq.client import Client, MessageQueue, OffsetRange, OutgoingMessage, Producer
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import RangeReport

@@ -7,15 +7,9 @@ import time
 
 import pytest
 
-from pyspark_rocketmq.client import (
-    Client,
-    DecodeOptions,
-    MessageQueue,
-    OffsetRange,
-    OutgoingMessage,
-    ReadOptions,
-    read_batches,
-)
+from pyspark_rocketmq.client import Client, MessageQueue, OffsetRange, OutgoingMessage
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.testing import HangUp, MockCluster, PullLimits
 

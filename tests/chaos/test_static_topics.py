@@ -20,9 +20,9 @@ from pyspark_rocketmq.client import (
     OutgoingMessage,
     Producer,
     ProducerOptions,
-    ReadOptions,
-    read_messages,
 )
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.dstream import RocketMQUtils
 

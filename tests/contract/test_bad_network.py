@@ -13,15 +13,14 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client import (
     Client,
     ClientOptions,
-    DecodeOptions,
     MessageQueue,
     OffsetRange,
     OutgoingMessage,
     Producer,
     ProducerOptions,
-    ReadOptions,
-    read_batches,
 )
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
 
 pytestmark = pytest.mark.timeout(90)

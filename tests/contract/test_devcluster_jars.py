@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_rocketmq.devcluster import Repositories, resolve
+from pyspark_rocketmq.devcluster.jars import Repositories, resolve
 from pyspark_rocketmq.errors import DevClusterError
 
 POM = """<project>

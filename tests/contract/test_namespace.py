@@ -17,9 +17,9 @@ from pyspark_rocketmq.client import (
     OutgoingMessage,
     Producer,
     PullConsumer,
-    ReadOptions,
-    read_messages,
 )
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import TopicNotFoundError
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.testing import MockBroker

@@ -9,18 +9,12 @@ import pytest
 from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import (
-    Admin,
-    Client,
-    MessageSelector,
-    OutgoingMessage,
-    Producer,
-    ReadOptions,
-    read_messages,
-)
+from pyspark_rocketmq.client import Admin, Client, MessageSelector, OutgoingMessage, Producer
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.read.pull_answer import has_natural_holes
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange

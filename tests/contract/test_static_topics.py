@@ -23,11 +23,11 @@ from pyspark_rocketmq.client import (
     PullConsumer,
     PushConsumer,
     PushOptions,
-    ReadOptions,
-    read_messages,
 )
 from pyspark_rocketmq.client.lag import group_lag
 from pyspark_rocketmq.client.read.message_search import messages_by_key
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.remoting.header import (
     GetMaxOffsetRequest,

@@ -9,19 +9,11 @@ import pytest
 from tests.support.certificates import Authority
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import (
-    Admin,
-    Client,
-    ClientOptions,
-    DecodeOptions,
-    OffsetRange,
-    OutgoingMessage,
-    Producer,
-    ReadOptions,
-    read_batches,
-)
+from pyspark_rocketmq.client import Admin, Client, ClientOptions, OffsetRange, OutgoingMessage, Producer
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, TlsOptions
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 from pyspark_rocketmq.errors import ConnectionLostError, NameServerError
 from pyspark_rocketmq.remoting.header import GetBrokerRuntimeInfoRequest

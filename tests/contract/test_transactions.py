@@ -13,14 +13,9 @@ from tests.support.topics import create_topic, fresh_name
 from tests.support.transactional_job import TransactionalJob
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import (
-    Client,
-    Message,
-    OutgoingMessage,
-    Producer,
-    ReadOptions,
-    read_messages,
-)
+from pyspark_rocketmq.client import Client, Message, OutgoingMessage, Producer
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import OffsetRange

@@ -16,17 +16,16 @@ from tests.support.proxy import Proxy, Trouble, flip
 from pyspark_rocketmq.client import (
     Client,
     ClientOptions,
-    DecodeOptions,
     MessageQueue,
     OffsetRange,
     OutgoingMessage,
     Producer,
     ProducerOptions,
-    ReadOptions,
     SendPipeline,
     encode_many,
-    read_batches,
 )
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import (
     ConnectionLostError,
     CorruptMessageError,

@@ -19,8 +19,8 @@ from pyspark_rocketmq.client import (
     ProducerOptions,
     PullConsumer,
     PullStatus,
-    shared_client,
 )
+from pyspark_rocketmq.client.client import shared_client
 from pyspark_rocketmq.errors import BrokerNotFoundError, ConnectError, PermissionDeniedError, SendError
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.support.fakes import Highest, ManualClock
 
-from pyspark_rocketmq.client import Client, MessageQueue, OffsetRange, ReadOptions, read_messages
+from pyspark_rocketmq.client import Client, MessageQueue, OffsetRange
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.testing import MockBroker
 

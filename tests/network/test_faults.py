@@ -17,19 +17,17 @@ from pyspark_rocketmq.client import (
     Admin,
     Client,
     ClientOptions,
-    DecodeOptions,
     MessageSelector,
     OffsetRange,
     OutgoingMessage,
     Producer,
     ProducerOptions,
-    ReadOptions,
     SendPipeline,
     encode_one,
-    read_batches,
-    read_messages,
 )
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches, read_messages
 from pyspark_rocketmq.client.read.range_reader import read_chunks
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import (
     AuthenticationError,
     BrokerError,

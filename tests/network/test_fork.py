@@ -12,8 +12,8 @@ from tests.support.scripted_cluster import ScriptedCluster, stored
 from tests.support.scripted_peer import Peer, answer
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, OutgoingMessage, Producer, shared_client
-from pyspark_rocketmq.client.client import _shared
+from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client.client import _shared, shared_client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.net.buffer_pool import BUFFERS
 from pyspark_rocketmq.client.reachable import BrokerHealth

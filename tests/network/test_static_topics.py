@@ -12,7 +12,6 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client import (
     Client,
     ConsumeFromWhere,
-    DecodeOptions,
     Message,
     MessageQueue,
     OffsetRange,
@@ -21,11 +20,10 @@ from pyspark_rocketmq.client import (
     PullConsumer,
     PushConsumer,
     PushOptions,
-    ReadOptions,
-    read_batches,
-    read_messages,
 )
 from pyspark_rocketmq.client.lag import group_lag, held_messages
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches, read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import BrokerNotFoundError, CorruptMessageError, RocketMQError
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.record.encode.outgoing_rows import OutgoingRows

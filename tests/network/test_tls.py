@@ -19,17 +19,16 @@ from tests.support.scripted_peer import Peer, ScriptedPeer, answer
 from pyspark_rocketmq.client import (
     Client,
     ClientOptions,
-    DecodeOptions,
     OffsetRange,
     OutgoingMessage,
     Producer,
     ProducerOptions,
-    ReadOptions,
-    read_batches,
 )
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, TlsOptions
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.send.message_encoding import UniqueIds, encode_one
 from pyspark_rocketmq.client.send.send_pipeline import SendPipeline
 from pyspark_rocketmq.errors import NameServerError, RocketMQError

@@ -6,7 +6,9 @@ import pytest
 from pyspark.errors import PySparkException
 from tests.spark.conftest import same_messages
 
-from pyspark_rocketmq.client import Admin, OutgoingMessage, Producer, ReadOptions, read_messages
+from pyspark_rocketmq.client import Admin, OutgoingMessage, Producer
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.spark.read.schema import ALIASES, COLUMN_TYPES, DEFAULT_COLUMNS
 

@@ -7,7 +7,8 @@ from pyspark import TaskContext
 from pyspark.errors import PythonException
 from tests.spark.conftest import same_messages
 
-from pyspark_rocketmq.client import Admin, read_messages
+from pyspark_rocketmq.client import Admin
+from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.dstream import HasOffsetRanges, LocationStrategies, RocketMQUtils, TopicQueueId
 from pyspark_rocketmq.errors import NoOffsetRangesError, OptionError

@@ -18,7 +18,8 @@ from tests.support.reading_world import TAG, World, fill, of_message, of_row
 from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, DecodeOptions, PullConsumer, read_batches, read_messages
+from pyspark_rocketmq.client import Client, PullConsumer
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches, read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.dstream import RocketMQRDD, RocketMQUtils

@@ -13,8 +13,10 @@ from tests.support.spark_copy import CopyFigures, SparkCopy
 from tests.support.wait import eventually
 from tests.support.workload import Figures, Workload
 
-from pyspark_rocketmq.client import Admin, Client, DecodeOptions, OffsetRange, ReadOptions, read_batches
+from pyspark_rocketmq.client import Admin, Client, OffsetRange
 from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import max_offset
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import BrokerNotFoundError, DevClusterError

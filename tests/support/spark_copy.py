@@ -13,14 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import (
-    Client,
-    DecodeOptions,
-    MessageQueue,
-    OffsetRange,
-    ReadOptions,
-    read_batches,
-)
+from pyspark_rocketmq.client import Client, MessageQueue, OffsetRange
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 
 _END_TIMEOUT_S = 180
 _INDEX_TIMEOUT_S = 30

@@ -15,18 +15,17 @@ import numpy as np
 from pyspark_rocketmq.client import (
     Client,
     ClientOptions,
-    DecodeOptions,
     MessageQueue,
     OffsetRange,
     OutgoingMessage,
     Producer,
     ProducerOptions,
-    ReadOptions,
     SendPipeline,
     encode_many,
-    read_batches,
 )
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, available_ends, planning_client
 

@@ -17,17 +17,16 @@ Examples
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from pyspark_rocketmq._lazy import lazy_names
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.admin import Admin
-    from pyspark_rocketmq.client.client import Client, shared_client
+    from pyspark_rocketmq.client.client import Client
     from pyspark_rocketmq.client.groups.push_consumer import PushConsumer
     from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, ConsumeResult, PushOptions
     from pyspark_rocketmq.client.read.pull_consumer import PullConsumer
-    from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches, read_messages
-    from pyspark_rocketmq.client.read.read_options import ReadOptions
     from pyspark_rocketmq.client.send.message_encoding import Outgoing, encode_many, encode_one
     from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
     from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
@@ -54,7 +53,6 @@ __all__ = [
     "Compression",
     "ConsumeFromWhere",
     "ConsumeResult",
-    "DecodeOptions",
     "GroupConfig",
     "Message",
     "MessageQueue",
@@ -69,7 +67,6 @@ __all__ = [
     "PullStatus",
     "PushConsumer",
     "PushOptions",
-    "ReadOptions",
     "SendOutcome",
     "SendPipeline",
     "SendResult",
@@ -77,39 +74,25 @@ __all__ = [
     "TopicConfig",
     "encode_many",
     "encode_one",
-    "read_batches",
-    "read_messages",
-    "shared_client",
 ]
 
-_HOMES: Final = {
-    "pyspark_rocketmq.client.admin": ("Admin",),
-    "pyspark_rocketmq.client.read.pull_consumer": ("PullConsumer",),
-    "pyspark_rocketmq.client.client": ("Client", "shared_client"),
-    "pyspark_rocketmq.client.send.message_encoding": ("Outgoing", "encode_many", "encode_one"),
-    "pyspark_rocketmq.client.send.producer": ("Producer", "ProducerOptions"),
-    "pyspark_rocketmq.client.groups.push_consumer": ("PushConsumer",),
-    "pyspark_rocketmq.client.groups.push_options": ("ConsumeFromWhere", "ConsumeResult", "PushOptions"),
-    "pyspark_rocketmq.client.read.queue_reader": ("DecodeOptions", "read_batches", "read_messages"),
-    "pyspark_rocketmq.client.read.read_options": ("ReadOptions",),
-    "pyspark_rocketmq.client.send.send_pipeline": ("SendOutcome", "SendPipeline"),
-    "pyspark_rocketmq.inventory": ("ClusterInfo", "GroupConfig", "TopicConfig"),
-    "pyspark_rocketmq.model": (
-        *("Message", "MessageQueue", "MessageSelector", "OffsetRange", "OutgoingMessage"),
-        *("PullResult", "PullStatus", "SendResult", "SendStatus"),
-    ),
-    "pyspark_rocketmq.options": ("ClientOptions",),
-    "pyspark_rocketmq.record.compress": ("Compression",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use (PEP 562)."""
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".admin": ("Admin",),
+        ".client": ("Client",),
+        ".groups.push_consumer": ("PushConsumer",),
+        ".groups.push_options": ("ConsumeFromWhere", "ConsumeResult", "PushOptions"),
+        ".read.pull_consumer": ("PullConsumer",),
+        ".send.message_encoding": ("Outgoing", "encode_many", "encode_one"),
+        ".send.producer": ("Producer", "ProducerOptions"),
+        ".send.send_pipeline": ("SendOutcome", "SendPipeline"),
+        "pyspark_rocketmq.inventory": ("ClusterInfo", "GroupConfig", "TopicConfig"),
+        "pyspark_rocketmq.model": (
+            *("Message", "MessageQueue", "MessageSelector", "OffsetRange", "OutgoingMessage"),
+            *("PullResult", "PullStatus", "SendResult", "SendStatus"),
+        ),
+        "pyspark_rocketmq.options": ("ClientOptions",),
+        "pyspark_rocketmq.record.compress": ("Compression",),
+    },
+)

@@ -24,9 +24,10 @@ from pyspark_rocketmq.demo.orders import SPAN_MS, Totals, Window, orders
 from pyspark_rocketmq.demo.session import local_spark
 from pyspark_rocketmq.demo.stream import RevenueStream, last_error_line
 from pyspark_rocketmq.demo.timeline import Timeline
-from pyspark_rocketmq.devcluster import DevCluster, JvmOptions, find_java, resolve
+from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 from pyspark_rocketmq.devcluster.detached import find_detached, start_detached, stop_detached
-from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, rocketmq_coordinates
+from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, resolve, rocketmq_coordinates
+from pyspark_rocketmq.devcluster.java import find_java
 from pyspark_rocketmq.errors import RocketMQError
 
 __all__ = ["DemoRun", "DemoSettings"]

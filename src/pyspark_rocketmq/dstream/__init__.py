@@ -1,7 +1,7 @@
 """RDDs and DStreams of RocketMQ for PySpark, with rocketmq-spark's API. Classic Spark only."""
 
 from pyspark_rocketmq.dstream.api import RocketMQUtils
-from pyspark_rocketmq.dstream.config import RocketMQConfig
+from pyspark_rocketmq.dstream.compat import RocketMQConfig, RocketMqUtils
 from pyspark_rocketmq.dstream.direct.stream import RocketMQDStream
 from pyspark_rocketmq.dstream.foreach_rdd import transactional_output
 from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, HasOffsetRanges, OffsetRanges, TopicQueueId
@@ -12,9 +12,6 @@ from pyspark_rocketmq.dstream.receiver.server import ReceiverInfo
 from pyspark_rocketmq.dstream.receiver.stream import RocketMQReceiverStream
 from pyspark_rocketmq.dstream.strategies import ConsumerStrategy, LocationStrategies, LocationStrategy
 from pyspark_rocketmq.model import OffsetRange
-
-RocketMqUtils = RocketMQUtils
-"""The name in rocketmq-spark's pull mode."""
 
 __all__ = [
     "CanCommitOffsets",

@@ -5,8 +5,9 @@ The helpers are imported on first use: Spark's planning processes import this pa
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from pyspark_rocketmq._lazy import lazy_names
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.spark.first_rows import take_rows
@@ -66,32 +67,27 @@ __all__ = [
     "with_topic",
 ]
 
-_MODULES: Final = {
-    "monitor.lag": ("Lag", "QueueLag", "Spread", "lag"),
-    "monitor.listener": ("QueryStatus", "RocketMQQueryListener"),
-    "functions": (
-        "drop_repeats",
-        "from_rocketmq",
-        "identical_rows_together",
-        "json_messages",
-        "key_value_messages",
-        "ordered_by",
-        "to_rocketmq",
-        "with_topic",
-    ),
-    "stores.offset_store": ("HadoopFileOffsetStore", "OffsetStore", "StoreTransaction"),
-    "write.transaction_checker": ("TransactionResolver", "TransactionalQuery", "start_transactional"),
-    "stores.sql_rows": ("append_to", "upsert_into"),
-    "stores.sql_store": ("SqlOffsetStore",),
-    "stores.foreach_batch": ("transactional_writer",),
-    "write.update_mode": ("message_writer",),
-    "first_rows": ("take_rows",),
-}
-_HOMES: Final = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a helper on first use (PEP 562)."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".monitor.lag": ("Lag", "QueueLag", "Spread", "lag"),
+        ".monitor.listener": ("QueryStatus", "RocketMQQueryListener"),
+        ".functions": (
+            "drop_repeats",
+            "from_rocketmq",
+            "identical_rows_together",
+            "json_messages",
+            "key_value_messages",
+            "ordered_by",
+            "to_rocketmq",
+            "with_topic",
+        ),
+        ".stores.offset_store": ("HadoopFileOffsetStore", "OffsetStore", "StoreTransaction"),
+        ".write.transaction_checker": ("TransactionResolver", "TransactionalQuery", "start_transactional"),
+        ".stores.sql_rows": ("append_to", "upsert_into"),
+        ".stores.sql_store": ("SqlOffsetStore",),
+        ".stores.foreach_batch": ("transactional_writer",),
+        ".write.update_mode": ("message_writer",),
+        ".first_rows": ("take_rows",),
+    },
+)

@@ -6,8 +6,9 @@ Names resolve on first use, so that the pytest plugin costs nothing in suites th
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from pyspark_rocketmq._lazy import lazy_names
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.testing.doubles import MemorySink, drain, message_frame
@@ -55,23 +56,16 @@ __all__ = [
     "peek",
 ]
 
-_ELSEWHERE: Final = {
-    "MemorySink": "doubles",
-    "MockBroker": "mock",
-    "MockCluster": "mock",
-    "PullLimits": "log",
-    "drain": "doubles",
-    "message_frame": "doubles",
-    "peek": "newest_messages",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Resolve a public name on first use (PEP 562)."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'faults')}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".doubles": ("MemorySink", "drain", "message_frame"),
+        ".faults": (
+            *("Announce", "Cut", "Damage", "Delay", "Drip", "Fault", "HangUp", "Injection"),
+            *("Refuse", "Reorder", "Repeat", "Short", "Silence", "Stranger"),
+        ),
+        ".log": ("PullLimits",),
+        ".mock": ("MockBroker", "MockCluster"),
+        ".newest_messages": ("peek",),
+    },
+)

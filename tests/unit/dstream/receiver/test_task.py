@@ -15,7 +15,7 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere
 from pyspark_rocketmq.client.groups.push_worker import PulledRun
-from pyspark_rocketmq.dstream.config import RocketMQConfig
+from pyspark_rocketmq.dstream.compat import RocketMQConfig
 from pyspark_rocketmq.dstream.receiver.block import block_elements
 from pyspark_rocketmq.dstream.receiver.collect import Collected, Collector, InTurn, RateLimiter
 from pyspark_rocketmq.dstream.receiver.group_options import push_options

@@ -1,10 +1,15 @@
-"""The keys of rocketmq-spark's ``RocketMQConfig``, as constants."""
+"""Names that only programs written for rocketmq-spark need; new programs use the primary spelling."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["RocketMQConfig"]
+from pyspark_rocketmq.dstream.api import RocketMQUtils
+
+__all__ = ["RocketMQConfig", "RocketMqUtils"]
+
+RocketMqUtils = RocketMQUtils
+"""The spelling of rocketmq-spark's pull mode."""
 
 
 class RocketMQConfig:
