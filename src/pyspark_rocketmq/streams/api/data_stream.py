@@ -17,6 +17,7 @@ from pyspark_rocketmq.streams.api.window_stream import OverWindowStream, WindowS
 from pyspark_rocketmq.streams.connectors.database import database_url
 from pyspark_rocketmq.streams.connectors.dimension import DimensionTable
 from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.choices import FunctionKind, OnError, TimeMode, choices_of
 from pyspark_rocketmq.streams.plan.expressions import (
     condition_sql,
     names_in,
@@ -29,7 +30,6 @@ __all__ = ["DataStream", "SplitStream"]
 
 Schema = str | StructType | None
 _DISTINCT_S: Final = 3_600
-_TIME_MODES: Final = ("none", "processingTime", "eventTime")
 
 
 class DataStream(StreamOutput):
@@ -43,7 +43,7 @@ class DataStream(StreamOutput):
     def _next(self, node: p.Node) -> DataStream:
         return DataStream(self._job, node)
 
-    def _apply(self, how: str, function: Callable[..., Any], schema: Schema = None) -> DataStream:
+    def _apply(self, how: FunctionKind, function: Callable[..., Any], schema: Schema = None) -> DataStream:
         if not callable(function):
             raise PlanError(
                 f"{how} takes a function, not {type(function).__name__}", step=self._job.step(how)
@@ -212,7 +212,7 @@ class DataStream(StreamOutput):
         key: str | Sequence[str],
         processor: StatefulProcessor,
         schema: str | StructType,
-        timeMode: str = "none",
+        timeMode: TimeMode = "none",
         *,
         waterMark: float = 0,
     ) -> DataStream:
@@ -249,8 +249,10 @@ class DataStream(StreamOutput):
             raise PlanError(
                 f"process takes an object of a StatefulProcessor, not {type(processor).__name__}", step=name
             )
-        if timeMode not in _TIME_MODES:
-            raise PlanError(f"timeMode is one of {', '.join(_TIME_MODES)}, not {timeMode!r}", step=name)
+        if timeMode not in choices_of(TimeMode):
+            raise PlanError(
+                f"timeMode is one of {', '.join(choices_of(TimeMode))}, not {timeMode!r}", step=name
+            )
         if waterMark < 0 or (waterMark and timeMode != "eventTime"):
             raise PlanError("waterMark takes seconds from 0, and goes with timeMode='eventTime'", step=name)
         if timeMode == "eventTime":
@@ -284,7 +286,7 @@ class DataStream(StreamOutput):
             strategy.apply(self._job)
         return self
 
-    def onError(self, mode: str, topic: str | None = None, namesrvAddr: str | None = None) -> DataStream:
+    def onError(self, mode: OnError, topic: str | None = None, namesrvAddr: str | None = None) -> DataStream:
         """Set the handling of records that are malformed, or whose function raises.
 
         Parameters

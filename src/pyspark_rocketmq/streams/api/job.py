@@ -5,18 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.choices import OnError, choices_of
 from pyspark_rocketmq.streams.plan.resources import HARD_LIMIT, LOW_MEMORY, Footprint
 from pyspark_rocketmq.streams.run.job_registry import checkpoint_of
 
 __all__ = ["CheckpointStrategy", "Job", "ShuffleStrategy", "Strategy", "WindowStrategy"]
-
-_MODES: Final = frozenset({"skip", "fail", "dead-letters"})
 
 
 @dataclass(slots=True)
@@ -29,7 +27,7 @@ class Job:
     checkpoint: str | None = None
     local_only: bool | None = None
     idle_s: float | None = None
-    on_error: str = "skip"
+    on_error: OnError = "skip"
     dead_letters: Mapping[str, str] | None = None
     footprint: Footprint | None = None
     steps: int = 0
@@ -39,10 +37,10 @@ class Job:
         self.steps += 1
         return f"{what}#{self.steps}"
 
-    def set_errors(self, mode: str, topic: str | None, options: Mapping[str, str]) -> None:
+    def set_errors(self, mode: OnError, topic: str | None, options: Mapping[str, str]) -> None:
         """Set the handling of records with an error."""
-        if mode not in _MODES:
-            raise PlanError(f"onError is one of {', '.join(sorted(_MODES))}, not {mode!r}")
+        if mode not in choices_of(OnError):
+            raise PlanError(f"onError is one of {', '.join(choices_of(OnError))}, not {mode!r}")
         if (mode == "dead-letters") != (topic is not None):
             raise PlanError("onError('dead-letters', topic=...) needs a topic, the others take none")
         self.on_error = mode

@@ -9,6 +9,7 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.api.output import StreamOutput
 from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.choices import AggregateKind, FunctionKind
 from pyspark_rocketmq.streams.plan.emission import Firing
 from pyspark_rocketmq.streams.plan.times import Window
 
@@ -30,7 +31,7 @@ Selector = Callable[[Any], Any]
 class RStream(StreamOutput):
     """A stream of values of any JSON type."""
 
-    def _apply(self, how: str, function: Selector, schema: str | None = None) -> p.Apply:
+    def _apply(self, how: FunctionKind, function: Selector, schema: str | None = None) -> p.Apply:
         if not callable(function):
             raise PlanError(f"{how} takes a function", step=how)
         return p.Apply(name=self._job.step(how), input=self._node, how=how, function=function, schema=schema)
@@ -112,10 +113,10 @@ class _Keyed:
     _job: Job
     _node: p.Node
 
-    def _result(self, kind: str, selector: Selector | str | None) -> RStream:
+    def _result(self, kind: AggregateKind, selector: Selector | str | None) -> RStream:
         raise NotImplementedError
 
-    def _selected(self, kind: str, selector: Selector | str | None) -> tuple[p.Node, str | None]:
+    def _selected(self, kind: AggregateKind, selector: Selector | str | None) -> tuple[p.Node, str | None]:
         """Return the values to aggregate and their field."""
         if selector is None or isinstance(selector, str):
             return self._node, selector
@@ -147,7 +148,12 @@ class GroupedStream(_Keyed):
         self._node = node
 
     def _result(
-        self, kind: str, selector: Selector | str | None, value: Any = None, *, incremental: bool = False
+        self,
+        kind: AggregateKind,
+        selector: Selector | str | None,
+        value: Any = None,
+        *,
+        incremental: bool = False,
     ) -> RStream:
         node, field = self._selected(kind, selector)
         aggregate = p.Aggregate(kind, field, _VALUE, value)
@@ -223,7 +229,12 @@ class WindowedStream(_Keyed):
         return self
 
     def _result(
-        self, kind: str, selector: Selector | str | None, value: Any = None, *, incremental: bool = False
+        self,
+        kind: AggregateKind,
+        selector: Selector | str | None,
+        value: Any = None,
+        *,
+        incremental: bool = False,
     ) -> RStream:
         node, field = self._selected(kind, selector)
         aggregate = p.Aggregate(kind, field, _VALUE, value)

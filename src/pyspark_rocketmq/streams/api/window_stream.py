@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pyspark.sql import Column
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.choices import AggregateKind, FireMode, Numeric, choices_of
 from pyspark_rocketmq.streams.plan.emission import ONCE, Firing
 from pyspark_rocketmq.streams.plan.times import Time, Window, with_time_field
 
@@ -19,8 +20,6 @@ __all__ = ["OverWindowStream", "WindowStream"]
 S = TypeVar("S")
 """The type of the resulting stream: `DataStream`, which creates windows and imports this module."""
 
-_NUMERIC: Final = frozenset({"double", "decimal"})
-
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
@@ -28,7 +27,7 @@ class _Settings:
     keys: tuple[str, ...] = ()
     aggregates: tuple[p.Aggregate, ...] = ()
     watermark_s: float = 0
-    numeric: str = "double"
+    numeric: Numeric = "double"
     having: Column | str | None = None
     firing: Firing = ONCE
 
@@ -52,7 +51,9 @@ class WindowStream(Generic[S]):
         self._settings = replace(self._settings, **changes)
         return self
 
-    def _result(self, kind: str, field: str | None, alias: str, value: Any = None) -> WindowStream[S]:
+    def _result(
+        self, kind: AggregateKind, field: str | None, alias: str, value: Any = None
+    ) -> WindowStream[S]:
         taken = {item.alias.lower() for item in self._settings.aggregates}
         if alias.lower() in taken:
             raise PlanError(f"two results are called {alias!r}", step="window")
@@ -171,13 +172,13 @@ class WindowStream(Generic[S]):
             raise PlanError("waterMark takes seconds from 0", step="window", seconds=seconds)
         return self._with(watermark_s=seconds)
 
-    def numeric(self, kind: str) -> WindowStream[S]:
+    def numeric(self, kind: Numeric) -> WindowStream[S]:
         """Compute sums and averages of texts as ``"double"``, or as ``"decimal"``, equal in every run."""
-        if kind not in _NUMERIC:
+        if kind not in choices_of(Numeric):
             raise PlanError(f"numeric is double or decimal, not {kind!r}", step="window")
         return self._with(numeric=kind)
 
-    def fireMode(self, mode: int) -> WindowStream[S]:
+    def fireMode(self, mode: FireMode) -> WindowStream[S]:
         """Set when results are emitted. Modes 1 and 2 are for tumbling and hopping windows.
 
         Modes 1 and 2 keep state in Python workers, which is slower, and need the extra ``state``.
@@ -194,7 +195,7 @@ class WindowStream(Generic[S]):
         PlanError
             The mode does not exist. ``toDataStream`` raises it if the mode conflicts with other settings.
         """
-        if mode not in {0, 1, 2}:
+        if mode not in choices_of(FireMode):
             raise PlanError(f"fireMode is 0, 1 or 2, not {mode!r}", step="window")
         return self._firing(mode=mode)
 

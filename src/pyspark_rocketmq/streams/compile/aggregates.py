@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from functools import reduce
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, assert_never, runtime_checkable
 
 import pandas as pd  # type: ignore[import-untyped]
 from pyspark.sql import Column
@@ -19,9 +19,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import DataType, StringType
 
-from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.frame.flow import Flow, column
 from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_json
+from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS, Numeric
 from pyspark_rocketmq.streams.plan.nodes import Aggregate
 
 __all__ = ["Accumulator", "ClassicAccumulator", "aggregate_columns", "finished", "number_of"]
@@ -59,16 +59,10 @@ class ClassicAccumulator(Protocol):
         """Return the result."""
 
 
-def aggregate_columns(flow: Flow, aggregates: Iterable[Aggregate], numeric: str, step: str) -> list[Column]:
-    """Return the expressions of a group's results.
-
-    Raises
-    ------
-    PlanError
-        An aggregate does not support its field's type.
-    """
+def aggregate_columns(flow: Flow, aggregates: Iterable[Aggregate], numeric: Numeric) -> list[Column]:
+    """Return the expressions of a group's results."""
     types = {field.name.lower(): field.dataType for field in flow.df.schema.fields}
-    return [_expression(item, types, numeric, step).alias(_name(item)) for item in aggregates]
+    return [_expression(item, types, numeric).alias(_name(item)) for item in aggregates]
 
 
 def finished(item: Aggregate) -> Column:
@@ -83,10 +77,12 @@ def finished(item: Aggregate) -> Column:
 
 
 def _name(item: Aggregate) -> str:
-    return f"{_COLLECTED}{item.alias}" if item.kind in {"reduce", "accumulate"} else item.alias
+    return f"{_COLLECTED}{item.alias}" if item.kind in OVER_RECORDS else item.alias
 
 
-def _expression(item: Aggregate, types: dict[str, DataType], numeric: str, step: str) -> Column:
+def _expression(  # noqa: C901, PLR0912 - a case for each kind
+    item: Aggregate, types: dict[str, DataType], numeric: Numeric
+) -> Column:
     match item.kind:
         case "count" if item.field is None:
             return F.count(F.lit(1))
@@ -95,35 +91,43 @@ def _expression(item: Aggregate, types: dict[str, DataType], numeric: str, step:
         case "reduce" | "accumulate":
             return F.transform(F.array_sort(F.collect_list(F.struct(TIME, VALUE))), lambda row: row[VALUE])
     assert item.field is not None
-    value = column(item.field)
-    is_text = isinstance(types[item.field.lower()], StringType)
-    number = number_of(value, types[item.field.lower()], numeric)
-    in_time = F.when(value.isNotNull(), F.struct(F.col(TIME), value))
-    known: dict[str, Callable[[], Column]] = {
-        "count": lambda: F.count(value),
-        "sum": lambda: F.sum(number),
-        "avg": lambda: F.avg(number),
-        "min": lambda: _extreme(value, number, F.min, F.min_by) if is_text else F.min(value),
-        "max": lambda: _extreme(value, number, F.max, F.max_by) if is_text else F.max(value),
-        "first": lambda: F.min_by(value, in_time),
-        "last": lambda: F.max_by(value, in_time),
-        "concat": lambda: F.array_join(
-            F.transform(
-                F.array_sort(F.collect_list(F.struct(F.col(TIME), value.cast("string").alias("v")))),
-                lambda row: row["v"],
-            ),
-            str(item.value),
-        ),
-        "distinct": lambda: F.array_sort(F.collect_set(value)),
-        "count_distinct": lambda: F.size(F.collect_set(value)).cast("long"),
-        "count_distinct_large": lambda: F.approx_count_distinct(value, _LARGE_ERROR),
-    }
-    if item.kind not in known:
-        raise PlanError(f"there is no aggregate {item.kind!r}", step=step)
-    return known[item.kind]()
+    value, kind = column(item.field), types[item.field.lower()]
+    number = number_of(value, kind, numeric)
+    timed = F.when(value.isNotNull(), F.struct(F.col(TIME), value))
+    match item.kind:
+        case "count":
+            return F.count(value)
+        case "sum":
+            return F.sum(number)
+        case "avg":
+            return F.avg(number)
+        case "min":
+            return _extreme(value, number, F.min, F.min_by) if isinstance(kind, StringType) else F.min(value)
+        case "max":
+            return _extreme(value, number, F.max, F.max_by) if isinstance(kind, StringType) else F.max(value)
+        case "first":
+            return F.min_by(value, timed)
+        case "last":
+            return F.max_by(value, timed)
+        case "concat":
+            return _concat(value, str(item.value))
+        case "distinct":
+            return F.array_sort(F.collect_set(value))
+        case "count_distinct":
+            return F.size(F.collect_set(value)).cast("long")
+        case "count_distinct_large":
+            return F.approx_count_distinct(value, _LARGE_ERROR)
+        case other:
+            assert_never(other)
 
 
-def number_of(value: Column, kind: DataType, numeric: str) -> Column:
+def _concat(value: Column, separator: str) -> Column:
+    """Return the values as texts, in the order of their times."""
+    texts = F.array_sort(F.collect_list(F.struct(F.col(TIME), value.cast("string").alias("v"))))
+    return F.array_join(F.transform(texts, lambda row: row["v"]), separator)
+
+
+def number_of(value: Column, kind: DataType, numeric: Numeric) -> Column:
     """Return a field's value as the number for sums and averages."""
     if isinstance(kind, StringType):
         return value.try_cast(DECIMAL if numeric == "decimal" else "double")

@@ -6,9 +6,9 @@ Spark converts texts to numbers and determines types, so a fold returns the same
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -27,13 +27,18 @@ from pyspark_rocketmq.streams.compile import aggregators as folds
 from pyspark_rocketmq.streams.compile.aggregates import Accumulator, aggregate_columns, number_of
 from pyspark_rocketmq.streams.frame.flow import Flow, column
 from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE
+from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS, AggregateKind, Numeric
 from pyspark_rocketmq.streams.plan.nodes import Aggregate
 
 __all__ = ["Folded", "fold_groups"]
 
-USER: Final = frozenset({"reduce", "accumulate"})
 _RESULT: Final = "__result_"
-_ORDERED: Final = frozenset({"min", "max", "first", "last", "distinct", "count_distinct"})
+
+_InputKind: TypeAlias = Literal["time", "text", "value", "number", "shown"]
+
+_ORDERED: Final[frozenset[AggregateKind]] = frozenset(
+    {"min", "max", "first", "last", "distinct", "count_distinct"}
+)
 
 
 @dataclass(slots=True)
@@ -52,7 +57,7 @@ class Folded:
     folds: list[folds.Fold] = field(default_factory=list)
     aliases: list[str] = field(default_factory=list)
     user: list[bool] = field(default_factory=list)
-    _places: dict[tuple[str, str | None], int] = field(default_factory=dict)
+    _places: dict[tuple[_InputKind, str | None], int] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for workers, without columns, which belong to the driver's JVM."""
@@ -71,7 +76,7 @@ class Folded:
         for name, value in state.items():
             setattr(self, name, value)
 
-    def input(self, kind: str, name: str | None, value: Column) -> int:
+    def input(self, kind: _InputKind, name: str | None, value: Column) -> int:
         """Return an input's index in a row. Equal inputs share one."""
         place = self._places.get((kind, name))
         if place is None:
@@ -79,6 +84,15 @@ class Folded:
             self._places[kind, name] = place
             self.inputs.append(value.alias(f"__in_{len(self.inputs)}"))
         return place
+
+    def time_input(self) -> int:
+        """Return the index of the record's time."""
+        return self.input("time", None, F.unix_micros(TIME))
+
+    def record_input(self) -> int:
+        """Return the index of the record's text. User's functions get records in the order of their times."""
+        self.time_input()
+        return self.input("text", None, F.col(VALUE))
 
     def finished(self) -> list[Column]:
         """Return the final results."""
@@ -121,7 +135,7 @@ class Folded:
 
 
 def fold_groups(
-    flow: Flow, keys: Iterable[str], aggregates: Iterable[Aggregate], numeric: str, step: str
+    flow: Flow, keys: Iterable[str], aggregates: Iterable[Aggregate], numeric: Numeric, step: str
 ) -> Folded:
     """Return the folds of results.
 
@@ -139,12 +153,12 @@ def fold_groups(
                 "strict or incremental)",
                 step=step,
             )
-    expressions = aggregate_columns(flow, aggregates, numeric, step)
+    expressions = aggregate_columns(flow, aggregates, numeric)
     types = flow.df.groupBy(*map(column, keys)).agg(*expressions).schema.fields[-len(aggregates) :]
     inputs = {found.name.lower(): found.dataType for found in flow.df.schema.fields}
     made = Folded(keys=2)
     for item, native in zip(aggregates, types, strict=True):
-        of_user = item.kind in USER
+        of_user = item.kind in OVER_RECORDS
         name = f"{_RESULT}{len(made.folds)}"
         made.outputs.append(StructField(name, StringType() if of_user else native.dataType))
         made.aliases.append(item.alias)
@@ -153,59 +167,76 @@ def fold_groups(
     return made
 
 
-def _fold(
-    made: Folded, item: Aggregate, *, types: dict[str, DataType], result: DataType, numeric: str, step: str
+def _fold(  # noqa: C901, PLR0912 - a case for each kind
+    made: Folded,
+    item: Aggregate,
+    *,
+    types: dict[str, DataType],
+    result: DataType,
+    numeric: Numeric,
+    step: str,
 ) -> folds.Fold:
-    if item.kind in USER:
-        made.input("time", None, F.unix_micros(TIME))
-        at = made.input("text", None, F.col(VALUE))
-        if item.kind == "reduce":
-            return folds.Reduce(item.value, at)
-        newer = isinstance(item.value, Accumulator)
-        return folds.User(item.value, at) if newer else folds.ClassicUser(item.value, at)
-    if item.kind == "count" and item.field is None:
-        return folds.Count(None)
+    match item.kind:
+        case "reduce":
+            return folds.Reduce(item.value, made.record_input())
+        case "accumulate" if isinstance(item.value, Accumulator):
+            return folds.User(item.value, made.record_input())
+        case "accumulate":
+            return folds.ClassicUser(item.value, made.record_input())
+        case "count" if item.field is None:
+            return folds.Count(None)
     assert item.field is not None
-    value, kind = column(item.field), types[item.field.lower()]
+    kind = types[item.field.lower()]
     if item.kind in _ORDERED and isinstance(kind, StructType | MapType | ArrayType):
         raise PlanError(
             f"{item.kind}({item.field!r}) compares values, and {kind.simpleString()} has no order outside "
             "Spark's own windows",
             step=step,
         )
+    inputs = _FieldInputs(made, item.field, kind, numeric)
     scale = result.scale if isinstance(result, DecimalType) else None
-
-    def time() -> int:
-        return made.input("time", None, F.unix_micros(TIME))
-
-    def plain() -> int:
-        return made.input("value", item.field, value)
-
-    def number() -> int:
-        return made.input("number", item.field, number_of(value, kind, numeric))
-
-    def shown() -> int:
-        return made.input("shown", item.field, value.cast("string"))
-
-    known: dict[str, Callable[[], folds.Fold]] = {
-        "count": lambda: folds.Count(plain()),
-        "sum": lambda: folds.Sum(number(), scale),
-        "avg": lambda: folds.Average(number(), scale),
-        "min": lambda: _extreme(plain, number, kind, least=True),
-        "max": lambda: _extreme(plain, number, kind, least=False),
-        "first": lambda: folds.ByTime(plain(), time(), earliest=True),
-        "last": lambda: folds.ByTime(plain(), time(), earliest=False),
-        "concat": lambda: folds.Concat(shown(), time(), str(item.value)),
-        "distinct": lambda: folds.Different(plain(), counted=False),
-        "count_distinct": lambda: folds.Different(plain(), counted=True),
-        "count_distinct_large": lambda: folds.NearlyDifferent(shown()),
-    }
-    return known[item.kind]()
+    match item.kind:
+        case "count":
+            return folds.Count(inputs.value)
+        case "sum":
+            return folds.Sum(inputs.number, scale)
+        case "avg":
+            return folds.Average(inputs.number, scale)
+        case "min" | "max" if isinstance(kind, StringType):
+            return folds.NumberOrText(inputs.value, inputs.number, least=item.kind == "min")
+        case "min" | "max":
+            return folds.Extreme(inputs.value, least=item.kind == "min")
+        case "first" | "last":
+            return folds.ByTime(inputs.value, made.time_input(), earliest=item.kind == "first")
+        case "concat":
+            return folds.Concat(inputs.text, made.time_input(), str(item.value))
+        case "distinct" | "count_distinct":
+            return folds.Different(inputs.value, counted=item.kind == "count_distinct")
+        case "count_distinct_large":
+            return folds.NearlyDifferent(inputs.text)
+        case "column":  # refused by `fold_groups`
+            raise AssertionError(item)
+        case other:
+            assert_never(other)
 
 
-def _extreme(
-    plain: Callable[[], int], number: Callable[[], int], kind: DataType, *, least: bool
-) -> folds.Fold:
-    if isinstance(kind, StringType):
-        return folds.NumberOrText(plain(), number(), least=least)
-    return folds.Extreme(plain(), least=least)
+@dataclass(frozen=True, slots=True)
+class _FieldInputs:
+    """The columns of a field that a fold can get. Each is added when a fold first asks for it."""
+
+    made: Folded
+    field: str
+    kind: DataType
+    numeric: Numeric
+
+    @property
+    def value(self) -> int:
+        return self.made.input("value", self.field, column(self.field))
+
+    @property
+    def number(self) -> int:
+        return self.made.input("number", self.field, number_of(column(self.field), self.kind, self.numeric))
+
+    @property
+    def text(self) -> int:
+        return self.made.input("shown", self.field, column(self.field).cast("string"))

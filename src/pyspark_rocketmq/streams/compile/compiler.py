@@ -27,12 +27,13 @@ from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column, structure
 from pyspark_rocketmq.streams.frame.python_steps import ERROR, TAG, PythonSteps, Step, to_json
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, analyze
+from pyspark_rocketmq.streams.plan.choices import FunctionKind
 from pyspark_rocketmq.streams.plan.lambda_projection import Identity, ParseJson, Projection
 from pyspark_rocketmq.streams.plan.nodes import Shape
 
 __all__ = ["Compiler", "is_bounded"]
 
-_KEEPS_VALUE: Final = frozenset({"filter", "forEach", "time", "label", "key"})
+_KEEPS_VALUE: Final[frozenset[FunctionKind]] = frozenset({"filter", "forEach", "time", "label", "key"})
 
 
 def is_bounded(plan: p.Plan) -> bool:

@@ -17,6 +17,7 @@ from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, Flow, Guard, column
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, TAG, TIME, WINDOW
 from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS
 from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import HoppingWindow, SessionWindow, TumblingWindow
 
@@ -48,7 +49,7 @@ def by_time_field(flow: Flow, field: str, guard: Guard, step: p.Node) -> Flow:
 
 def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> Flow:
     """Return the results of windows."""
-    collects = any(item.kind in {"reduce", "accumulate"} for item in node.aggregates)
+    collects = any(item.kind in OVER_RECORDS for item in node.aggregates)
     flow = _with_inputs(flow, node.keys, node.aggregates, guard, node)
     if node.window.time_field is not None:
         flow = by_time_field(flow, node.window.time_field, guard, node)
@@ -62,7 +63,7 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
     df, window = _in_windows(flow, node, first=first)
     if node.firing.stateful and flow.df.isStreaming:  # bounded: one result in every mode
         return _having(emit_windows(replace(flow, df=df), node, window), node.having)
-    expressions = aggregate_columns(flow, node.aggregates, node.numeric, node.name)
+    expressions = aggregate_columns(flow, node.aggregates, node.numeric)
     df = df.groupBy(window, *(column(key) for key in node.keys)).agg(*expressions)
     results = [finished(item) for item in node.aggregates]
     end = F.col(f"{WINDOW}.end")
@@ -95,13 +96,13 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
 def aggregate_groups(flow: Flow, node: p.Group, guard: Guard) -> Flow:
     """Return the results of groups without a window, again at each change."""
     flow = _with_inputs(flow, node.keys, node.aggregates, guard, node)
-    if any(item.kind in {"reduce", "accumulate"} for item in node.aggregates):
+    if any(item.kind in OVER_RECORDS for item in node.aggregates):
         flow = flow.with_text()
     if flow.beats:
         flow = replace(flow, df=flow.df.where(~F.col(BEAT)).drop(BEAT), beats=False)
     if node.incremental and flow.df.isStreaming:
         return aggregate_incrementally(flow, node)
-    expressions = aggregate_columns(flow, node.aggregates, node.numeric, node.name)
+    expressions = aggregate_columns(flow, node.aggregates, node.numeric)
     df = flow.df.groupBy(*(column(key) for key in node.keys)).agg(*expressions, F.max(TIME).alias(TIME))
     results = [finished(item) for item in node.aggregates]
     df = df.select(TIME, *(column(key) for key in node.keys), *results)

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.frame.python_steps import ADVICE, BEAT, ERROR, TAG, TIME, VALUE, WINDOW
+from pyspark_rocketmq.streams.plan.choices import OnError
 from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.plan.lambda_projection import Field, Projection
 from pyspark_rocketmq.streams.plan.nodes import Node, Schema, Shape
@@ -53,12 +54,12 @@ class Guard:
 
     Parameters
     ----------
-    mode : {"skip", "fail", "dead-letters"}
+    mode : OnError
     found : list of DataFrame
         The records with an error, per step: their text and the cause.
     """
 
-    mode: str
+    mode: OnError
     found: list[DataFrame] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 

@@ -11,9 +11,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import pyarrow as pa
+
+from pyspark_rocketmq.streams.plan.choices import FunctionKind
 
 __all__ = ["ADVICE", "BEAT", "ERROR", "TAG", "TIME", "VALUE", "WINDOW", "PythonSteps", "Step", "to_json"]
 
@@ -40,10 +42,10 @@ def to_json(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One function: ``map``, ``flatMap``, ``filter``, ``forEach``, ``time``, ``label`` or ``key``."""
+    """One function."""
 
     name: str
-    how: str
+    how: FunctionKind
     function: Callable[[Any], Any]
 
 
@@ -145,9 +147,11 @@ def _apply(step: Step, row: _Row) -> Iterable[_Row]:
             step.function(row.value)
         case "time":
             row.time_us = _microseconds(step.function(row.value))
-        case _:
+        case "label" | "key":
             tag = step.function(row.value)
             row.tag = tag if isinstance(tag, str) else to_json(tag)
+        case other:
+            assert_never(other)
     return [row]
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS
 from pyspark_rocketmq.streams.plan.expressions import comparisons, names_in
 from pyspark_rocketmq.streams.plan.lambda_projection import Identity, Lifted, ParseJson, Projection, lift
 from pyspark_rocketmq.streams.plan.nodes import Shape
@@ -58,7 +59,7 @@ class Analysis:
             case p.SelectFields() | p.ColumnsMap() | p.Script() | p.Process():
                 return False
             case p.Windowed() | p.Group():
-                return any(item.kind in {"reduce", "accumulate"} for item in node.aggregates)
+                return any(item.kind in OVER_RECORDS for item in node.aggregates)
             case p.Where() | p.Select() | p.Union() | p.Distinct() | p.TimeSelect() | p.DimensionJoin():
                 return self.takes_whole(node)
         return True

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.plan.choices import FireMode, choices_of
 from pyspark_rocketmq.streams.plan.times import SessionWindow, Time, Window
 
 __all__ = ["ONCE", "Firing", "Schedule"]
 
-_MODES: Final = frozenset({0, 1, 2})
 _MAX_DELAY_MS: Final = 3_600_000
 
 
@@ -38,7 +38,7 @@ class Firing:
         A user's function runs for each record as it arrives, not over all records at the end.
     """
 
-    mode: int = 0
+    mode: FireMode = 0
     before: Time | None = None
     after: Time | None = None
     strict: bool = False
@@ -61,7 +61,7 @@ class Firing:
 
     def check(self, window: Window, step: str) -> None:
         """Raise a PlanError for settings that conflict."""
-        if self.mode not in _MODES:
+        if self.mode not in choices_of(FireMode):
             raise PlanError(f"fireMode is 0, 1 or 2, not {self.mode!r}", step=step)
         if self.mode != 0 and (self.before or self.after):
             raise PlanError(
@@ -111,7 +111,7 @@ class Schedule:
 
     size_ms: int
     delay_ms: int
-    mode: int = 0
+    mode: FireMode = 0
     before_ms: int | None = None
     after_ms: int | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from html import escape
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, analyze
@@ -17,7 +17,13 @@ _BOX_HEIGHT: Final = 46
 _GAP: Final = 34
 _SHOWN: Final = 42
 _OWN_STATE: Final = ", state in Python workers"
-_COLORS: Final = {"source": "#dbeafe", "native": "#dcfce7", "python": "#fef3c7", "sink": "#ede9fe"}
+StepKind: TypeAlias = Literal["source", "native", "python", "sink"]
+_COLORS: Final[dict[StepKind, str]] = {
+    "source": "#dbeafe",
+    "native": "#dcfce7",
+    "python": "#fef3c7",
+    "sink": "#ede9fe",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +33,14 @@ class Step:
     Parameters
     ----------
     name : str
-    kind : str
-        ``source``, ``native``, ``python`` or ``sink``.
+    kind : {"source", "native", "python", "sink"}
     details : str
     after : tuple of str
         The names of its input steps.
     """
 
     name: str
-    kind: str
+    kind: StepKind
     details: str
     after: tuple[str, ...]
 
@@ -79,7 +84,7 @@ def explain_plan(plan: p.Plan) -> str:
     return "\n".join(lines)
 
 
-def _kind(node: p.Node, analysis: Analysis) -> str:
+def _kind(node: p.Node, analysis: Analysis) -> StepKind:
     if isinstance(node, p.Source):
         return "source"
     if isinstance(node, p.Sink):

@@ -14,6 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
+from pyspark_rocketmq.streams.plan.choices import AggregateKind, FunctionKind, Numeric, OnError, TimeMode
 from pyspark_rocketmq.streams.plan.emission import ONCE, Firing
 from pyspark_rocketmq.streams.plan.resources import Footprint
 from pyspark_rocketmq.streams.plan.times import Time, Window
@@ -148,10 +149,10 @@ def ends(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Apply(Node):
-    """A Python function: ``map``, ``flatMap``, ``filter``, ``forEach``, ``time``, ``label`` or ``key``."""
+    """A Python function of each record."""
 
     input: Node
-    how: str
+    how: FunctionKind
     function: Function
     schema: Schema | None = None
 
@@ -222,7 +223,7 @@ class Union(Node):
 class Aggregate:
     """One result of a group: the kind, field and result name, or a function, or a Column."""
 
-    kind: str
+    kind: AggregateKind
     field: str | None
     alias: str
     value: Any = None
@@ -235,7 +236,7 @@ class Group(Node):
     input: Node
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
-    numeric: str = "double"
+    numeric: Numeric = "double"
     incremental: bool = False
 
 
@@ -248,7 +249,7 @@ class Windowed(Node):
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
     watermark_s: float
-    numeric: str = "double"
+    numeric: Numeric = "double"
     having: Column | str | None = None
     firing: Firing = ONCE
 
@@ -320,13 +321,13 @@ class LatestJoin(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Process(Node):
-    """A user's processor with state per key. ``time_mode`` is ``none`` or ``processingTime``."""
+    """A user's processor with state per key."""
 
     input: Node
     keys: tuple[str, ...]
     processor: StatefulProcessor
     schema: Schema
-    time_mode: str
+    time_mode: TimeMode
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -370,7 +371,7 @@ class Plan:
     job : str
         Names the query, the default group and the checkpoint's folder.
     sinks : tuple of Sink
-    on_error : {"skip", "fail", "dead-letters"}
+    on_error : OnError
         The handling of records that are malformed or whose function raises.
     checkpoint : str, optional
         A folder or URI. Default: a folder below the jobs' home folder.
@@ -382,7 +383,7 @@ class Plan:
 
     job: str
     sinks: tuple[Sink, ...]
-    on_error: str = "skip"
+    on_error: OnError = "skip"
     checkpoint: str | None = None
     idle_s: float | None = None
     dead_letters: Mapping[str, str] | None = None
