@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -168,6 +169,9 @@ def test_the_commands_start_show_and_stop_a_cluster(mq: DevCluster, tmp_path: Pa
         assert status.stdout.count("running") == 2
         again = _command(tmp_path, "start", exit_code=1)
         assert "a cluster runs already" in again.stderr
+        address = json.loads(_command(tmp_path, "stop", "--keep-data", "--json").stdout)["nameServer"]
+        assert address in started.stdout
+        assert address in _command(tmp_path, "start").stdout, "the port changed over a restart"
     finally:
         stopped = _command(tmp_path, "stop")
     assert "stopped" in stopped.stdout

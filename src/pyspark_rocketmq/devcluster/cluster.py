@@ -58,6 +58,8 @@ class DevCluster:
         Settings by RocketMQ's names. They override the settings of this class.
     broker_options, name_server_options, tools_options : JvmOptions
         Heap sizes, JVM arguments, environment and files (keys, access lists) of the three programs.
+    port : int, optional
+        The first name server's port. Default: a random free one.
     workdir : Path, optional
         The folder of stores and logs. It is kept, and the next start reuses it. Default: a temporary
         folder that is removed at the end.
@@ -86,6 +88,7 @@ class DevCluster:
         broker_options: JvmOptions = _BROKER_JVM,
         name_server_options: JvmOptions = _SMALL_JVM,
         tools_options: JvmOptions = _SMALL_JVM,
+        port: int | None = None,
         workdir: Path | None = None,
         start_timeout_s: float = 120.0,
         connection: ConnectionOptions | None = None,
@@ -107,6 +110,7 @@ class DevCluster:
         self._broker_options = broker_options
         self._name_server_options = name_server_options
         self._tools_options = tools_options
+        self._port = port
         self._workdir = workdir
         self._start_timeout_s = start_timeout_s
         self._connection = connection or ConnectionOptions()
@@ -180,8 +184,8 @@ class DevCluster:
         Raises
         ------
         DevClusterError
-            Java is missing or too old, the jars do not resolve, the disk is too full, or a server did not
-            start. No server is left running then.
+            Java is missing or too old, the jars do not resolve, the disk is too full, the port is in use,
+            or a server did not start. No server is left running then.
         """
         if self._name_servers:
             raise DevClusterError("this cluster was started already")
@@ -299,6 +303,7 @@ class DevCluster:
             name_server_config=self._name_server_config,
             broker_config=self._broker_config,
             source=self._random,
+            port=self._port,
         )
         runtime = Runtime(watchdog, self._connection, self._start_timeout_s, self._clock)
         for attempt in range(1, _PORT_ATTEMPTS + 1):

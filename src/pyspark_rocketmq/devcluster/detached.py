@@ -13,11 +13,23 @@ from typing import Final, Self
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.devcluster.cluster import DevCluster
 from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, cache_folder
+from pyspark_rocketmq.devcluster.layout import kept_port
 from pyspark_rocketmq.devcluster.locking import file_lock
+from pyspark_rocketmq.devcluster.ports import is_free
 from pyspark_rocketmq.devcluster.process import command_line, end_processes, resident_bytes
 from pyspark_rocketmq.errors import DevClusterError
 
-__all__ = ["DetachedCluster", "DetachedServer", "find_detached", "start_detached", "stop_detached"]
+__all__ = [
+    "DEFAULT_PORT",
+    "DetachedCluster",
+    "DetachedServer",
+    "find_detached",
+    "start_detached",
+    "stop_detached",
+]
+
+DEFAULT_PORT: Final = 9876
+"""RocketMQ's own default for name servers."""
 
 _STATE_FILE: Final = "cluster.json"
 _LOCK_TIMEOUT_MS: Final = 10_000
@@ -86,6 +98,7 @@ def start_detached(
     slaves: int = 0,
     version: str = DEFAULT_VERSION,
     broker_config: dict[str, str] | None = None,
+    port: int | None = None,
     workdir: Path | None = None,
     cache: Path | None = None,
     clock: Clock = SYSTEM_CLOCK,
@@ -96,6 +109,9 @@ def start_detached(
     ----------
     brokers, slaves, version, broker_config
         As in `DevCluster`.
+    port : int, optional
+        The name server's port. Default: the port of the folder's last cluster, else 9876, if it is free, else
+        a random free one.
     workdir : Path, optional
         Default: a folder in the cache.
     cache : Path, optional
@@ -104,19 +120,21 @@ def start_detached(
     Raises
     ------
     DevClusterError
-        A cluster already runs, or this one did not start.
+        A cluster already runs, the given port is in use, or this cluster did not start.
     """
     cache = cache or cache_folder()
     with file_lock(cache / "cluster.lock", Deadline(clock, _LOCK_TIMEOUT_MS), clock):
         running = find_detached(cache)
         if running is not None and running.is_running:
             raise DevClusterError("a cluster runs already: stop it first", name_server=running.name_server)
+        workdir = workdir or cache / "cluster"
         mq = DevCluster(
             brokers,
             slaves=slaves,
             version=version,
             broker_config=broker_config,
-            workdir=workdir or cache / "cluster",
+            port=_free_port(workdir) if port is None else port,
+            workdir=workdir,
             clock=clock,
         )
         with mq:
@@ -126,6 +144,12 @@ def start_detached(
             draft.replace(cache / _STATE_FILE)
             mq.detach()
         return cluster
+
+
+def _free_port(workdir: Path) -> int | None:
+    """Return the preferred port of a cluster in this folder, or None if it is in use."""
+    port = kept_port(workdir) or DEFAULT_PORT
+    return port if is_free(port) else None
 
 
 def find_detached(cache: Path | None = None) -> DetachedCluster | None:

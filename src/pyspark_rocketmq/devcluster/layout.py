@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from pyspark_rocketmq.devcluster.java import Java, class_path
-from pyspark_rocketmq.devcluster.ports import BROKER_PORTS, free_port
+from pyspark_rocketmq.devcluster.ports import BROKER_PORTS, free_port, is_free
 from pyspark_rocketmq.devcluster.server import ServerSpec
 from pyspark_rocketmq.devcluster.settings import (
     TEMPORARY,
@@ -19,10 +20,12 @@ from pyspark_rocketmq.devcluster.settings import (
     name_server_properties,
     properties_text,
 )
+from pyspark_rocketmq.errors import PortTakenError
 
-__all__ = ["JvmOptions", "Layout", "write_files"]
+__all__ = ["JvmOptions", "Layout", "kept_port", "write_files"]
 
 _NAME_SERVER: Final = "org.apache.rocketmq.namesrv.NamesrvStartup"
+_SETTINGS: Final = "conf/server.properties"
 _BROKER: Final = "org.apache.rocketmq.broker.BrokerStartup"
 
 
@@ -63,6 +66,8 @@ class Layout:
         They override this package's settings.
     source : random.Random
         Selects ports.
+    port : int, optional
+        The first name server's. Default: a free one.
     """
 
     home: Path
@@ -73,10 +78,19 @@ class Layout:
     name_server_config: Mapping[str, str]
     broker_config: Mapping[str, str]
     source: random.Random
+    port: int | None = None
 
     def name_server(self, number: int) -> ServerSpec:
-        """Lay out a name server."""
-        port = free_port(self.source)
+        """Lay out a name server.
+
+        Raises
+        ------
+        PortTakenError
+            Its given port is in use.
+        """
+        port = self.port if self.port is not None and number == 0 else free_port(self.source)
+        if port == self.port and not is_free(port):
+            raise PortTakenError("the name server's port is in use: choose another one", port=port)
         properties = name_server_properties(port, self.name_server_config)
         return self._spec(f"namesrv-{number}", port, _NAME_SERVER, self.name_server_options, properties)
 
@@ -99,8 +113,7 @@ class Layout:
         self, name: str, port: int, main_class: str, options: JvmOptions, properties: Mapping[str, str]
     ) -> ServerSpec:
         home = self.home / name
-        settings = "conf/server.properties"
-        write_files(home, {**options.files, settings: properties_text(properties)})
+        write_files(home, {**options.files, _SETTINGS: properties_text(properties)})
         command = (
             str(self.java.executable),
             *jvm_arguments(home, options.heap, options.jvm_args),
@@ -108,9 +121,19 @@ class Layout:
             class_path([home / "conf", *self.jars]),
             main_class,
             "-c",
-            str(home / settings),
+            str(home / _SETTINGS),
         )
         return ServerSpec(name, home, port, command, options.env)
+
+
+def kept_port(home: Path) -> int | None:
+    """Return the port that the first name server had in this folder's last cluster, or None."""
+    try:
+        settings = (home / "namesrv-0" / _SETTINGS).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    port = re.search(r"^listenPort=(\d+)$", settings, re.MULTILINE)
+    return int(port[1]) if port else None
 
 
 def write_files(home: Path, files: Mapping[str, str]) -> None:

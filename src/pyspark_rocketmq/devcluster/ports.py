@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark_rocketmq.errors import DevClusterError
 
-__all__ = ["BROKER_PORTS", "free_port"]
+__all__ = ["BROKER_PORTS", "free_port", "is_free"]
 
 LOOPBACK: Final = "127.0.0.1"
 BROKER_PORTS: Final = (-2, 0, 1)
@@ -34,12 +34,13 @@ def free_port(source: random.Random, offsets: Sequence[int] = (0,)) -> int:
     """
     for _ in range(_ATTEMPTS):
         port = source.randrange(_FIRST, _LAST)
-        if all(_is_free(port + offset) for offset in offsets):
+        if all(is_free(port + offset) for offset in offsets):
             return port
     raise DevClusterError(f"no free port between {_FIRST} and {_LAST} after {_ATTEMPTS} attempts")
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Return whether a server could listen on a port now."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from pyspark_rocketmq.devcluster import DevCluster, cluster
-from pyspark_rocketmq.errors import DevClusterError, OptionError
+from pyspark_rocketmq.errors import DevClusterError, OptionError, PortTakenError
 
 
 @pytest.mark.parametrize("shape", [{"brokers": 0}, {"brokers": 27}, {"slaves": -1}, {"name_servers": 0}])
@@ -30,3 +31,13 @@ def test_only_a_running_cluster_with_a_folder_of_its_own_can_be_detached(tmp_pat
     for never_started in (DevCluster(), DevCluster(workdir=tmp_path)):
         with pytest.raises(DevClusterError, match="can be detached"):
             never_started.detach()
+
+
+def test_a_given_port_that_is_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "resolve", lambda _: ())
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTakenError, match=f"in use: choose another one.*{port}"):
+            DevCluster(workdir=tmp_path, port=port).start()

@@ -2,11 +2,21 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from pyspark_rocketmq.devcluster.detached import DetachedServer, find_detached, stop_detached
+from pyspark_rocketmq.devcluster import detached
+from pyspark_rocketmq.devcluster.detached import (
+    DetachedServer,
+    find_detached,
+    start_detached,
+    stop_detached,
+)
+from pyspark_rocketmq.devcluster.settings import name_server_properties, properties_text
+from pyspark_rocketmq.errors import DevClusterError
 
 
 def test_a_pid_that_was_given_to_another_process_is_not_ours() -> None:
@@ -36,3 +46,46 @@ def test_stopping_forgets_a_cluster_whose_servers_are_gone_and_removes_their_fol
     assert stopped is not None
     assert not home.exists()
     assert find_detached(tmp_path) is None
+
+
+@pytest.fixture
+def port_of_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int | None]:
+    """The port that a start gives the cluster, which is not started."""
+
+    def start(port: int | None = None) -> int | None:
+        given: list[int | None] = []
+
+        def no_cluster(*_: object, port: int | None, **__: object) -> NoReturn:
+            given.append(port)
+            raise DevClusterError("not in this test")
+
+        monkeypatch.setattr(detached, "DevCluster", no_cluster)
+        with pytest.raises(DevClusterError, match="not in this test"):
+            start_detached(port=port, cache=tmp_path)
+        return given[0]
+
+    return start
+
+
+def test_the_name_server_listens_on_rocketmq_s_port_if_it_is_free(
+    port_of_start: Callable[..., int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert port_of_start() in (9876, None)  # a RocketMQ may run on this machine
+    monkeypatch.setattr(detached, "is_free", lambda port: True)
+    assert port_of_start() == 9876
+    assert port_of_start(port=19_876) == 19_876
+    monkeypatch.setattr(detached, "is_free", lambda port: False)
+    assert port_of_start() is None
+    assert port_of_start(port=19_876) == 19_876, "a given port is used or refused"
+
+
+def test_a_restart_keeps_the_port_that_its_folder_names(
+    port_of_start: Callable[..., int | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings = tmp_path / "cluster" / "namesrv-0" / "conf" / "server.properties"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(properties_text(name_server_properties(15_432, {})))
+    monkeypatch.setattr(detached, "is_free", lambda port: True)
+    assert port_of_start() == 15_432
+    settings.write_text("")
+    assert port_of_start() == 9876

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
 from pyspark_rocketmq.devcluster.detached import (
+    DEFAULT_PORT,
     DetachedCluster,
     find_detached,
     start_detached,
@@ -32,13 +33,27 @@ def start(
     brokers: Annotated[int, typer.Option(help="Number of master brokers.", min=1)] = 1,
     slaves: Annotated[int, typer.Option(help="Replicas per master.", min=0)] = 0,
     version: Annotated[str, typer.Option(help="RocketMQ release: 4.9.x or 5.x.")] = DEFAULT_VERSION,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help="The name server's port. Kept over restarts that keep the data.",
+            min=1,
+            max=65_535,
+            show_default=f"{DEFAULT_PORT}, or a free one if it is in use",
+        ),
+    ] = None,
     workdir: Annotated[Path | None, typer.Option(help="Folder for stores and logs.")] = None,
     config: Annotated[list[str] | None, typer.Option(help="A broker setting, key=value; repeatable.")] = None,
     json: AsJson = False,
 ) -> None:
     """Start a name server and brokers; they run until `cluster stop`."""
     cluster = start_detached(
-        brokers, slaves=slaves, version=version, broker_config=_settings(config or []), workdir=workdir
+        brokers,
+        slaves=slaves,
+        version=version,
+        broker_config=_settings(config or []),
+        port=port,
+        workdir=workdir,
     )
     if json:
         print_json(cluster)
