@@ -372,18 +372,18 @@ def test_a_connection_that_breaks_while_another_thread_sends(connect, taken: int
 
     class Breaking:
         def __init__(self, connection: Connection) -> None:
-            self._connection, self._sock = connection, connection._socket._sock
+            self._connection, self._stream = connection, connection._socket._stream
 
         def send(self, data: memoryview) -> int:
             self._connection._fail(ConnectionLostError("the peer is gone"))
             return taken or len(data)
 
         def __getattr__(self, name: str) -> object:
-            return getattr(self._sock, name)
+            return getattr(self._stream, name)
 
     with ScriptedPeer(echo) as peer:
         connection = connect(peer)
-        connection._socket._sock = Breaking(connection)
+        connection._socket._stream = Breaking(connection)
         with pytest.raises(ConnectionLostError):
             connection.call(request())
 
@@ -432,7 +432,7 @@ def test_dead_connections_to_old_addresses_are_closed() -> None:
         moved.hang_up()
         eventually(lambda: (old.poll(), not old.alive)[1])
         pool.get(new.addr)
-        assert old._socket._sock.fileno() == -1
+        assert old._socket._stream._sock.fileno() == -1
         assert set(pool._connections) == {stays.addr, new.addr}
         assert pool.get(stays.addr) is other
 

@@ -12,7 +12,8 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.group_registration import GroupCommitter
 from pyspark_rocketmq.client.net.connection import Connection
-from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, TlsOptions
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.net.pool import ConnectionPool
 from pyspark_rocketmq.client.queue_requests import QueueRequests, broker_address, gravest, queue_address
@@ -24,7 +25,6 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import BrokerData, MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.planning.pulling.pull_hints import PullHints
-from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.remoting.body import decode_cluster_info
 from pyspark_rocketmq.remoting.header import GetBrokerClusterInfoRequest
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
@@ -46,7 +46,7 @@ class Client:
     ----------
     options : ClientOptions or str
         A string is the name server list: ``"host:port;host:port"``.
-    clock, random : optional
+    clock, random, host : optional
         Injected by tests.
     operation_timeout_ms : int
         Timeout of an operation, including its retries. One attempt takes at most
@@ -65,6 +65,7 @@ class Client:
         *,
         clock: Clock = SYSTEM_CLOCK,
         random: RandomSource | None = None,
+        host: Host = SYSTEM_HOST,
         operation_timeout_ms: int = _OPERATION_TIMEOUT_MS,
     ) -> None:
         if isinstance(options, str):
@@ -72,10 +73,11 @@ class Client:
         self.options = options
         self.namespace = Namespace(options.namespace) if options.namespace else NO_NAMESPACE
         self.clock = clock
+        self.host = host
         self.random: RandomSource = random or random_module.Random()  # noqa: S311 - jitter, not a secret
         self.request_timeout_ms = options.request_timeout_ms
         self.operation_timeout_ms = operation_timeout_ms
-        self.pool = ConnectionPool(_connection_options(options, self.namespace), clock)
+        self.pool = ConnectionPool(ConnectionOptions.of(options, self.namespace), clock, host)
         self.name_servers = NameServers(
             self.pool,
             options.name_servers,
@@ -83,7 +85,7 @@ class Client:
             random=self.random,
             timeout_ms=options.connect_timeout_ms,
         )
-        self.routes = RouteCache(self.name_servers, clock=clock, ttl_ms=options.route_refresh_ms)
+        self.routes = RouteCache(self.name_servers, clock=clock, ttl_ms=options.route_refresh_ms, host=host)
         self.requests = QueueRequests(
             self.routes, self.pool, clock=clock, random=self.random, timeout_ms=options.request_timeout_ms
         )
@@ -347,29 +349,6 @@ class Client:
         if errors:
             raise gravest(errors)
         return answers
-
-
-def _connection_options(options: ClientOptions, namespace: Namespace) -> ConnectionOptions:
-    credentials = None
-    if options.access_key is not None and options.secret_key is not None:
-        credentials = Credentials(options.access_key, options.secret_key, options.security_token)
-    tls = None
-    if options.tls:
-        tls = TlsOptions(
-            ca_file=options.tls_ca_file,
-            cert_file=options.tls_cert_file,
-            key_file=options.tls_key_file,
-            server_name=options.tls_server_name,
-            verify=options.tls_verify,
-        )
-    return ConnectionOptions(
-        connect_timeout_ms=options.connect_timeout_ms,
-        request_timeout_ms=options.request_timeout_ms,
-        credentials=credentials,
-        tls=tls,
-        namespace=namespace,
-        wire_log=options.wire_log,
-    )
 
 
 class _SharedClients:

@@ -7,10 +7,10 @@ left. A broker that failed is retried after a pause that doubles.
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
@@ -206,29 +206,31 @@ class ReachableBrokers:
 
     def _answers(self, questions: Sequence[_Question[T]]) -> dict[MessageQueue, T | RocketMQError]:
         """Send requests to brokers in parallel. A late broker fails; its thread records its answer."""
-        done: SimpleQueue[tuple[_Question[T], dict[MessageQueue, T | RocketMQError] | Exception]]
-        done = SimpleQueue()
+        done: deque[tuple[_Question[T], dict[MessageQueue, T | RocketMQError] | Exception]] = deque()
+        news = self._client.host.condition()
 
         def work(question: _Question[T]) -> None:
+            outcomes: dict[MessageQueue, T | RocketMQError] | Exception
             try:
-                done.put((question, self._answer(question)))
+                outcomes = self._answer(question)
             except Exception as failure:  # noqa: BLE001 - the thread's outermost frame: raised by who waits
-                done.put((question, failure))
-            finally:
-                if self._closed:  # it may have connected again meanwhile
-                    self._client.pool.close()
+                outcomes = failure
+            with news:
+                done.append((question, outcomes))
+                news.notify_all()
+            if self._closed:  # it may have connected again meanwhile
+                self._client.pool.close()
 
         for question in questions:
-            name = f"ask-{question.broker_name}"
-            threading.Thread(target=work, args=(question,), name=name, daemon=True).start()
+            self._client.host.start(partial(work, question), name=f"ask-{question.broker_name}")
         waiting = {question.broker_name: self._deadline(question.patience_ms) for question in questions}
         found: dict[MessageQueue, T | RocketMQError] = {}
         somebody_answered = False
         while waiting:
-            try:
-                question, outcomes = done.get(timeout=max(until.remaining_s for until in waiting.values()))
-            except Empty:
-                break
+            with news:
+                if not news.wait_for(lambda: bool(done), max(it.remaining_s for it in waiting.values())):
+                    break
+            question, outcomes = done.popleft()
             if isinstance(outcomes, Exception):
                 raise outcomes
             del waiting[question.broker_name]

@@ -8,11 +8,11 @@ while there is something to commit. A failed commit is logged and retried.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
@@ -35,22 +35,32 @@ class GroupCommits:
     interval_ms : int
         ``commitIntervalMs``.
     clock : Clock
+    host : Host
     """
 
-    def __init__(self, group: str, client: PlanningClient, *, interval_ms: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        group: str,
+        client: PlanningClient,
+        *,
+        interval_ms: int,
+        clock: Clock,
+        host: Host = SYSTEM_HOST,
+    ) -> None:
         self._group = group
         self._client = client
         self._interval_s = interval_ms / 1000
         self._clock = clock
-        self._lock = threading.Lock()
+        self._host = host
+        self._turn = host.condition()
         self._finished: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
         self._due = clock.monotonic()
-        self._worker: threading.Thread | None = None
+        self._working = False
 
     def finished(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Record that everything before these offsets is finished; commit it if the interval has passed."""
-        with self._lock:
+        with self._turn:
             self._finished = dict(offsets)
             if self._clock.monotonic() >= self._due:
                 self._start()
@@ -59,22 +69,19 @@ class GroupCommits:
         """Commit what is finished now, and wait up to ``timeout_s``: this may be the last call."""
         deadline = Deadline(self._clock, timeout_s * 1000)
         for _ in range(2):  # a commit under way may be of an earlier batch
-            with self._lock:
+            with self._turn:
                 self._start()
-                worker = self._worker
-            if worker is None:
-                return
-            worker.join(deadline.remaining_s)
-        with self._lock:
+                self._turn.wait_for(lambda: not self._working, deadline.remaining_s)
+        with self._turn:
             missing = len(self._news())
         if missing:
             _LOG.warning("offsets of group %s in %d queues are not committed", self._group, missing)
 
     def _start(self) -> None:
         """Start the commit thread, unless it runs or there is nothing to commit. Requires the lock."""
-        if self._worker is None and self._news():
-            self._worker = threading.Thread(target=self._work, name="group-commits", daemon=True)
-            self._worker.start()
+        if not self._working and self._news():
+            self._working = True
+            self._host.start(self._work, name="group-commits")
 
     def _news(self) -> dict[MessageQueue, int]:
         return {q: offset for q, offset in self._finished.items() if self._committed.get(q) != offset}
@@ -82,14 +89,15 @@ class GroupCommits:
     def _work(self) -> None:
         """Commit what is new, broker by broker: one that is down does not prevent commits at the others."""
         try:
-            with self._lock:
+            with self._turn:
                 news = self._news()
             for broker_name in sorted({queue.broker_name for queue in news}):
                 self._commit({queue: news[queue] for queue in news if queue.broker_name == broker_name})
         finally:
-            with self._lock:
+            with self._turn:
                 self._due = self._clock.monotonic() + self._interval_s
-                self._worker = None
+                self._working = False
+                self._turn.notify_all()
 
     def _commit(self, offsets: Mapping[MessageQueue, int]) -> None:
         try:
@@ -97,5 +105,5 @@ class GroupCommits:
         except RocketMQError as error:
             _LOG.warning("offsets of group %s are not committed, tried again later: %s", self._group, error)
             return
-        with self._lock:
+        with self._turn:
             self._committed |= offsets

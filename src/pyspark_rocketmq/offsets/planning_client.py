@@ -11,9 +11,12 @@ from typing import Final, Protocol, Self, TypeVar
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.reachable import ReachableBrokers
 from pyspark_rocketmq.client.read.samples import MessageTimes, message_sizes, message_times, stored_at
+from pyspark_rocketmq.client.retry import RandomSource
 from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import NameServerError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
@@ -143,9 +146,11 @@ class PlanningClient(Protocol):
 class _Client(Client):
     """The client for planning. Caches the topic list as long as routes; knows which brokers are down."""
 
-    def __init__(self, options: ClientOptions) -> None:
+    def __init__(self, options: ClientOptions, clock: Clock, random: RandomSource | None, host: Host) -> None:
         # Gives up early: streams retry by themselves, and a user waits for the start of a batch.
-        super().__init__(options, operation_timeout_ms=OPERATION_TIMEOUT_MS)
+        super().__init__(
+            options, clock=clock, random=random, host=host, operation_timeout_ms=OPERATION_TIMEOUT_MS
+        )
         self._topics: tuple[str, ...] = ()
         self._topics_expire = -math.inf
         self._masters = ReachableBrokers(self)
@@ -269,6 +274,12 @@ def _look(queue: MessageQueue, offset: int) -> Call[broker.PullAnswer]:
     return broker.pull(queue, offset, group=broker.TOOLS_GROUP, max_nums=1, selector=MessageSelector())
 
 
-def planning_client(options: ClientOptions) -> PlanningClient:
+def planning_client(
+    options: ClientOptions,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    random: RandomSource | None = None,
+    host: Host = SYSTEM_HOST,
+) -> PlanningClient:
     """Open the client for planning."""
-    return _Client(options)
+    return _Client(options, clock, random, host)

@@ -12,15 +12,15 @@ client that only writes would wait forever.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, open_socket
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.client.net.frame_socket import LARGE_BODY, FrameSocket, Received
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.net.wire_log import WireLog
 from pyspark_rocketmq.errors import ConnectionLostError, RemoteProtocolError, RequestTimeoutError
 from pyspark_rocketmq.remoting.acl import sign
@@ -93,6 +93,7 @@ class Connection:
         ``host:port``.
     options : ConnectionOptions
     clock : Clock
+    host : Host
 
     Raises
     ------
@@ -100,13 +101,16 @@ class Connection:
         If there is no connection (or no TLS session) within ``connect_timeout_ms``.
     """
 
-    def __init__(self, addr: str, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, addr: str, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK, host: Host = SYSTEM_HOST
+    ) -> None:
         self.addr = addr
         self._options = options
         self._clock = clock
+        self._host = host
         self._wire_log = WireLog(addr, clock, options.credentials) if options.wire_log else None
-        self._socket = FrameSocket(open_socket(addr, options), addr)
-        self._turn = threading.Condition()  # everything below; never held while the socket is used
+        self._socket = FrameSocket(host.connect(addr, options), addr)
+        self._turn = host.condition()  # everything below; never held while the socket is used
         self._leading = False
         self._opaques = itertools.count(1)
         self._pending: set[int] = set()
@@ -251,7 +255,7 @@ class Connection:
     def forget(self) -> None:
         """Close this process's copies of the descriptors only: for a child that inherited them by a fork."""
         self._error = ConnectionLostError("the connection belongs to the parent process", addr=self.addr)
-        self._turn = threading.Condition()  # a thread of the parent may have held the one before
+        self._turn = self._host.condition()  # a thread of the parent may have held the one before
         self._socket.forget()
 
     # --- sending ---
@@ -380,18 +384,13 @@ class Connection:
             self._turn.notify_all()
 
     def _overdue(self, deadline: Deadline) -> RequestTimeoutError:
-        """Return the error of a wait that is over; a peer that was silent all the while is given up.
-
-        It may be half-open: the next request had better try a new connection.
-        """
+        """Return the error of a wait that is over; a peer that was silent all the while may be half-open."""
         error = RequestTimeoutError(
             f"no answer within {deadline.timeout_ms:.0f} ms", addr=self.addr, in_flight=len(self._pending)
         )
         silent_ms = (self._clock.monotonic() - self._heard_at) * 1000
         if silent_ms >= deadline.timeout_ms >= _SILENCE_MS:
-            self._fail(
-                ConnectionLostError(f"the peer has been silent for {silent_ms:.0f} ms", addr=self.addr)
-            )
+            self._fail(ConnectionLostError(f"the peer was silent for {silent_ms:.0f} ms", addr=self.addr))
         return error
 
     def _check(self) -> None:

@@ -7,8 +7,10 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from pyspark_rocketmq.errors import ConnectError
+from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.remoting.command import Serializer
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
@@ -80,6 +82,30 @@ class ConnectionOptions:
     serializer: Serializer = Serializer.JSON
     namespace: Namespace = NO_NAMESPACE
     wire_log: bool = False
+
+    @classmethod
+    def of(cls, options: ClientOptions, namespace: Namespace) -> Self:
+        """Return what a client's options say of connections."""
+        credentials = None
+        if options.access_key is not None and options.secret_key is not None:
+            credentials = Credentials(options.access_key, options.secret_key, options.security_token)
+        tls = None
+        if options.tls:
+            tls = TlsOptions(
+                ca_file=options.tls_ca_file,
+                cert_file=options.tls_cert_file,
+                key_file=options.tls_key_file,
+                server_name=options.tls_server_name,
+                verify=options.tls_verify,
+            )
+        return cls(
+            connect_timeout_ms=options.connect_timeout_ms,
+            request_timeout_ms=options.request_timeout_ms,
+            credentials=credentials,
+            tls=tls,
+            namespace=namespace,
+            wire_log=options.wire_log,
+        )
 
 
 def split_address(addr: str) -> tuple[str, int]:

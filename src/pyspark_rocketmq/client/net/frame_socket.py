@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import selectors
-import socket
-import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pyspark_rocketmq.client.net.byte_stream import ByteStream
 from pyspark_rocketmq.client.net.receive_buffer import ReceiveBuffer
 from pyspark_rocketmq.errors import ConnectionLostError
 from pyspark_rocketmq.remoting.command import Buffer, Command
@@ -23,8 +20,6 @@ LARGE_BODY: Final = 64 * 1024
 
 _SILENCE_S: Final = 0.05
 """After this long without a byte a connection gives up its buffer: another one may need it."""
-
-_BLOCKS = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +33,21 @@ class Received:
 
 
 class FrameSocket:
-    """A non-blocking socket for frames; only `sleep` waits.
+    """A stream of frames; only `sleep` waits.
 
     Safe to share between threads, but only one of them may be in `sleep`.
 
     Parameters
     ----------
-    sock : socket.socket
-        Connected and non-blocking; it is closed with this.
+    stream : ByteStream
+        It is closed with this.
     addr : str
         For errors.
     """
 
-    def __init__(self, sock: socket.socket, addr: str) -> None:
-        self._sock = sock
+    def __init__(self, stream: ByteStream, addr: str) -> None:
+        self._stream = stream
         self._addr = addr
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(sock, selectors.EVENT_READ)
-        self._selects_writable = False
         self._lock = threading.Lock()  # TLS objects are not safe for a read beside a write
         self._outgoing: deque[memoryview] = deque()
         self._buffer = ReceiveBuffer()
@@ -90,11 +82,11 @@ class FrameSocket:
         while outgoing and not self._given_up:
             view = outgoing[0]
             try:
-                sent = self._sock.send(view)
-            except _BLOCKS:
-                return
+                sent = self._stream.send(view)
             except (OSError, ValueError) as cause:
                 raise self._lost(cause) from cause
+            if sent is None:
+                return
             if sent == len(view):
                 outgoing.popleft()
             else:
@@ -113,19 +105,15 @@ class FrameSocket:
         ConnectionLostError
         """
         try:
-            if self._selects_writable != bool(self._outgoing):
-                self._selects_writable = not self._selects_writable
-                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._selects_writable else 0)
-                self._selector.modify(self._sock, events)
-            ready = self._selector.select(min(timeout_s, _SILENCE_S))
-            if not ready and timeout_s > _SILENCE_S:
+            readable = self._stream.wait(min(timeout_s, _SILENCE_S), writable=self.unsent)
+            if readable is None and timeout_s > _SILENCE_S:
                 self.rest()
-                ready = self._selector.select(timeout_s - _SILENCE_S)
-        except (OSError, ValueError, KeyError) as cause:  # the selector of a connection closed meanwhile
+                readable = self._stream.wait(timeout_s - _SILENCE_S, writable=self.unsent)
+        except (OSError, ValueError, KeyError) as cause:  # the connection was closed meanwhile
             raise self._lost(cause) from cause
         if self._outgoing:
             self.flush()
-        return any(events & selectors.EVENT_READ for _, events in ready)
+        return bool(readable)
 
     def receive(self, deliver: Callable[[list[Received]], None]) -> int:
         """Read once and deliver the frames that are whole; return the number of bytes, 0 if there are none.
@@ -146,14 +134,15 @@ class FrameSocket:
             buffer = self._buffer
             try:
                 with buffer.room() as room:
-                    received = self._sock.recv_into(room)
+                    received = self._stream.receive_into(room)
                     # Bytes that TLS has read ahead do not wake up a poll.
-                    self.may_have_more = received == len(room) or isinstance(self._sock, ssl.SSLSocket)
-            except _BLOCKS:
-                self.may_have_more = False
-                return 0
+                    self.may_have_more = received is not None and (
+                        received == len(room) or self._stream.reads_ahead
+                    )
             except (OSError, ValueError) as cause:
                 raise self._lost(cause) from cause
+            if received is None:
+                return 0
             if received == 0:
                 raise ConnectionLostError("the peer closed the connection", addr=self._addr)
             buffer.received(received)
@@ -178,23 +167,18 @@ class FrameSocket:
 
     def shut_down(self) -> None:
         """Wake whoever sleeps."""
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
+        self._stream.shut_down()
 
     def close(self) -> None:
         """Close the descriptors."""
         with self._lock:
-            self._close()
+            self._stream.close()
 
     def forget(self) -> None:
         """Close a forked child's copies of the descriptors; a thread of the parent may have held the lock."""
         self._lock = threading.Lock()
         self.give_up()
-        self._close()
-
-    def _close(self) -> None:
-        self._selector.close()
-        self._sock.close()
+        self._stream.close()
 
     def _lost(self, cause: Exception) -> ConnectionLostError:
         return ConnectionLostError(f"the connection broke: {cause}", addr=self._addr)

@@ -10,6 +10,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.fork import tell_after_fork
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Condition, Host
 
 __all__ = ["ConnectionPool"]
 
@@ -24,18 +25,22 @@ class ConnectionPool:
     ----------
     options : ConnectionOptions
     clock : Clock
+    host : Host
     """
 
-    def __init__(self, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK, host: Host = SYSTEM_HOST
+    ) -> None:
         self.options = options
         self._clock = clock
+        self._host = host
         self._connections: dict[str, Connection] = {}
         self._start_empty()
         tell_after_fork(self)
 
     def _start_empty(self) -> None:
         self._lock = threading.Lock()
-        self._opening: dict[str, threading.Lock] = {}
+        self._opening: dict[str, Condition] = {}
         self._connections = {}
 
     def after_fork(self) -> None:
@@ -53,7 +58,7 @@ class ConnectionPool:
             If it cannot be opened within ``connect_timeout_ms``.
         """
         with self._lock:
-            opening = self._opening.setdefault(addr, threading.Lock())
+            opening = self._opening.setdefault(addr, self._host.condition())
         with opening:  # callers of other addresses do not wait for a dead one
             connection = self._connections.get(addr)
             if connection is not None:
@@ -62,7 +67,7 @@ class ConnectionPool:
                     return connection
                 connection.close()
             self._bury()
-            connection = Connection(addr, self.options, self._clock)
+            connection = Connection(addr, self.options, self._clock, self._host)
             with self._lock:
                 self._connections[addr] = connection
             return connection

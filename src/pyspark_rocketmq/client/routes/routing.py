@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import Future
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host, Outcome
 from pyspark_rocketmq.client.routes.name_servers import NameServers
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
@@ -34,11 +34,15 @@ class RouteCache:
     clock : Clock
     ttl_ms : int
         Option ``routeRefreshMs``.
+    host : Host
     """
 
-    def __init__(self, name_servers: NameServers, *, clock: Clock, ttl_ms: int = 30_000) -> None:
+    def __init__(
+        self, name_servers: NameServers, *, clock: Clock, ttl_ms: int = 30_000, host: Host = SYSTEM_HOST
+    ) -> None:
         self._name_servers = name_servers
         self._clock = clock
+        self._host = host
         self._ttl_s = ttl_ms / 1000
         self._lock = ForkSafeLock()
         tell_after_fork(self)
@@ -46,7 +50,7 @@ class RouteCache:
         self._stale: set[str] = set()
         self._ever_known: set[str] = set()
         self._had: dict[str, dict[str, float]] = {}
-        self._looking: dict[str, Future[TopicRoute | None]] = {}
+        self._looking: dict[str, Outcome[TopicRoute | None]] = {}
 
     def after_fork(self) -> None:
         """Drop pending lookups of the parent process: they are never completed in the child."""
@@ -110,8 +114,8 @@ class RouteCache:
         """Return the routes of several topics, None for those that have none."""
         names = tuple(dict.fromkeys(topics))
         routes: dict[str, TopicRoute | None] = {}
-        mine: dict[str, Future[TopicRoute | None]] = {}
-        others: dict[str, Future[TopicRoute | None]] = {}
+        mine: dict[str, Outcome[TopicRoute | None]] = {}
+        others: dict[str, Outcome[TopicRoute | None]] = {}
         with self._lock:
             now = self._clock.monotonic()
             for topic in names:
@@ -121,12 +125,12 @@ class RouteCache:
                 elif topic in self._looking:
                     others[topic] = self._looking[topic]
                 else:
-                    mine[topic] = self._looking[topic] = Future()
+                    mine[topic] = self._looking[topic] = Outcome(self._host)
         if mine:
             routes.update(self._look_up(mine, deadline))
-        for topic, future in others.items():
+        for topic, outcome in others.items():
             try:
-                routes[topic] = future.result(timeout=deadline.remaining_s)
+                routes[topic] = outcome.get(deadline.remaining_s)
             except TimeoutError as cause:
                 raise RequestTimeoutError("no route in time", topic=topic) from cause
         return routes
@@ -167,19 +171,19 @@ class RouteCache:
                 self._had.get(topic, {}).pop(name, None)
 
     def _look_up(
-        self, futures: dict[str, Future[TopicRoute | None]], deadline: Deadline
+        self, mine: dict[str, Outcome[TopicRoute | None]], deadline: Deadline
     ) -> dict[str, TopicRoute | None]:
         """Send the request and pass the outcome to all callers that wait for it."""
         try:
-            found = self._name_servers.routes(tuple(futures), deadline=deadline)
+            found = self._name_servers.routes(tuple(mine), deadline=deadline)
         except NameServerError as error:
             with self._lock:
-                found = {topic: self._known[topic][0] for topic in futures if topic in self._known}
-            if len(found) < len(futures):
-                self._settle(futures, error)
+                found = {topic: self._known[topic][0] for topic in mine if topic in self._known}
+            if len(found) < len(mine):
+                self._settle(mine, error)
                 raise
         except BaseException as error:
-            self._settle(futures, error)
+            self._settle(mine, error)
             raise
         now = self._clock.monotonic()
         with self._lock:
@@ -190,19 +194,19 @@ class RouteCache:
                     self._known[topic] = (route, now + self._ttl_s)
                     self._ever_known.add(topic)
                     self._had.setdefault(topic, {}).update((data.broker_name, now) for data in route.queues)
-        self._settle(futures, found)
+        self._settle(mine, found)
         return found
 
     def _settle(
         self,
-        futures: dict[str, Future[TopicRoute | None]],
+        mine: dict[str, Outcome[TopicRoute | None]],
         outcome: dict[str, TopicRoute | None] | BaseException,
     ) -> None:
         with self._lock:
-            for topic in futures:
+            for topic in mine:
                 del self._looking[topic]
-        for topic, future in futures.items():
+        for topic, waiting in mine.items():
             if isinstance(outcome, BaseException):
-                future.set_exception(outcome)
+                waiting.fail(outcome)
             else:
-                future.set_result(outcome[topic])
+                waiting.settle(outcome[topic])
