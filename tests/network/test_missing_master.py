@@ -20,7 +20,7 @@ from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan, Pace
 from pyspark_rocketmq.errors import TopicNotFoundError
 from pyspark_rocketmq.model import Earliest, MessageQueue
 from pyspark_rocketmq.offsets.offset_lookup import available_ends
-from pyspark_rocketmq.offsets.planning_client import planning_client
+from pyspark_rocketmq.offsets.planning_client import PlanningClient
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.planning.rate import PidSettings
@@ -152,7 +152,7 @@ def test_a_batch_of_a_direct_stream_does_not_wait_either(
     options = parse_options(SourceOptions, given, environ={})
     pace = Pace(pid=PidSettings(batch_interval_ms=1000))
     plan = DirectPlan(Earliest(), {A0: 0, B0: 0}, SYSTEM_CLOCK.now_ms(), pace)
-    client = planning_client(options.client)
+    client = PlanningClient(options.client)
 
     def batch(number: int) -> dict[MessageQueue, int]:
         ranges = plan.ranges(number, client, options, remember_ms=0)
@@ -189,7 +189,7 @@ def test_brokers_that_are_away_share_one_patience_at_the_start() -> None:
         for name in names[1:]:
             mq.stop_broker(name, unregister=False)
         options = parse_options(SourceOptions, {"nameServer": mq.name_server, "topic": "orders"}, environ={})
-        client = planning_client(options.client)
+        client = PlanningClient(options.client)
         begin = time.monotonic()
         try:
             assert available_ends(client, client.read_queues("orders")) == {A0: 1}

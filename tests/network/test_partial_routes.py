@@ -14,7 +14,7 @@ from pyspark_rocketmq.client.routes.name_servers import merge_routes
 from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import BrokerNotFoundError, NameServerError
 from pyspark_rocketmq.model import BrokerData, MessageQueue, Permission, QueueData, TopicRoute
-from pyspark_rocketmq.offsets.offset_lookup import planning_client, queues_to_read
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, queues_to_read
 from pyspark_rocketmq.options import ClientOptions, SourceOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
@@ -160,7 +160,7 @@ def test_the_topics_of_a_pattern_are_looked_up_together() -> None:
     with ScriptedPeer(together) as peer:
         given = {"nameServer": peer.addr, "subscribePattern": "orders-.*"}
         options = parse_options(SourceOptions, given, environ={})
-        client = planning_client(options.client)
+        client = PlanningClient(options.client)
         try:
             assert len(queues_to_read(client, options, whole=True)) == len(topics)
         finally:

@@ -9,7 +9,7 @@ import pytest
 from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.errors import BrokerError
-from pyspark_rocketmq.offsets.offset_lookup import patient_ends, planning_client, running_ends
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, patient_ends, running_ends
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import MockBroker, MockCluster, Refuse
@@ -22,7 +22,7 @@ def test_ends_are_waited_for_while_the_whole_cluster_restarts() -> None:
         mq.send(OutgoingMessage("orders", b"1"))
         given = {"nameServer": mq.name_server, "topic": "orders", "connectTimeoutMs": "500"}
         options = parse_options(SourceOptions, given, environ={})
-        client = planning_client(options.client)
+        client = PlanningClient(options.client)
         try:
             ends = patient_ends(client, options, clock=SYSTEM_CLOCK, deadline=Deadline(SYSTEM_CLOCK, 5_000))
             assert ends.masters == {mq.queue("orders"): 1}
@@ -52,7 +52,7 @@ def test_the_topics_of_a_pattern_are_read_on_while_the_name_servers_are_away() -
         given = {"nameServer": mq.name_server, "subscribePattern": "ord.*"}
         given |= {"connectTimeoutMs": "200", "routeRefreshMs": "1"}
         options = parse_options(SourceOptions, given, environ={})
-        client = planning_client(options.client)
+        client = PlanningClient(options.client)
         try:
             assert running_ends(client, options).masters == {mq.queue("orders"): 1}
             mq.stop_name_server()
@@ -68,7 +68,7 @@ def test_a_broker_that_refuses_one_question_is_not_away_for_the_next() -> None:
             mq.send(OutgoingMessage("orders", b"1"), queue)
         given = {"nameServer": mq.name_server, "topic": "orders"}
         options = parse_options(SourceOptions, given, environ={})
-        client = planning_client(options.client)
+        client = PlanningClient(options.client)
         try:
             everywhere = dict.fromkeys(mq.queues("orders"), 1)
             assert running_ends(client, options).masters == everywhere

@@ -27,7 +27,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
-from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, available_ends, planning_client
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, available_ends
 
 _BATCH = 100
 _BACK_OFF_S = 0.2
@@ -142,7 +142,7 @@ class Workload:
         started = time.monotonic()
         with (
             Client(self._options, clock=self._clock, operation_timeout_ms=10_000) as client,
-            contextlib.closing(planning_client(self._options)) as planner,
+            contextlib.closing(PlanningClient(self._options)) as planner,
         ):
             writers = [
                 self._thread(lambda: self._write(client, ordered=False)),

@@ -39,7 +39,6 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     PlanningClient,
     available_ends,
     check_filter,
-    planning_client,
     queues_to_read,
     resolve_offsets,
 )
@@ -116,7 +115,7 @@ class RocketMQUtils:
         given = dict(options or {})
         source = parse_direct_options(given).source(topics, _parsed(GROUP, "groupId", groupId))
         if source.sql_filter is not None:
-            with closing(planning_client(source.client)) as client:
+            with closing(PlanningClient(source.client)) as client:
                 check_filter(client, {found.queue for found in ranges}, source)
         return RocketMQRDD(sc, ranges, source, given, locationStrategy, handler=messageHandler)
 
@@ -174,7 +173,7 @@ class RocketMQUtils:
         given = _with_conf(ssc.sparkContext, asked)
         source = parse_direct_options(given).source(names, group)
         started_at_ms = SYSTEM_CLOCK.now_ms()
-        client = planning_client(source.client)
+        client = PlanningClient(source.client)
         try:
             brokers = client.broker_names()  # before their topics: a broker registers with all its topics
             wanted = queues_to_read(client, source)

@@ -14,7 +14,6 @@ from pyspark_rocketmq.offsets.planning_client import (
     OPERATION_TIMEOUT_MS,
     Ends,
     PlanningClient,
-    planning_client,
 )
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import EventTime
@@ -41,7 +40,6 @@ __all__ = [
     "late_begins",
     "moved_back",
     "patient_ends",
-    "planning_client",
     "queues_to_read",
     "resolve_batch",
     "resolve_offsets",

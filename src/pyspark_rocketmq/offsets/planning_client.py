@@ -1,4 +1,4 @@
-"""The requests that planning makes to RocketMQ, and the client that sends them."""
+"""A client that also makes the requests of planning, and does not wait for brokers that are down."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.admin import Admin
@@ -22,7 +22,7 @@ from pyspark_rocketmq.errors import NameServerError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.options import ClientOptions
 
-__all__ = ["OPERATION_TIMEOUT_MS", "Ends", "PlanningClient", "planning_client"]
+__all__ = ["OPERATION_TIMEOUT_MS", "Ends", "PlanningClient"]
 
 T = TypeVar("T")
 
@@ -71,82 +71,17 @@ class Ends:
         return replace(self, masters=masters, held=held)
 
 
-class PlanningClient(Protocol):
-    """The requests that planning makes to RocketMQ; `planning_client` opens the real client."""
-
-    def topics(self) -> tuple[str, ...]:
-        """Return every topic, including system topics."""
-        ...
-
-    def broker_names(self) -> frozenset[str]:
-        """Return the brokers that are registered now; none if the server does not support that (a proxy)."""
-        ...
-
-    def look_up(self, topics: Iterable[str], *, whole: bool = False) -> None:
-        """Look up routes together; ``whole``: wait for brokers that had a topic and are unknown now."""
-        ...
-
-    def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the topic's queues."""
-        ...
-
-    def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Return the first stored offsets."""
-        ...
-
-    def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Return the max offsets (the next to be written)."""
-        ...
-
-    def ends(
-        self, queues: Iterable[MessageQueue], *, patience_ms: float | None = None, slaves: bool = False
-    ) -> Ends:
-        """Return the max offsets from one pass; a broker that is down does not delay the others."""
-        ...
-
-    def offsets_at(self, timestamps: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Return the first offsets stored at or after a time."""
-        ...
-
-    def committed_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """Return a group's committed offsets (the next to read), None where it has committed nothing."""
-        ...
-
-    def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Commit a group's next offsets."""
-        ...
-
-    def message_times(
-        self, offsets: Mapping[MessageQueue, int], group: str
-    ) -> dict[MessageQueue, MessageTimes]:
-        """Return the times of the messages at these offsets."""
-        ...
-
-    def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
-        """Return the store times (ms) of the messages at exactly these offsets, where they exist."""
-        ...
-
-    def message_sizes(
-        self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector
-    ) -> dict[MessageQueue, int]:
-        """Return the bytes per offset, estimated from a sample at these offsets."""
-        ...
-
-    def check_selector_at(
-        self, queues: Iterable[MessageQueue], selector: MessageSelector, *, group: str
-    ) -> None:
-        """Have each of the queues' brokers parse an SQL selector once."""
-        ...
-
-    def close(self) -> None:
-        """Close every connection."""
-        ...
-
-
-class _Client(Client):
+class PlanningClient(Client):
     """The client for planning. Caches the topic list as long as routes; knows which brokers are down."""
 
-    def __init__(self, options: ClientOptions, clock: Clock, random: RandomSource | None, host: Host) -> None:
+    def __init__(
+        self,
+        options: ClientOptions,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        random: RandomSource | None = None,
+        host: Host = SYSTEM_HOST,
+    ) -> None:
         # Gives up early: streams retry by themselves, and a user waits for the start of a batch.
         super().__init__(
             options, clock=clock, random=random, host=host, operation_timeout_ms=OPERATION_TIMEOUT_MS
@@ -184,7 +119,7 @@ class _Client(Client):
             return frozenset()
 
     def look_up(self, topics: Iterable[str], *, whole: bool = False) -> None:
-        """Look up routes together."""
+        """Look up routes together; ``whole``: wait for brokers that had a topic and are unknown now."""
         look_up(self, topics, whole=whole)
 
     def ends(
@@ -272,14 +207,3 @@ class _Once:
 
 def _look(queue: MessageQueue, offset: int) -> Call[broker.PullAnswer]:
     return broker.pull(queue, offset, group=broker.TOOLS_GROUP, max_nums=1, selector=MessageSelector())
-
-
-def planning_client(
-    options: ClientOptions,
-    *,
-    clock: Clock = SYSTEM_CLOCK,
-    random: RandomSource | None = None,
-    host: Host = SYSTEM_HOST,
-) -> PlanningClient:
-    """Open the client for planning."""
-    return _Client(options, clock, random, host)

@@ -26,7 +26,7 @@ from pyspark_rocketmq.client.lag import group_lag
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.direct_log import is_direct_checkpoint, next_offsets
-from pyspark_rocketmq.offsets.offset_lookup import planning_client, queues_to_read, resolve_offsets
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, queues_to_read, resolve_offsets
 from pyspark_rocketmq.options.queue_patterns import QUEUE_PATTERNS, covers
 from pyspark_rocketmq.planning.offset_resolution import check_listed
 from pyspark_rocketmq.planning.queue_names import renamed
@@ -120,7 +120,7 @@ def reset(
     options = source_options(namesrv, option, topic=topic, group=group, start=to)
     policy = options.start_policy(streaming=True)
     with connect(namesrv, option) as client:
-        planner = planning_client(options.client)
+        planner = PlanningClient(options.client)
         try:
             queues = queues_to_read(planner, options)
             check_listed(policy, queues)

@@ -19,7 +19,7 @@ from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, OffsetRange
-from pyspark_rocketmq.offsets.offset_lookup import planning_client, queues_to_read, resolve_offsets
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, queues_to_read, resolve_offsets
 from pyspark_rocketmq.planning.offset_resolution import check_listed
 
 __all__ = ["EXAMPLES", "consume"]
@@ -65,7 +65,7 @@ def consume(
     options = source_options(namesrv, option, topic=topic, group=group, start=start)
     policy = options.start_policy(streaming=True)
     with connect(namesrv, option) as client:
-        planner = planning_client(options.client)
+        planner = PlanningClient(options.client)
         try:
             queues = queues_to_read(planner, options)
             check_listed(policy, queues)

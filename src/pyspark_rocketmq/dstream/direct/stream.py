@@ -37,7 +37,7 @@ from pyspark_rocketmq.dstream.rdd_registry import keep_live, of_batches
 from pyspark_rocketmq.dstream.strategies import LocationStrategy
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
-from pyspark_rocketmq.offsets.offset_lookup import planning_client
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
 from pyspark_rocketmq.options import SourceOptions, parse_direct_options
 
 __all__ = ["BatchMaker", "RocketMQDStream"]
@@ -111,7 +111,7 @@ class _Run(StreamingListener):
         self._maker = maker
         self._sc = sc
         self._options = maker.options
-        self._client = planning_client(self._options.client)
+        self._client = PlanningClient(self._options.client)
         self._rdds: dict[int, RocketMQRDD] = {}
         self._placed: Mapping[MessageQueue, str] = {}
         self._commits = GroupCommits(maker.group, self._client, interval_ms=0, clock=SYSTEM_CLOCK)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
-from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, available_ends, planning_client
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, available_ends
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset, offset_of_rocketmq
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.spark.read.message_weights import MessageWeights
@@ -219,7 +219,7 @@ def measured(client: PlanningClient, lag: Lag, *, group: str, now_ms: int, weigh
 
 
 def _connected(options: Mapping[str, Any]) -> PlanningClient:
-    return planning_client(parse_options(ClientOptions, options))
+    return PlanningClient(parse_options(ClientOptions, options))
 
 
 def _now(client: PlanningClient, positions: Mapping[MessageQueue, int], group: str) -> Lag:

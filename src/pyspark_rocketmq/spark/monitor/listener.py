@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, planning_client
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset, offset_of_rocketmq
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.options.source import DEFAULT_GROUP
@@ -127,7 +127,7 @@ class RocketMQQueryListener(StreamingQueryListener):
     def __init__(
         self,
         *,
-        connect: Callable[[ClientOptions], PlanningClient] = planning_client,
+        connect: Callable[[ClientOptions], PlanningClient] = PlanningClient,
         clock: Clock = SYSTEM_CLOCK,
         **options: Any,
     ) -> None:

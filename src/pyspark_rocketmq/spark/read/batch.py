@@ -15,7 +15,6 @@ from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.offsets.offset_lookup import (
     PlanningClient,
     check_filter,
-    planning_client,
     queues_to_read,
     resolve_batch,
 )
@@ -53,7 +52,7 @@ class RocketMQBatchReader(DataSourceReader):
         options: SourceOptions,
         schema: StructType,
         *,
-        connect: Callable[[ClientOptions], PlanningClient] = planning_client,
+        connect: Callable[[ClientOptions], PlanningClient] = PlanningClient,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._options = options

@@ -24,7 +24,6 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     late_begins,
     moved_back,
     patient_ends,
-    planning_client,
     queues_to_read,
     resolve_offsets,
 )
@@ -88,7 +87,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options: SourceOptions,
         schema: StructType,
         *,
-        connect: Callable[[ClientOptions], PlanningClient] = planning_client,
+        connect: Callable[[ClientOptions], PlanningClient] = PlanningClient,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._options = options
