@@ -13,23 +13,23 @@ from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
 
-__all__ = ["OnAway", "QueueLag", "group_lag", "group_topics", "held_messages", "without"]
+__all__ = ["GroupPosition", "OnAway", "group_lag", "group_topics", "held_messages", "without"]
 
 T = TypeVar("T")
 
 OnAway: TypeAlias = Callable[[str, RocketMQError], None]
 
-_RETRY_PREFIX: Final = "%RETRY%"
 _ONCE_MORE: Final = RetryPolicy(base_ms=20, attempts=2)
 """A restarted broker causes one failure: of its old connection, or at its old address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLag:
+class GroupPosition:
     """A group's position in a queue.
 
     Parameters
@@ -59,12 +59,12 @@ def group_topics(client: Client, group: str, *, on_away: OnAway | None = None) -
     Parameters and errors as of `group_lag`.
     """
     topics = {queue.topic for queue in Admin(client).consume_stats(group, on_away=on_away)}
-    return tuple(sorted(topic for topic in topics if not topic.startswith(_RETRY_PREFIX)))
+    return tuple(sorted(topic for topic in topics if not topic.startswith(RETRY_PREFIX)))
 
 
 def group_lag(
     client: Client, group: str, topics: Iterable[str], *, on_away: OnAway | None = None
-) -> tuple[QueueLag, ...]:
+) -> tuple[GroupPosition, ...]:
     """Return the group's position in every readable queue of the topics.
 
     Parameters
@@ -91,7 +91,7 @@ def group_lag(
         q: seen for topic in topics for q, seen in admin.consume_stats(group, topic, on_away=on_away).items()
     }
     return tuple(
-        QueueLag(
+        GroupPosition(
             queue=queue,
             committed=committed[queue],
             min_offset=mins[queue],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pyspark_rocketmq.dstream.ranges import HasOffsetRanges, OffsetRanges, expla
 from pyspark_rocketmq.dstream.strategies import LocationStrategy
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
+from pyspark_rocketmq.model.nested_offsets import nest
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import policy_of_objects
 from pyspark_rocketmq.spark.read.partition import read_options, read_ranges
@@ -187,12 +187,18 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
         if not self._ranges.planned:
             return spark.createDataFrame([], _schema(options))
         full = [found for found in self._ranges if len(found) > 0]
+        begins = nest({found.queue: found.from_offset for found in full})
+        ends = nest({found.queue: found.until_offset for found in full})
+        assigned = {
+            topic: {broker: [int(queue_id) for queue_id in queues] for broker, queues in brokers.items()}
+            for topic, brokers in begins.items()
+        }
         reader = spark.read.format("rocketmq").options(**_readable(self._given))
         return (
             reader.option("consumerGroup", self._options.group)
-            .option("assign", _nested(full, None))
-            .option("startingOffsets", _nested(full, "from_offset"))
-            .option("endingOffsets", _nested(full, "until_offset"))
+            .option("assign", json.dumps(assigned))
+            .option("startingOffsets", json.dumps(begins))
+            .option("endingOffsets", json.dumps(ends))
             .option("partitionPerQueue", "true")
             .options(**options)
             .load()
@@ -208,20 +214,6 @@ def _readable(given: Mapping[str, Any]) -> dict[str, str]:
     """Omit the options that only streams of RDDs have."""
     speeds = {"pull.max.speed.per.partition", "maxrateperqueue"}
     return {key: str(value) for key, value in given.items() if key.lower() not in speeds}
-
-
-def _nested(ranges: Sequence[OffsetRange], offset: str | None) -> str:
-    """Return the JSON of ``assign`` (no offset) or of ``startingOffsets`` and ``endingOffsets``."""
-    document: dict[str, dict[str, Any]] = {}
-    by_broker = sorted(ranges, key=lambda found: found.queue)
-    for (topic, broker), group in itertools.groupby(by_broker, lambda r: (r.topic, r.broker_name)):
-        found = list(group)
-        document.setdefault(topic, {})[broker] = (
-            [r.queue_id for r in found]
-            if offset is None
-            else {str(r.queue_id): getattr(r, offset) for r in found}
-        )
-    return json.dumps(document)
 
 
 def _all_there(client: Client, ranges: OffsetRanges) -> bool:

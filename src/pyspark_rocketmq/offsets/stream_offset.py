@@ -36,6 +36,7 @@ from typing import Any, Final, Self, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model.nested_offsets import flatten, nest
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.queue_names import renamed
 
@@ -214,7 +215,7 @@ class SourceOffset:
         document: dict[str, Any] = {"version": VERSION, "source": self.source.to_dict()}
         if self.started_at_ms is None:
             return document | {"unresolved": True}
-        document |= {"startedAt": self.started_at_ms, "offsets": _nested(self.offsets)}
+        document |= {"startedAt": self.started_at_ms, "offsets": nest(self.offsets)}
         if self.brokers:
             document["brokers"] = sorted(self.brokers)
         if self.heartbeat_at_ms:
@@ -223,8 +224,8 @@ class SourceOffset:
             document["alignedAt"] = self.aligned_at_ms
         if self.witnesses:
             seen = {queue: [each.offset, each.stored_at_ms] for queue, each in self.witnesses.items()}
-            document["witness"] = _nested(seen)
-        return document | ({"begin": _nested(self.begin)} if self.begin else {})
+            document["witness"] = nest(seen)
+        return document | ({"begin": nest(self.begin)} if self.begin else {})
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
@@ -257,7 +258,7 @@ class SourceOffset:
                 aligned_at_ms=int(document.get("alignedAt", 0)),
                 witnesses={
                     queue: Witness(int(offset), int(stored_at_ms))
-                    for queue, (offset, stored_at_ms) in _by_queue(document.get("witness", {})).items()
+                    for queue, (offset, stored_at_ms) in flatten(document.get("witness", {})).items()
                 },
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -285,21 +286,5 @@ def _later(one: Witness, other: Witness) -> Witness:
     return max(one, other, key=lambda witness: witness.offset)
 
 
-def _nested(offsets: Mapping[MessageQueue, T]) -> dict[str, dict[str, dict[str, T]]]:
-    nested: dict[str, dict[str, dict[str, T]]] = {}
-    for queue, offset in sorted(offsets.items()):
-        nested.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
-    return nested
-
-
 def _flat(nested: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[MessageQueue, int]:
-    return {queue: int(offset) for queue, offset in _by_queue(nested).items()}
-
-
-def _by_queue(nested: Mapping[str, Mapping[str, Mapping[str, T]]]) -> dict[MessageQueue, T]:
-    return {
-        MessageQueue(topic, broker_name, int(queue_id)): offset
-        for topic, brokers in nested.items()
-        for broker_name, queues in brokers.items()
-        for queue_id, offset in queues.items()
-    }
+    return {queue: int(offset) for queue, offset in flatten(nested).items()}

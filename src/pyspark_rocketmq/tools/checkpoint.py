@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model.nested_offsets import flatten, nest
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset, offset_of_rocketmq
 from pyspark_rocketmq.options.queue_patterns import QueuePattern, covers
 from pyspark_rocketmq.planning.queue_names import renamed
@@ -160,10 +161,7 @@ def _last_batch(files: CheckpointFiles, source: int | None) -> _LastBatch:
 
 def offsets_to_json(offsets: Mapping[MessageQueue, int]) -> str:
     """Return offsets as JSON in the format of ``startingOffsets``."""
-    nested: dict[str, dict[str, dict[str, int]]] = {}
-    for queue, offset in sorted(offsets.items()):
-        nested.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
-    return json.dumps(nested, indent=2)
+    return json.dumps(nest(offsets), indent=2)
 
 
 def offsets_from_json(text: str) -> dict[MessageQueue, int]:
@@ -175,12 +173,7 @@ def offsets_from_json(text: str) -> dict[MessageQueue, int]:
         The text has another format.
     """
     try:
-        return {
-            MessageQueue(topic, broker_name, int(queue_id)): _offset(offset)
-            for topic, brokers in json.loads(text).items()
-            for broker_name, queues in brokers.items()
-            for queue_id, offset in queues.items()
-        }
+        return {queue: _offset(value) for queue, value in flatten(json.loads(text)).items()}
     except (ValueError, AttributeError, TypeError) as error:
         raise OptionError(
             f'offsets are JSON such as {{"orders": {{"broker-a": {{"0": 120}}}}}}: {error}'

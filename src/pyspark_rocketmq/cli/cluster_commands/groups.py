@@ -14,7 +14,7 @@ from pyspark_rocketmq.cli.connect import Group, Namesrv, Settings, connect
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, table
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.lag import OnAway, QueueLag, group_lag, group_topics, without
+from pyspark_rocketmq.client.lag import GroupPosition, OnAway, group_lag, group_topics, without
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 
@@ -123,7 +123,7 @@ def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float)
 
 
 def _table(
-    group: str, rows: Sequence[QueueLag], rates: dict[MessageQueue, float], away: Collection[str]
+    group: str, rows: Sequence[GroupPosition], rates: dict[MessageQueue, float], away: Collection[str]
 ) -> Table:
     now_ms = time.time() * 1000
     made = table(
@@ -146,7 +146,7 @@ def _table(
     return made
 
 
-def _behind(row: QueueLag, now_ms: float) -> str:
+def _behind(row: GroupPosition, now_ms: float) -> str:
     """Return the age of the last consumed message, if there is more to consume."""
     if not row.lag or not row.consumed_timestamp:
         return ""
@@ -156,7 +156,7 @@ def _behind(row: QueueLag, now_ms: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
 
 
-def _plain(row: QueueLag) -> dict[str, object]:
+def _plain(row: GroupPosition) -> dict[str, object]:
     return {
         "topic": row.queue.topic,
         "brokerName": row.queue.broker_name,

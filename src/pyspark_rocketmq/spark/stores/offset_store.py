@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pyspark_rocketmq.errors import DataLossError, OptionError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.model.nested_offsets import flatten, nest
 from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class OffsetStore(ABC, Generic[H]):
             The value to return before the first batch.
         """
         offsets = self.offsets()
-        return json.dumps(_nested(offsets)) if offsets else default
+        return json.dumps(nest(offsets)) if offsets else default
 
 
 class HadoopFileOffsetStore(OffsetStore[None]):
@@ -183,15 +184,8 @@ class FileTransaction(StoreTransaction[None]):
             )
 
 
-def _nested(offsets: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
-    nested: dict[str, dict[str, dict[str, int]]] = {}
-    for queue, offset in sorted(offsets.items()):
-        nested.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
-    return nested
-
-
 def _to_document(progress: StoredProgress) -> str:
-    document: dict[str, Any] = {"version": _VERSION, "offsets": _nested(progress.offsets)}
+    document: dict[str, Any] = {"version": _VERSION, "offsets": nest(progress.offsets)}
     if progress.batch is not None:
         document |= {"queryId": progress.batch.query_id, "batch": progress.batch.number}
     return json.dumps(document)
@@ -201,11 +195,6 @@ def _from_document(text: str) -> StoredProgress:
     document = json.loads(text)
     if document.get("version") != _VERSION:
         raise OptionError(f"the file holds offsets of version {document.get('version')!r}, not {_VERSION}")
-    offsets = {
-        MessageQueue(topic, broker_name, int(queue_id)): int(offset)
-        for topic, brokers in document["offsets"].items()
-        for broker_name, queues in brokers.items()
-        for queue_id, offset in queues.items()
-    }
+    offsets = {queue: int(offset) for queue, offset in flatten(document["offsets"]).items()}
     batch = BatchId(document["queryId"], document["batch"]) if "queryId" in document else None
     return StoredProgress(offsets, batch)

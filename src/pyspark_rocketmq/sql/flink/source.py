@@ -9,6 +9,7 @@ from typing import Self
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model.nested_offsets import nest
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.sql.flink.config import OffsetResetStrategy, to_options
 from pyspark_rocketmq.sql.flink.schemas import KeyValueDeserializationSchema, deserialized
@@ -74,11 +75,7 @@ class RocketMQSourceFunction:
 
     def setStartFromSpecificOffsets(self, specificOffsets: Mapping[MessageQueue, int]) -> Self:
         """Start at these offsets. Unlisted queues start at the group's offset, else at their latest."""
-        offsets: dict[str, dict[str, dict[str, int]]] = {}
-        for queue, offset in specificOffsets.items():
-            brokers = offsets.setdefault(queue.topic, {})
-            brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
-        start = {"startingOffsets": json.dumps(offsets), "startingOffsetsDefault": "group"}
+        start = {"startingOffsets": json.dumps(nest(specificOffsets)), "startingOffsetsDefault": "group"}
         return self._starting(start | {"groupOffsetReset": OffsetResetStrategy.LATEST.value})
 
     def options(self) -> dict[str, str]:
