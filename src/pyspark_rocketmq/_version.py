@@ -1,3 +1,6 @@
-"""The one place of the version."""
+"""The one place of versions."""
 
 __version__ = "0.1.0"
+
+ROCKETMQ_VERSION = "5.4.0"
+"""The release of RocketMQ that development clusters run by default."""

@@ -9,15 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 from tests.support.cli import CommandLine, every_command
 
-from pyspark_rocketmq.cli import app, connect, main
+from pyspark_rocketmq.cli import connect, main
 from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.testing import MockBroker, MockCluster
 
-COMMANDS = dict(every_command(typer.main.get_command(app)))
+COMMANDS = every_command()
 
 REACHES_A_SERVER = {
     "bench": "bench",
@@ -230,7 +229,7 @@ def test_the_wire_log_tells_of_frames_without_bodies_and_secrets(cli, monkeypatc
 def test_bench_measures_with_a_topic_of_its_own_and_removes_it(cli, mq):
     done = cli("bench", "--messages", "250", "--body-bytes", "10", "-n", mq.name_server, "--json")
     assert done.code == 0, done.err
-    assert [(row["what"], row["messages"], row["body_bytes"] >= 2_500) for row in done.json()] == [
+    assert [(row["what"], row["messages"], row["bodyBytes"] >= 2_500) for row in done.json()] == [
         ("write", 250, True),
         ("read", 250, True),
     ]

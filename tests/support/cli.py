@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from pyspark_rocketmq.cli import main
+from pyspark_rocketmq.cli import COMMANDS, main
+from pyspark_rocketmq.cli.command_groups import load_command
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,12 @@ class CommandLine:
         return Done(code or 0, *self._capsys.readouterr())
 
 
-def every_command(command: Any, path: Sequence[str] = ()) -> list[tuple[tuple[str, ...], Any]]:
-    """Return all commands of a click group with their paths."""
-    commands = getattr(command, "commands", None)
-    if commands is None:
-        return [(tuple(path), command)]
-    return [leaf for name, child in commands.items() for leaf in every_command(child, (*path, name))]
+def every_command() -> dict[tuple[str, ...], Any]:
+    """Return all commands as click's objects, with their paths."""
+    found: dict[tuple[str, ...], Any] = {}
+    for name, home in COMMANDS.items():
+        command = load_command(name, home)
+        inner = getattr(command, "commands", None)
+        leaves = {(name,): command} if inner is None else {(name, sub): each for sub, each in inner.items()}
+        found.update(leaves)
+    return found

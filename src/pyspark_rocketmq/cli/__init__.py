@@ -4,47 +4,121 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import ClassVar
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from pyspark_rocketmq._version import __version__
-from pyspark_rocketmq.cli import options
-from pyspark_rocketmq.cli.cluster_commands import bench, cluster, doctor, groups, offsets, report, topics, tx
-from pyspark_rocketmq.cli.job_commands import dashboard, demo, sql, streams, tables
-from pyspark_rocketmq.cli.message_commands import consume, peek, produce, replay
-from pyspark_rocketmq.errors import OptionError, RocketMQError, SqlError
+from pyspark_rocketmq.cli.command_groups import CLICK_ERROR, Home, LazyGroup
+from pyspark_rocketmq.cli.failures import report_error, report_usage_error
+from pyspark_rocketmq.errors import RocketMQError
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "app", "main"]
+
+COMMANDS = {
+    "demo": Home(
+        "job_commands.demo",
+        "demo",
+        "Stream orders through RocketMQ and Spark, compute revenue per product, and check every cent.",
+        "EXAMPLES",
+    ),
+    "doctor": Home(
+        "cluster_commands.doctor",
+        "doctor",
+        "Check this machine and, if a name server is given, its RocketMQ cluster.",
+        "EXAMPLES",
+    ),
+    "cluster": Home(
+        "cluster_commands.cluster", "app", "Start, inspect and stop a local RocketMQ cluster for development."
+    ),
+    "topics": Home(
+        "cluster_commands.topics", "topics", "List the topics with their brokers and queues.", "LIST_EXAMPLES"
+    ),
+    "topic": Home("cluster_commands.topics", "app", "Show, create and delete a topic."),
+    "groups": Home(
+        "cluster_commands.groups", "groups", "List the consumer groups of the brokers.", "GROUPS_EXAMPLES"
+    ),
+    "lag": Home("cluster_commands.groups", "lag", "Show a consumer group's lag per queue.", "LAG_EXAMPLES"),
+    "offsets": Home(
+        "cluster_commands.offsets",
+        "app",
+        "Show, move, export and import offsets of consumer groups and checkpoints.",
+    ),
+    "peek": Home(
+        "message_commands.peek",
+        "peek",
+        "Show messages of a topic: the newest ones, or by time, key or id. Consumes nothing.",
+        "EXAMPLES",
+    ),
+    "produce": Home(
+        "message_commands.produce",
+        "produce",
+        "Send each line of a file or of standard input as a message. Empty lines are skipped.",
+        "EXAMPLES",
+    ),
+    "consume": Home(
+        "message_commands.consume",
+        "consume",
+        "Print a topic's messages, one per line. Stops at the end unless --follow is given.",
+        "EXAMPLES",
+    ),
+    "bench": Home(
+        "cluster_commands.bench",
+        "bench",
+        "Measure the throughput of writing and reading with one thread, without Spark.",
+        "EXAMPLES",
+    ),
+    "dashboard": Home(
+        "job_commands.dashboard",
+        "dashboard",
+        "Serve a read-only page that shows running queries and the cluster, until Ctrl-C.",
+        "EXAMPLES",
+    ),
+    "options": Home(
+        "options",
+        "options",
+        'List the options of `format("rocketmq")` with their defaults and aliases.',
+        "EXAMPLES",
+    ),
+    "replay": Home(
+        "message_commands.replay",
+        "replay",
+        "Resend messages that a group's consumers could not process. A dry run unless --yes is given.",
+        "EXAMPLES",
+    ),
+    "report": Home(
+        "cluster_commands.report",
+        "report",
+        "Print versions, brokers, routes and options for a bug report, without secrets.",
+        "EXAMPLES",
+    ),
+    "sql": Home(
+        "job_commands.sql",
+        "sql",
+        "Run a SQL job: CREATE TABLE, CREATE VIEW, and INSERT INTO as streaming queries.",
+        "EXAMPLES",
+    ),
+    "streams": Home("job_commands.streams", "app", "Run, inspect and stop stream jobs."),
+    "tables": Home("job_commands.tables", "app", "Show topics as SQL tables."),
+    "tx": Home(
+        "cluster_commands.tx", "app", "List and finish transactional writes that a crash interrupted."
+    ),
+}
+"""Every command, in the order of the help."""
+
+
+class _Commands(LazyGroup):
+    homes: ClassVar = COMMANDS
+
 
 app = typer.Typer(
     name="pyspark-rocketmq",
+    cls=_Commands,
     help="Apache RocketMQ for PySpark.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.command(epilog=demo.EXAMPLES)(demo.demo)
-app.command(epilog=doctor.EXAMPLES)(doctor.doctor)
-app.add_typer(cluster.app, name="cluster")
-app.command(epilog=topics.LIST_EXAMPLES)(topics.topics)
-app.add_typer(topics.app, name="topic")
-app.command(epilog=groups.GROUPS_EXAMPLES)(groups.groups)
-app.command(epilog=groups.LAG_EXAMPLES)(groups.lag)
-app.add_typer(offsets.app, name="offsets")
-app.command(epilog=peek.EXAMPLES)(peek.peek)
-app.command(epilog=produce.EXAMPLES)(produce.produce)
-app.command(epilog=consume.EXAMPLES)(consume.consume)
-app.command(epilog=bench.EXAMPLES)(bench.bench)
-app.command(epilog=dashboard.EXAMPLES)(dashboard.dashboard)
-app.command(epilog=options.EXAMPLES)(options.options)
-app.command(epilog=replay.EXAMPLES)(replay.replay)
-app.command(epilog=report.EXAMPLES)(report.report)
-app.command(epilog=sql.EXAMPLES)(sql.sql)
-app.add_typer(streams.app, name="streams")
-app.add_typer(tables.app, name="tables")
-app.add_typer(tx.app, name="tx")
 
 
 def _print_version(wanted: bool) -> None:
@@ -63,19 +137,28 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line. The package's own errors print one sentence and set an exit code, no traceback.
+    """Run the command line. An error prints its message, without a traceback, and sets an exit code.
 
     Parameters
     ----------
     arguments : sequence of str, optional
         Default: the arguments of the process.
 
-    Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted.
+    Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted. With ``--json``, an error is a JSON
+    object on standard error.
     """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = "--json" in words
     try:
-        app(arguments, prog_name="pyspark-rocketmq")
+        code = app(words, prog_name="pyspark-rocketmq", standalone_mode=False)
     except RocketMQError as error:
-        Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
-        sys.exit(2 if isinstance(error, OptionError | SqlError) else 1)
+        code = report_error(error, as_json=as_json)
+    except CLICK_ERROR as error:
+        code = report_usage_error(error, as_json=as_json)
+    except typer.Abort:
+        print("aborted", file=sys.stderr)
+        code = 1
     except KeyboardInterrupt:
-        sys.exit(130)
+        code = 130
+    if code:
+        sys.exit(code)

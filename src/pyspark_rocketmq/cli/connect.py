@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pyspark_rocketmq.client.admin import Admin
-from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.cli.times import is_time, with_local_zone
 from pyspark_rocketmq.errors import OptionError, RocketMQError
-from pyspark_rocketmq.options import ClientOptions, SourceOptions, parse_options
-from pyspark_rocketmq.options.policies import TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.admin import Admin
+    from pyspark_rocketmq.client.client import Client
+    from pyspark_rocketmq.options import ClientOptions, SourceOptions
 
 __all__ = ["Group", "Namesrv", "Settings", "Topic", "client_options", "complete_groups", "connect", "pairs"]
 __all__ += ["source_options"]
 
 Namesrv = Annotated[
     str | None,
-    typer.Option(
-        "--namesrv", "-n", help="The name servers: host:port, separated by semicolons. [$NAMESRV_ADDR]"
-    ),
+    typer.Option("--namesrv", "-n", help="The name servers, 'host:port;host:port'. [$NAMESRV_ADDR]"),
 ]
 
 Settings = Annotated[
@@ -55,11 +55,15 @@ def client_options(namesrv: str | None, settings: Sequence[str] | None) -> Clien
     ------
     OptionError
     """
+    from pyspark_rocketmq.options import ClientOptions, parse_options
+
     return parse_options(ClientOptions, {**pairs(settings), **_name_server(namesrv)})
 
 
 def connect(namesrv: str | None, settings: Sequence[str] | None) -> Client:
     """Open a client for one command. Its short time-outs report problems in seconds."""
+    from pyspark_rocketmq.client.client import Client
+
     return Client(client_options(namesrv, settings), operation_timeout_ms=_OPERATION_TIMEOUT_MS)
 
 
@@ -72,12 +76,10 @@ def source_options(
     ------
     OptionError
     """
-    try:
-        TIMESTAMP.parse(start)
-        where = "startingTimestamp"
-    except ValueError:
-        where = "startingOffsets"
-    given = {"topic": topic, "consumerGroup": group, where: start}
+    from pyspark_rocketmq.options import SourceOptions, parse_options
+
+    where = "startingTimestamp" if is_time(start) else "startingOffsets"
+    given = {"topic": topic, "consumerGroup": group, where: with_local_zone(start)}
     return parse_options(SourceOptions, {**pairs(settings), **_name_server(namesrv), **given})
 
 
@@ -101,6 +103,9 @@ def _name_server(namesrv: str | None) -> Mapping[str, str]:
 def _complete(incomplete: str, names: Callable[[Admin], Sequence[str]]) -> list[str]:
     if not os.environ.get("NAMESRV_ADDR"):
         return []
+    from pyspark_rocketmq.client.admin import Admin
+    from pyspark_rocketmq.client.client import Client
+
     timeouts = [f"{name}={_COMPLETION_TIMEOUT_MS}" for name in ("connectTimeoutMs", "requestTimeoutMs")]
     try:
         options = client_options(None, timeouts)

@@ -8,7 +8,6 @@ from typing import Annotated, Final
 import typer
 
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json, print_table
-from pyspark_rocketmq.options import SinkOptions, SourceOptions, option_reference
 
 __all__ = ["EXAMPLES", "options"]
 
@@ -25,6 +24,8 @@ def options(
     json: AsJson = False,
 ) -> None:
     """List the options of `format("rocketmq")` with their defaults and aliases."""
+    from pyspark_rocketmq.options import SinkOptions, SourceOptions, option_reference
+
     rows = option_reference(SourceOptions if of is _Side.READ else SinkOptions)
     if json:
         print_json(rows)

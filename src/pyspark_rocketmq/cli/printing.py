@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
-from pyspark_rocketmq.model import Message
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
-__all__ = ["AsJson", "console", "examples", "print_json", "print_table", "table", "timestamp"]
+__all__ = ["AsJson", "console", "examples", "print_json", "print_table", "table", "timestamp", "to_plain"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -28,13 +28,18 @@ def examples(*lines: str) -> str:
 
 
 def console() -> Console:
-    """Return a console for stdout, without colors and wrapping if stdout is not a terminal."""
+    """Return a console for stdout. If that is not a terminal: no colors, and lines as wide as $COLUMNS."""
+    from rich.console import Console
+
     terminal = sys.stdout.isatty()
-    return Console(highlight=False, soft_wrap=not terminal, width=None if terminal else _WIDE)
+    return Console(highlight=False, soft_wrap=not terminal, width=None if terminal else _piped_width())
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
     """Return a table. Numbers are right-aligned and have thousands separators."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     cells = [list(row) for row in rows]
     made = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
     for at, name in enumerate(columns):
@@ -53,19 +58,63 @@ def print_table(
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON: dataclasses as objects, enums by their value, bytes as text."""
-    typer.echo(json.dumps(_plain(value), ensure_ascii=False, indent=2))
+    """Print a value as JSON; see `to_plain`."""
+    typer.echo(json.dumps(to_plain(value), ensure_ascii=False, indent=2))
 
 
 def timestamp(milliseconds: int) -> str:
-    """Return a timestamp in local time, or an empty text for 0, which brokers report for "none"."""
+    """Return a timestamp in local time with its offset, which every option that takes a time accepts.
+
+    Brokers report 0 for "none", which is an empty text.
+    """
     if milliseconds <= 0:
         return ""
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
-    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{milliseconds % 1000:03}"
+    seconds, rest = divmod(milliseconds, 1000)
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):  # producers may send any number as the time of birth
+        return str(milliseconds)
+    return moment.replace(microsecond=rest * 1000).isoformat(timespec="milliseconds")
 
 
-_WIDE = 200
+def to_plain(value: object, *, names: bool = False) -> Any:
+    """Return a value for JSON: dataclasses as objects, enums by their value, bytes as text.
+
+    Parameters
+    ----------
+    value : object
+    names : bool
+        The keys of this mapping are Python names, which become camelCase as the fields of dataclasses do.
+    """
+    if hasattr(value, "_asdict"):  # a named tuple
+        value, names = value._asdict(), True
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        names = True
+    match value:
+        case enum.Enum():
+            return value.name if isinstance(value, enum.Flag) else value.value
+        case bytes():
+            return value.decode(errors="backslashreplace")
+        case Mapping():
+            return {_camel(str(key)) if names else str(key): to_plain(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [to_plain(item) for item in value]
+    return value
+
+
+_WIDE: Final = 200
+_NARROWEST: Final = 20
+
+
+def _piped_width() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    return max(_NARROWEST, int(columns)) if columns.isdecimal() and int(columns) else _WIDE
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
 
 
 def _cell(value: object) -> str:
@@ -78,19 +127,3 @@ def _cell(value: object) -> str:
             return f"{value:,}"
         case _:
             return str(value)
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, Message):
-        value = value._asdict()
-    if isinstance(value, enum.Enum):
-        return value.name if isinstance(value, enum.Flag) else value.value
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return value

@@ -21,6 +21,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 from pyspark.find_spark_home import _find_spark_home
 
+from pyspark_rocketmq._version import ROCKETMQ_VERSION
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.devcluster.java import find_java
 from pyspark_rocketmq.devcluster.locking import file_lock
@@ -29,7 +30,7 @@ from pyspark_rocketmq.errors import DevClusterError, OptionError
 
 __all__ = ["DEFAULT_VERSION", "Repositories", "cache_folder", "resolve", "rocketmq_coordinates"]
 
-DEFAULT_VERSION: Final = "5.4.0"
+DEFAULT_VERSION: Final = ROCKETMQ_VERSION
 """The default RocketMQ version."""
 
 CACHE_VARIABLE: Final = "PYSPARK_ROCKETMQ_CACHE"

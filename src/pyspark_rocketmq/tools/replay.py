@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,23 +20,13 @@ from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, OffsetRange, Permission
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_PROPERTIES
+from pyspark_rocketmq.tools.origins import Origin
 
 __all__ = ["Origin", "Replay", "ReplayFilter", "find_replays", "make_readable", "send_replays"]
 
 _TOPIC_PROPERTIES: Final = ("DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
 PROPERTY_REPLAY_OF: Final = "replayOf"
 """Property of a resent message: the id of the original message."""
-
-
-class Origin(enum.Enum):
-    """The kind of a group's topic: retry or dead letters."""
-
-    DLQ = "dlq"
-    RETRY = "retry"
-
-    def topic(self, group: str) -> str:
-        """Return the topic's name for a group."""
-        return f"%{self.name}%{group}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 
-from pyspark_rocketmq.cli.printing import examples, print_json, table, timestamp
+import pytest
+
+from pyspark_rocketmq.cli.printing import examples, print_json, print_table, table, timestamp
 from pyspark_rocketmq.model import MessageQueue, Permission, QueueStats, SendStatus
 
 
@@ -17,8 +19,8 @@ def test_json_of_values_is_plain(capsys):
         }
     )
     assert json.loads(capsys.readouterr().out) == {
-        "queue": {"topic": "orders", "broker_name": "broker-a", "queue_id": 3},
-        "stats": [{"min_offset": 0, "max_offset": 5, "last_update_timestamp": 7}],
+        "queue": {"topic": "orders", "brokerName": "broker-a", "queueId": 3},
+        "stats": [{"minOffset": 0, "maxOffset": 5, "lastUpdateTimestamp": 7}],
         "perm": "READ",
         "status": "SEND_OK",
         "body": "\\xff!",
@@ -33,7 +35,21 @@ def test_numbers_stand_right_and_are_grouped():
 
 def test_no_moment_is_no_text():
     assert timestamp(0) == ""
-    assert timestamp(1_767_225_600_123).endswith(".123")
+    assert ".123" in timestamp(1_767_225_600_123)
+
+
+def test_a_time_carries_its_offset_and_a_number_that_is_none_is_shown_as_it_is(local_zone):
+    local_zone("Asia/Kathmandu")
+    assert timestamp(1_767_225_600_123) == "2026-01-01T05:45:00.123+05:45"
+    assert timestamp(1 << 62) == str(1 << 62)
+
+
+@pytest.mark.parametrize(("columns", "wide"), [("60", 60), ("", 200), ("0", 200), ("wide", 200), ("5", 20)])
+def test_a_piped_table_is_as_wide_as_columns_says(columns, wide, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    print_table(("Topic", "Brokers"), [("orders " * 10, "broker-a " * 40)])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) == wide
 
 
 def test_examples_name_the_program():

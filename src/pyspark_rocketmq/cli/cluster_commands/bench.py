@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect
-from pyspark_rocketmq.cli.printing import AsJson, examples, print_json, print_table
-from pyspark_rocketmq.cli.progress import progress
-from pyspark_rocketmq.client.admin import Admin
-from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.cli.printing import AsJson, examples, print_json, print_table, to_plain
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.tools.bench import Measured, await_visible, measure_reading, measure_writing
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.client import Client
+    from pyspark_rocketmq.tools.bench import Measured
 
 __all__ = ["EXAMPLES", "bench"]
 
@@ -50,7 +49,7 @@ def bench(
             with _own_topic(client) as name:
                 seen = [_write(client, name, messages, body_bytes or 1024), _read(client, name, messages)]
     if json:
-        print_json([asdict(each) | {"messagesPerSecond": round(each.messages_per_second)} for each in seen])
+        print_json([to_plain(each) | {"messagesPerSecond": round(each.messages_per_second)} for each in seen])
         return
     print_table(
         ("", "Messages", "Seconds", "Messages/s", "MiB/s", "CPU µs/message"),
@@ -70,6 +69,8 @@ def bench(
 
 @contextlib.contextmanager
 def _own_topic(client: Client) -> Iterator[str]:
+    from pyspark_rocketmq.client.admin import Admin
+
     admin, name = Admin(client), f"bench-{secrets.token_hex(4)}"
     admin.create_topic(name, queues=4)
     try:
@@ -79,6 +80,9 @@ def _own_topic(client: Client) -> Iterator[str]:
 
 
 def _write(client: Client, topic: str, messages: int, body_bytes: int) -> Measured:
+    from pyspark_rocketmq.cli.progress import progress
+    from pyspark_rocketmq.tools.bench import await_visible, measure_writing
+
     with progress("writing", total=messages) as done:
         seen = measure_writing(client, topic, messages=messages, body_bytes=body_bytes, done=done)
     await_visible(client, topic, messages)
@@ -86,5 +90,8 @@ def _write(client: Client, topic: str, messages: int, body_bytes: int) -> Measur
 
 
 def _read(client: Client, topic: str, messages: int) -> Measured:
+    from pyspark_rocketmq.cli.progress import progress
+    from pyspark_rocketmq.tools.bench import measure_reading
+
     with progress("reading", total=messages) as done:
         return measure_reading(client, topic, messages=messages, done=done)

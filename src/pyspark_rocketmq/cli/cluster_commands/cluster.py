@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from pyspark_rocketmq._version import ROCKETMQ_VERSION
+from pyspark_rocketmq.cli.command_groups import CommandGroup
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
-from pyspark_rocketmq.devcluster.detached import (
-    DEFAULT_PORT,
-    DetachedCluster,
-    find_detached,
-    start_detached,
-    stop_detached,
-)
-from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, resolve, rocketmq_coordinates
 from pyspark_rocketmq.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.devcluster.detached import DetachedCluster
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Start, inspect and stop a local RocketMQ cluster for development.", no_args_is_help=True
+    cls=CommandGroup,
+    help="Start, inspect and stop a local RocketMQ cluster for development.",
+    no_args_is_help=True,
 )
 
 
@@ -32,14 +29,14 @@ app = typer.Typer(
 def start(
     brokers: Annotated[int, typer.Option(help="Number of master brokers.", min=1)] = 1,
     slaves: Annotated[int, typer.Option(help="Replicas per master.", min=0)] = 0,
-    version: Annotated[str, typer.Option(help="RocketMQ release: 4.9.x or 5.x.")] = DEFAULT_VERSION,
+    version: Annotated[str, typer.Option(help="RocketMQ release: 4.9.x or 5.x.")] = ROCKETMQ_VERSION,
     port: Annotated[
         int | None,
         typer.Option(
             help="The name server's port. Kept over restarts that keep the data.",
             min=1,
             max=65_535,
-            show_default=f"{DEFAULT_PORT}, or a free one if it is in use",
+            show_default="9876, or a free one if it is in use",
         ),
     ] = None,
     workdir: Annotated[Path | None, typer.Option(help="Folder for stores and logs.")] = None,
@@ -47,6 +44,8 @@ def start(
     json: AsJson = False,
 ) -> None:
     """Start a name server and brokers; they run until `cluster stop`."""
+    from pyspark_rocketmq.devcluster.detached import start_detached
+
     cluster = start_detached(
         brokers,
         slaves=slaves,
@@ -72,6 +71,8 @@ def stop(
     json: AsJson = False,
 ) -> None:
     """Stop the cluster that `cluster start` started, and nothing else."""
+    from pyspark_rocketmq.devcluster.detached import stop_detached
+
     cluster = stop_detached(keep_data=keep_data)
     if json:
         print_json(None if cluster is None else {"nameServer": cluster.name_server, "keptData": keep_data})
@@ -86,6 +87,8 @@ def stop(
 @app.command(epilog=examples("cluster status", "cluster status --json"))
 def status(json: AsJson = False) -> None:
     """Show the servers. Exit code 0 if all of them run, else 1."""
+    from pyspark_rocketmq.devcluster.detached import find_detached
+
     cluster = find_detached()
     if cluster is None:
         if json:
@@ -105,13 +108,15 @@ def status(json: AsJson = False) -> None:
 @app.command(epilog=examples("cluster fetch"))
 def fetch(
     version: Annotated[
-        list[str] | None, typer.Option(help="RocketMQ release; repeatable.", show_default=DEFAULT_VERSION)
+        list[str] | None, typer.Option(help="RocketMQ release; repeatable.", show_default=ROCKETMQ_VERSION)
     ] = None,
     json: AsJson = False,
 ) -> None:
     """Download RocketMQ's jars, so that later starts need no network."""
+    from pyspark_rocketmq.devcluster.jars import resolve, rocketmq_coordinates
+
     fetched = []
-    for release in version or [DEFAULT_VERSION]:
+    for release in version or [ROCKETMQ_VERSION]:
         start_s = time.monotonic()
         jars = resolve(rocketmq_coordinates(release))
         seconds = time.monotonic() - start_s
@@ -127,6 +132,9 @@ def fetch(
 
 
 def _show(cluster: DetachedCluster) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(
         title=f"RocketMQ {cluster.version}, name server {cluster.name_server}", title_justify="left"
     )

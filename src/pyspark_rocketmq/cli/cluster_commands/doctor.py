@@ -6,14 +6,11 @@ import os
 from typing import Annotated, Final
 
 import typer
-from rich.markup import escape
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, client_options
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.tools.doctor import examine
 from pyspark_rocketmq.tools.findings import Finding, Verdict
-from pyspark_rocketmq.tools.machine import examine_machine
 
 __all__ = ["EXAMPLES", "doctor"]
 
@@ -41,6 +38,9 @@ def doctor(
 
     Each finding says what was found and what to do. Exit code 1 if something is broken.
     """
+    from pyspark_rocketmq.tools.doctor import examine
+    from pyspark_rocketmq.tools.machine import examine_machine
+
     findings = examine_machine(os.environ)
     if namesrv is None and not os.environ.get("NAMESRV_ADDR"):
         if topic is not None or group is not None:
@@ -65,6 +65,8 @@ def doctor(
 
 
 def _print(finding: Finding) -> None:
+    from rich.markup import escape
+
     out = console()
     out.print(f"{_MARKS[finding.verdict]} [bold]{escape(finding.subject)}[/bold]  {escape(finding.seen)}")
     if finding.advice:

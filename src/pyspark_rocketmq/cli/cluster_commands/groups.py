@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.live import Live
-from rich.table import Table
 
 from pyspark_rocketmq.cli.connect import Group, Namesrv, Settings, connect
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, table
-from pyspark_rocketmq.client.admin import Admin
-from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.lag import GroupPosition, OnAway, group_lag, group_topics, without
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import MessageQueue
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pyspark_rocketmq.client.client import Client
+    from pyspark_rocketmq.client.lag import GroupPosition, OnAway
+    from pyspark_rocketmq.model import MessageQueue
 
 __all__ = ["GROUPS_EXAMPLES", "LAG_EXAMPLES", "groups", "lag", "topics_of"]
 
@@ -31,6 +32,8 @@ def groups(
     json: AsJson = False,
 ) -> None:
     """List the consumer groups of the brokers."""
+    from pyspark_rocketmq.client.admin import Admin
+
     with connect(namesrv, option) as client:
         found = Admin(client).groups(include_system=system)
     if json:
@@ -63,6 +66,8 @@ def lag(
     json: AsJson = False,
 ) -> None:
     """Show a consumer group's lag per queue."""
+    from pyspark_rocketmq.client.lag import group_lag
+
     away: dict[str, RocketMQError] = {}
     with connect(namesrv, option) as client:
         names = topics_of(client, group, topic, on_away=away.__setitem__)
@@ -93,6 +98,8 @@ def topics_of(
     RocketMQError
         The group has committed no offsets.
     """
+    from pyspark_rocketmq.client.lag import group_topics
+
     names = tuple(topics or ()) or group_topics(client, group, on_away=on_away)
     if not names:
         raise RocketMQError(
@@ -104,6 +111,10 @@ def topics_of(
 
 
 def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float) -> None:
+    from rich.live import Live
+
+    from pyspark_rocketmq.client.lag import group_lag
+
     with Live(console=console(), auto_refresh=False) as live:
         before: dict[MessageQueue, int] = {}
         looked_s = time.monotonic()
@@ -125,6 +136,8 @@ def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float)
 def _table(
     group: str, rows: Sequence[GroupPosition], rates: dict[MessageQueue, float], away: Collection[str]
 ) -> Table:
+    from pyspark_rocketmq.client.lag import without
+
     now_ms = time.time() * 1000
     made = table(
         ("Topic", "Queue", "Committed", "Max", "Lag", "Behind", *(("Consumed/s",) if rates else ())),

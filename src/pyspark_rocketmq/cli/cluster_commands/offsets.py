@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyspark_rocketmq.cli.cluster_commands.groups import topics_of
+from pyspark_rocketmq.cli.command_groups import CommandGroup
 from pyspark_rocketmq.cli.connect import (
     Group,
     Namesrv,
@@ -20,29 +21,18 @@ from pyspark_rocketmq.cli.connect import (
     source_options,
 )
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, table, timestamp
-from pyspark_rocketmq.client.admin import Admin
-from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.lag import group_lag
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.offsets.direct_log import is_direct_checkpoint, next_offsets
-from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, queues_to_read, resolve_offsets
-from pyspark_rocketmq.options.queue_patterns import QUEUE_PATTERNS, covers
-from pyspark_rocketmq.planning.offset_resolution import check_listed
-from pyspark_rocketmq.planning.queue_names import renamed
-from pyspark_rocketmq.tools.checkpoint import (
-    finished_offsets,
-    forget,
-    offsets_from_json,
-    offsets_to_json,
-    seek,
-)
-from pyspark_rocketmq.tools.checkpoint_files import local_folder
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.client import Client
+    from pyspark_rocketmq.model import MessageQueue
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Show, move, export and import offsets of consumer groups and checkpoints.", no_args_is_help=True
+    cls=CommandGroup,
+    help="Show, move, export and import offsets of consumer groups and checkpoints.",
+    no_args_is_help=True,
 )
 
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics; repeatable.")]
@@ -72,6 +62,8 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Show a group's committed offsets and the offsets of the queues."""
+    from pyspark_rocketmq.client.lag import group_lag
+
     with connect(namesrv, option) as client:
         rows = group_lag(client, group, topics_of(client, group, topic))
     if json:
@@ -117,6 +109,9 @@ def reset(
     json: AsJson = False,
 ) -> None:
     """Move a group's offsets of a topic. Only shows the change unless --yes is given."""
+    from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, queues_to_read, resolve_offsets
+    from pyspark_rocketmq.planning.offset_resolution import check_listed
+
     options = source_options(namesrv, option, topic=topic, group=group, start=to)
     policy = options.start_policy(streaming=True)
     with connect(namesrv, option) as client:
@@ -151,6 +146,9 @@ def export(
 
     The offsets are a group's, or the finished offsets in the checkpoint of a Spark query or direct stream.
     """
+    from pyspark_rocketmq.client.lag import group_lag
+    from pyspark_rocketmq.tools.checkpoint import offsets_to_json
+
     if (group is None) == (checkpoint is None):
         raise OptionError("give a group or --checkpoint")
     if checkpoint is not None:
@@ -183,6 +181,8 @@ def import_(
 
     Only shows the change unless --yes is given.
     """
+    from pyspark_rocketmq.tools.checkpoint import offsets_from_json
+
     if (file is None) == (checkpoint is None):
         raise OptionError("give --file or --checkpoint")
     if checkpoint is not None:
@@ -219,6 +219,9 @@ def seek_(
 
     The query keeps its state. Only shows the change unless --yes is given.
     """
+    from pyspark_rocketmq.planning.queue_names import renamed
+    from pyspark_rocketmq.tools.checkpoint import finished_offsets, offsets_from_json, seek
+
     if (group is None) == (file is None):
         raise OptionError("give --group or --file")
     found = finished_offsets(checkpoint, source=source)
@@ -261,6 +264,9 @@ def forget_(
 
     The query keeps its state. Only shows the change unless --yes is given.
     """
+    from pyspark_rocketmq.options.queue_patterns import QUEUE_PATTERNS, covers
+    from pyspark_rocketmq.tools.checkpoint import finished_offsets, forget
+
     try:
         patterns = QUEUE_PATTERNS.parse(",".join(queues))
     except ValueError as error:
@@ -286,6 +292,10 @@ def forget_(
 
 def _finished(checkpoint: str, source: int | None) -> Mapping[MessageQueue, int]:
     """Return the finished offsets of a query or a direct stream."""
+    from pyspark_rocketmq.offsets.direct_log import is_direct_checkpoint, next_offsets
+    from pyspark_rocketmq.tools.checkpoint import finished_offsets
+    from pyspark_rocketmq.tools.checkpoint_files import local_folder
+
     folder = local_folder(checkpoint)
     if folder is not None and is_direct_checkpoint(folder):
         return next_offsets(folder, stream=source)
@@ -294,6 +304,8 @@ def _finished(checkpoint: str, source: int | None) -> Mapping[MessageQueue, int]
 
 def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, yes: bool, json: bool) -> None:
     """Show the change, and apply it if requested."""
+    from pyspark_rocketmq.client.admin import Admin
+
     now = client.committed_offsets(group, wanted)
     online = sum(len(seen.clients) for seen in Admin(client).consumer_connections(group).values())
     if yes:
@@ -343,6 +355,8 @@ def _existing(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[Messag
 
     Brokers would accept them.
     """
+    from pyspark_rocketmq.planning.queue_names import renamed
+
     there = {queue for topic in {queue.topic for queue in wanted} for queue in client.read_queues(topic)}
     named = renamed(wanted, there, choose=max)
     strangers = sorted(set(named) - there)

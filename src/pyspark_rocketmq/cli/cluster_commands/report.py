@@ -6,18 +6,16 @@ import dataclasses
 import os
 import platform
 import sys
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, client_options
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
-from pyspark_rocketmq.client.admin import Admin
-from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.devcluster.java import find_java
 from pyspark_rocketmq.errors import DevClusterError, RocketMQError
-from pyspark_rocketmq.options import ClientOptions
-from pyspark_rocketmq.tools.machine import package_versions
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.options import ClientOptions
 
 __all__ = ["EXAMPLES", "report"]
 
@@ -35,6 +33,8 @@ def report(
     json: AsJson = False,
 ) -> None:
     """Print versions, brokers, routes and options for a bug report, without secrets."""
+    from pyspark_rocketmq.tools.machine import package_versions
+
     told: dict[str, Any] = {"machine": _machine(), "packages": package_versions()}
     if namesrv is not None or os.environ.get("NAMESRV_ADDR"):
         options = client_options(namesrv, option)
@@ -50,6 +50,8 @@ def report(
 
 
 def _machine() -> dict[str, Any]:
+    from pyspark_rocketmq.devcluster.java import find_java
+
     try:
         java = str(find_java().version)
     except DevClusterError as error:
@@ -74,6 +76,9 @@ def _options(options: ClientOptions) -> dict[str, Any]:
 
 def _cluster(options: ClientOptions, topics: list[str]) -> dict[str, dict[str, Any]]:
     """Return the cluster's facts. An error stands in place of an answer that failed."""
+    from pyspark_rocketmq.client.admin import Admin
+    from pyspark_rocketmq.client.client import Client
+
     with Client(options, operation_timeout_ms=_TIMEOUT_MS) as client:
         admin = Admin(client)
         try:

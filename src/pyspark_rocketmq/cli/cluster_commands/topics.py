@@ -7,9 +7,9 @@ from typing import Annotated, Final
 
 import typer
 
+from pyspark_rocketmq.cli.command_groups import CommandGroup
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, pairs
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, timestamp
-from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Permission
 
@@ -17,7 +17,7 @@ __all__ = ["LIST_EXAMPLES", "app", "topics"]
 
 LIST_EXAMPLES: Final = examples("topics", "topics --system --json", "topics -n 10.0.0.1:9876;10.0.0.2:9876")
 
-app = typer.Typer(help="Show, create and delete a topic.", no_args_is_help=True)
+app = typer.Typer(cls=CommandGroup, help="Show, create and delete a topic.", no_args_is_help=True)
 
 _PERMISSIONS: Final = {"r": Permission.READ, "w": Permission.WRITE, "rw": Permission.READ | Permission.WRITE}
 
@@ -29,6 +29,8 @@ def topics(
     json: AsJson = False,
 ) -> None:
     """List the topics with their brokers and queues."""
+    from pyspark_rocketmq.client.admin import Admin
+
     with connect(namesrv, option) as client:
         names = Admin(client).topics(include_system=system)
         routes = client.routes.find_many(names, deadline=client.deadline())
@@ -63,6 +65,8 @@ def topics(
 @app.command(epilog=examples("topic show orders", "topic show orders --json"))
 def show(topic: Topic, namesrv: Namesrv = None, option: Settings = None, json: AsJson = False) -> None:
     """Show a topic's brokers, settings and queues."""
+    from pyspark_rocketmq.client.admin import Admin
+
     with connect(namesrv, option) as client:
         admin = Admin(client)
         route = admin.topic_route(topic)
@@ -127,6 +131,8 @@ def create(
     json: AsJson = False,
 ) -> None:
     """Create a topic, or change an existing one."""
+    from pyspark_rocketmq.client.admin import Admin
+
     if perm not in _PERMISSIONS:
         raise OptionError("a permission is rw, r or w", perm=perm)
     with connect(namesrv, option) as client:
@@ -149,6 +155,8 @@ def delete(
     json: AsJson = False,
 ) -> None:
     """Delete a topic and all its messages on every broker."""
+    from pyspark_rocketmq.client.admin import Admin
+
     with connect(namesrv, option) as client:
         stats = Admin(client).topic_stats(topic)
         messages = sum(seen.max_offset - seen.min_offset for seen in stats.values())

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyspark_rocketmq.cli.command_groups import CommandGroup
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table
-from pyspark_rocketmq.spark.write.transaction import Finished
-from pyspark_rocketmq.tools.transactions import Unfinished, open_log, recover, unfinished
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.spark.write.transaction import Finished
+    from pyspark_rocketmq.tools.transactions import Unfinished
 
 __all__ = ["app"]
 
-app = typer.Typer(help="List and finish transactional writes that a crash interrupted.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandGroup,
+    help="List and finish transactional writes that a crash interrupted.",
+    no_args_is_help=True,
+)
 
 Folder = Annotated[
     str, typer.Argument(help="A query's checkpointLocation, or its transactionLog: a path or URI.")
@@ -23,6 +30,8 @@ Folder = Annotated[
 @app.command("list", epilog=examples("tx list /data/checkpoints/orders", "tx list /data/tx --json"))
 def list_(folder: Folder, json: AsJson = False) -> None:
     """List the batches whose commit was started and is not known to be finished."""
+    from pyspark_rocketmq.tools.transactions import open_log, unfinished
+
     found = unfinished(open_log(folder))
     if json:
         print_json([_plain(each) for each in found])
@@ -51,6 +60,8 @@ def recover_(
 
     A restarted query does this itself: use the command if you will not restart the query soon.
     """
+    from pyspark_rocketmq.tools.transactions import open_log, recover, unfinished
+
     log = open_log(folder)
     found = unfinished(log)
     done: dict[str, Finished] = {}

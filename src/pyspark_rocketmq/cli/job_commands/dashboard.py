@@ -56,10 +56,10 @@ def dashboard(
     the lag per queue.
     """
     try:
-        from pyspark_rocketmq.dashboard.cluster import ClusterView  # noqa: PLC0415 - the web server is an extra
-        from pyspark_rocketmq.dashboard.history import QueryLogReader  # noqa: PLC0415
-        from pyspark_rocketmq.dashboard.server import create_app, is_loopback, listen, serve  # noqa: PLC0415
-        from pyspark_rocketmq.dashboard.spark_metrics import SparkMetrics  # noqa: PLC0415
+        from pyspark_rocketmq.dashboard.cluster import ClusterView
+        from pyspark_rocketmq.dashboard.history import QueryLogReader
+        from pyspark_rocketmq.dashboard.server import create_app, is_loopback, listen, serve
+        from pyspark_rocketmq.dashboard.spark_metrics import SparkMetrics
     except ModuleNotFoundError as error:
         raise OptionError(
             f"{error.name} is not installed: pip install 'pyspark-rocketmq[dashboard]'"

@@ -6,8 +6,6 @@ import signal
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.live import Live
 
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
 
@@ -34,9 +32,12 @@ def demo(
     query reads, parses and sums them. The demo compares the totals with the orders sent, shows how long each
     phase took, and removes everything. Exit code 1 if the totals differ.
     """
+    from rich.console import Console
+    from rich.live import Live
+
     # Spark takes a second to import: only this command waits for it.
-    from pyspark_rocketmq.cli.job_commands.demo_view import LiveView, result_json, result_view, summary  # noqa: PLC0415
-    from pyspark_rocketmq.demo.run import DemoRun, DemoSettings  # noqa: PLC0415
+    from pyspark_rocketmq.cli.job_commands.demo_view import LiveView, result_json, result_view, summary
+    from pyspark_rocketmq.demo.run import DemoRun, DemoSettings
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up, too
     console = Console(highlight=False)

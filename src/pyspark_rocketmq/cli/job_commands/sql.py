@@ -57,8 +57,8 @@ def sql(
     """
     text = _read(file)
     # Spark and the parser take a second to import: only this command waits for them.
-    from pyspark_rocketmq.sql.job import execute  # noqa: PLC0415
-    from pyspark_rocketmq.sql.parse import parse_statements  # noqa: PLC0415
+    from pyspark_rocketmq.sql.job import execute
+    from pyspark_rocketmq.sql.parse import parse_statements
 
     if check:
         count = len(parse_statements(text))
@@ -91,7 +91,7 @@ def _read(file: str) -> str:
 
 
 def _session(master: str | None, conf: dict[str, str]) -> SparkSession:
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+    from pyspark.sql import SparkSession
 
     # Spark's workers, including the one that looks up data sources, must run this interpreter.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -105,7 +105,7 @@ def _session(master: str | None, conf: dict[str, str]) -> SparkSession:
 
 def show(rows: DataFrame, *, json: bool) -> None:
     """Print the rows of a batch query. A streaming query is an error."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     if rows.isStreaming:
         raise OptionError(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyspark_rocketmq.cli.command_groups import CommandGroup
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, timestamp
-from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Run, inspect and stop stream jobs.", no_args_is_help=True)
+app = typer.Typer(cls=CommandGroup, help="Run, inspect and stop stream jobs.", no_args_is_help=True)
 
 Script = Annotated[Path, typer.Argument(help="A Python script that builds pipelines and starts them.")]
 Job = Annotated[str, typer.Argument(help="The job: namespace.pipeline, or its job id.")]
@@ -51,8 +51,8 @@ def explain(
 
     Arguments after the script are passed to it.
     """
-    from pyspark_rocketmq.streams.plan.explain import draw_plan, explain_plan, steps  # noqa: PLC0415 - imports Spark
-    from pyspark_rocketmq.streams.run.launcher import PlanRecorder, launching_with  # noqa: PLC0415
+    from pyspark_rocketmq.streams.plan.explain import draw_plan, explain_plan, steps
+    from pyspark_rocketmq.streams.run.launcher import PlanRecorder, launching_with
 
     recorder = PlanRecorder()
     with launching_with(recorder):
@@ -72,7 +72,7 @@ def explain(
 @app.command("list", epilog=examples("streams list", "streams list --json"))
 def list_(json: AsJson = False) -> None:
     """List the jobs that were started on this machine."""
-    from pyspark_rocketmq.streams.run.job_registry import jobs  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.streams.run.job_registry import jobs
 
     rows = jobs()
     if json:
@@ -92,7 +92,7 @@ def list_(json: AsJson = False) -> None:
 @app.command(epilog=examples("streams stop shop.revenue"))
 def stop(job: Job, json: AsJson = False) -> None:
     """Stop a job after its current batch. After a restart it continues there."""
-    from pyspark_rocketmq.streams.run.job_registry import find_job  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.streams.run.job_registry import find_job
 
     record = find_job(job)
     ran = record.is_running()
@@ -115,7 +115,7 @@ def state(
     json: AsJson = False,
 ) -> None:
     """Show a job's state as of its last batch. The job may be running."""
-    from pyspark_rocketmq.streams import state as state_of  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.streams import state as state_of
 
     found = state_of(job)
     df = (found.changes(table) if changes else found.table(table)).limit(limit)
@@ -137,7 +137,7 @@ def rescale(
     json: AsJson = False,
 ) -> None:
     """Change the number of state partitions of a stopped job."""
-    from pyspark_rocketmq.streams import rescale as rewrite  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.streams import rescale as rewrite
 
     rewrite(job, partitions)
     if json:
@@ -147,7 +147,8 @@ def rescale(
 
 
 def _stop(job: str, record: JobRecord) -> None:
-    from pyspark_rocketmq.streams.run.job_registry import request_stop  # noqa: PLC0415 - imports Spark
+    from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
+    from pyspark_rocketmq.streams.run.job_registry import request_stop
 
     request_stop(job)
     deadline = Deadline(SYSTEM_CLOCK, _STOP_TIMEOUT_MS)

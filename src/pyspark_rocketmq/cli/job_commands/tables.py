@@ -6,18 +6,20 @@ from typing import Annotated
 
 import typer
 
+from pyspark_rocketmq.cli.command_groups import CommandGroup
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table
-from pyspark_rocketmq.sql.catalog import describe_table, list_tables
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Show topics as SQL tables.", no_args_is_help=True)
+app = typer.Typer(cls=CommandGroup, help="Show topics as SQL tables.", no_args_is_help=True)
 
 
 @app.command("list", epilog=examples("tables list", "tables list --json"))
 def list_(namesrv: Namesrv = None, option: Settings = None, json: AsJson = False) -> None:
     """List the topics that a SQL job can read and write."""
+    from pyspark_rocketmq.sql.catalog import list_tables
+
     with connect(namesrv, option) as client:
         found = list_tables(client)
     if json:
@@ -36,6 +38,8 @@ def describe(
     json: AsJson = False,
 ) -> None:
     """Show the columns of a topic's JSON bodies, inferred from its newest messages. Consumes nothing."""
+    from pyspark_rocketmq.sql.catalog import describe_table
+
     with connect(namesrv, option) as client:
         table = describe_table(client, topic, sample=sample)
     inferred = table.inferred

@@ -6,21 +6,19 @@ import json
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, source_options
 from pyspark_rocketmq.cli.message_commands.messages import message_json, message_text
 from pyspark_rocketmq.cli.printing import AsJson, examples, timestamp
-from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.read.queue_reader import read_messages
-from pyspark_rocketmq.client.read.read_options import ReadOptions
-from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, OffsetRange
-from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, queues_to_read, resolve_offsets
-from pyspark_rocketmq.planning.offset_resolution import check_listed
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.client import Client
+    from pyspark_rocketmq.client.read.read_options import ReadOptions
+    from pyspark_rocketmq.model import Message, MessageQueue
 
 __all__ = ["EXAMPLES", "consume"]
 
@@ -60,6 +58,12 @@ def consume(
     Existing messages are printed queue by queue. If the output is not a terminal, a line is the body only;
     with --json it is the whole message.
     """
+    from pyspark_rocketmq.client.read.read_options import ReadOptions
+    from pyspark_rocketmq.client.requests import TOOLS_GROUP
+    from pyspark_rocketmq.model import MessageSelector
+    from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, queues_to_read, resolve_offsets
+    from pyspark_rocketmq.planning.offset_resolution import check_listed
+
     if commit and group is None:
         raise OptionError("--commit needs --group")
     options = source_options(namesrv, option, topic=topic, group=group, start=start)
@@ -85,6 +89,9 @@ def _messages(
     client: Client, positions: dict[MessageQueue, int], options: ReadOptions, *, follow: bool
 ) -> Iterator[Message]:
     """Yield messages and keep ``positions`` at the next offset after the last yielded message."""
+    from pyspark_rocketmq.client.read.queue_reader import read_messages
+    from pyspark_rocketmq.model import OffsetRange
+
     while True:
         ends = client.max_offsets(positions)
         for queue, end in ends.items():

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
-
-from rich.console import Group, RenderableType
-from rich.json import JSON
-from rich.panel import Panel
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from pyspark_rocketmq.cli.printing import timestamp
-from pyspark_rocketmq.model import Message
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from pyspark_rocketmq.model import Message
 
 __all__ = ["message_json", "message_panel", "message_text"]
 
@@ -21,6 +20,10 @@ _OWN = frozenset({"UNIQ_KEY", "KEYS", "TAGS", "WAIT"})
 
 def message_panel(message: Message) -> RenderableType:
     """Return a message for a terminal: position and times, properties, and the formatted body."""
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.text import Text
+
     facts = [f"stored {timestamp(message.store_timestamp)}", f"born {timestamp(message.born_timestamp)}"]
     facts += [f"{name} {value}" for name, value in (("tags", message.tags), ("keys", message.keys)) if value]
     if message.reconsume_times:
@@ -63,6 +66,9 @@ def message_json(message: Message) -> dict[str, Any]:
 
 
 def _body(body: bytes) -> RenderableType:
+    from rich.json import JSON
+    from rich.text import Text
+
     is_json, value = _parsed(body)
     if is_json and isinstance(value, dict | list):
         return JSON.from_data(value)

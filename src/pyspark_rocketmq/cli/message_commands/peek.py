@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect
 from pyspark_rocketmq.cli.message_commands.messages import message_json, message_panel
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json
-from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.read.message_search import (
-    last_messages,
-    message_by_id,
-    messages_at,
-    messages_by_key,
-)
+from pyspark_rocketmq.cli.times import moment
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model import Ago, AtTimestamp, Message, MessageQueue
-from pyspark_rocketmq.options.policies import TIMESTAMP
-from pyspark_rocketmq.planning.queue_names import named_as
 
-__all__ = ["EXAMPLES", "moment", "peek"]
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.client import Client
+    from pyspark_rocketmq.model import Message, MessageQueue
+
+__all__ = ["EXAMPLES", "peek"]
 
 EXAMPLES: Final = examples(
     "peek orders",
@@ -81,6 +76,13 @@ def _find(
     message_id: str | None,
     queue: str | None,
 ) -> list[Message]:
+    from pyspark_rocketmq.client.read.message_search import (
+        last_messages,
+        message_by_id,
+        messages_at,
+        messages_by_key,
+    )
+
     if message_id is not None:
         message = message_by_id(client, topic, message_id)
         return [] if message is None else [message]
@@ -93,6 +95,9 @@ def _find(
 
 
 def _queues(client: Client, topic: str, queue: str | None) -> tuple[MessageQueue, ...]:
+    from pyspark_rocketmq.model import MessageQueue
+    from pyspark_rocketmq.planning.queue_names import named_as
+
     queues = client.read_queues(topic)
     if queue is None:
         return queues
@@ -103,19 +108,3 @@ def _queues(client: Client, topic: str, queue: str | None) -> tuple[MessageQueue
         there = ", ".join(f"{each.broker_name}:{each.queue_id}" for each in queues)
         raise OptionError(f"the topic has no such queue; it has {there}", topic=topic, queue=queue)
     return named
-
-
-def moment(name: str, text: str, now_ms: int) -> int:
-    """Return the time that an option gives, in milliseconds since the epoch.
-
-    Raises
-    ------
-    OptionError
-        The text is not a time.
-    """
-    try:
-        position = TIMESTAMP.parse(text)
-    except ValueError:
-        raise OptionError(f"{name} takes {TIMESTAMP.label}", given=text) from None
-    assert isinstance(position, AtTimestamp | Ago)
-    return position.timestamp_ms if isinstance(position, AtTimestamp) else now_ms - position.ago_ms

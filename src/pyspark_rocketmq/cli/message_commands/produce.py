@@ -8,19 +8,19 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, pairs
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
-from pyspark_rocketmq.cli.progress import progress
-from pyspark_rocketmq.client.clock import Clock
-from pyspark_rocketmq.client.send.message_encoding import encode_one
-from pyspark_rocketmq.client.send.producer import Producer
-from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model import OutgoingMessage
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.clock import Clock
+    from pyspark_rocketmq.client.send.producer import Producer
+    from pyspark_rocketmq.client.send.send_pipeline import SendOutcome
+    from pyspark_rocketmq.model import OutgoingMessage
 
 __all__ = ["EXAMPLES", "produce"]
 
@@ -57,6 +57,8 @@ def produce(
 
     If a send fails, the command ends with exit code 1. Messages sent before stay sent.
     """
+    from pyspark_rocketmq.client.send.producer import Producer
+
     properties = pairs(prop)
     with contextlib.ExitStack() as resources:
         lines = resources.enter_context(_lines(file))
@@ -75,6 +77,9 @@ def produce(
 
 
 def _send(producer: Producer, messages: Iterable[OutgoingMessage]) -> int:
+    from pyspark_rocketmq.client.send.message_encoding import encode_one
+    from pyspark_rocketmq.client.send.send_pipeline import SendPipeline
+
     sent = 0
     with SendPipeline(producer) as pipeline:
         for message in messages:
@@ -100,6 +105,8 @@ def _message(
     keys: str | None,
     properties: dict[str, str],
 ) -> OutgoingMessage:
+    from pyspark_rocketmq.model import OutgoingMessage
+
     if not jsonl:
         return OutgoingMessage(topic, line.encode(), tags=tags, keys=keys or (), properties=properties)
     try:
@@ -164,6 +171,8 @@ def _paced(messages: Iterable[OutgoingMessage], rate: float, clock: Clock) -> It
 
 def _shown(lines: Iterable[str], file: str) -> Iterator[str]:
     """Count the lines that pass, unless a person types them. A file's size gives the total."""
+    from pyspark_rocketmq.cli.progress import progress
+
     if file == "-" and sys.stdin.isatty():
         yield from lines
         return

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect
 from pyspark_rocketmq.cli.message_commands.messages import message_text
-from pyspark_rocketmq.cli.message_commands.peek import moment
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, timestamp
-from pyspark_rocketmq.tools.replay import (
-    Origin,
-    Replay,
-    ReplayFilter,
-    find_replays,
-    make_readable,
-    send_replays,
-)
+from pyspark_rocketmq.cli.times import moment
+from pyspark_rocketmq.tools.origins import Origin
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.tools.replay import Replay
 
 __all__ = ["EXAMPLES", "replay"]
 
@@ -64,6 +60,8 @@ def replay(
     The originals stay: a second run sends them again. A resent message has the property `replayOf` with the
     original message's id.
     """
+    from pyspark_rocketmq.tools.replay import ReplayFilter, find_replays, make_readable, send_replays
+
     with connect(namesrv, option) as client:
         now_ms = client.clock.now_ms()
         chosen = ReplayFilter(
