@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -93,9 +94,12 @@ def test_every_message_once_through_kills_at_random_moments(mq: DevCluster, tmp_
             send_some(send, topic, MESSAGES // (KILLS + 1))
             before = finished(checkpoint)
             with driver.running("never") as process:
-                if kill % 2:  # every other kill lets it get somewhere; the others hit recovery itself
+                if kill % 2:  # every other kill hits a later batch; the others hit recovery itself
                     eventually(lambda b=before: finished(checkpoint) > b, UP_TIMEOUT_S, what="a batch")
-                time.sleep(chance.uniform(0, 3))  # the random moment, not a synchronisation
+                    within = partial(frozen_within_a_batch, process, checkpoint)
+                    eventually(within, UP_TIMEOUT_S, what="a moment within a batch")
+                else:
+                    time.sleep(chance.uniform(0, 3))  # the random moment, not a synchronisation
                 assert process.poll() is None, driver.log()
                 driver.kill(process)
             in_flight += planned(checkpoint) > finished(checkpoint)
@@ -108,9 +112,19 @@ def test_every_message_once_through_kills_at_random_moments(mq: DevCluster, tmp_
         f"{KILLS} kills, {in_flight} of them within a batch; {len(expected)} messages in "
         f"{planned(checkpoint) + 1} batches"
     )
+    assert in_flight >= KILLS // 2
     assert len(expected) == MESSAGES
     assert Counter(expected) == Counter(found), difference(expected, found)
     assert lag(mq.name_server, group, topic).messages == 0
+
+
+def frozen_within_a_batch(process: subprocess.Popen[str], checkpoint: Path) -> bool:
+    """Stop all of a driver's processes; let them continue unless a batch is planned and not finished."""
+    os.killpg(process.pid, signal.SIGSTOP)
+    if planned(checkpoint) > finished(checkpoint):
+        return True
+    os.killpg(process.pid, signal.SIGCONT)
+    return False
 
 
 def send_some(send: Sender, topic: str, count: int) -> None:

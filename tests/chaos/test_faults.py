@@ -24,7 +24,7 @@ def check(figures: Figures, *, longest_stall_s: float) -> None:
 @pytest.mark.timeout(120)
 def test_thirty_kinds_of_fault_on_the_mock_cluster() -> None:
     figures = disturb(20_000)
-    assert len(figures.faults) >= 30
+    assert len(+figures.faults) >= 30, "kinds that happened"
     check(figures, longest_stall_s=20)
 
 

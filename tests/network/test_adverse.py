@@ -203,7 +203,9 @@ def test_changed_bytes_never_give_a_wrong_body() -> None:
             net.mq.heal()
             kinds.add(type(found))
             if isinstance(found, list):
-                assert set(found) <= set(bodies), position
+                assert found == bodies or found in [bodies[:at] + bodies[at + 1 :] for at in range(3)], (
+                    position
+                )
         assert {list, RemoteProtocolError, CorruptMessageError} <= kinds
 
 

@@ -17,6 +17,7 @@ from pyspark_rocketmq.testing import (
     Drip,
     Fault,
     HangUp,
+    Injection,
     MockCluster,
     PullLimits,
     Refuse,
@@ -90,10 +91,12 @@ class _Disturber:
         self._random = random.Random(seed)
         self.done = threading.Event()
         self.clock = SteppingClock()
+        self._injections: dict[str, list[Injection]] = {kind: [] for kind in ANSWERS}
 
     def kinds(self) -> dict[str, Callable[[], None]]:
         answers: dict[str, Callable[[], None]] = {
-            kind: partial(self._inject, fault, on, times) for kind, (fault, on, times) in ANSWERS.items()
+            kind: partial(self._inject, kind, fault, on, times)
+            for kind, (fault, on, times) in ANSWERS.items()
         }
         return answers | {
             "server: connections closed": self._mq.disconnect,
@@ -107,12 +110,17 @@ class _Disturber:
             "clock: an hour back": partial(self.clock.step, -3_600_000),
         }
 
-    def _inject(self, fault: Fault, on: object, times: int) -> None:
+    def happened(self, kind: str) -> int:
+        """Return how many answers of a kind went wrong; an injected fault that nobody met is none."""
+        return sum(injection.hits for injection in self._injections[kind])
+
+    def _inject(self, kind: str, fault: Fault, on: object, times: int) -> None:
         """Have something go wrong so many times, and wait for that: else faults outrun who backs off.
 
         Some requests are rare, routes above all: theirs go wrong while other things do.
         """
         injection = self._mq.inject(fault, on=on, times=times)
+        self._injections[kind].append(injection)
         end = self.clock.monotonic() + _FAULT_S
         while injection.hits < times and self.clock.monotonic() < end:
             self._pause(0.01)
@@ -150,7 +158,7 @@ class _Disturber:
 
 
 def disturb(messages: int, *, seed: int = 1, pause_s: float = 0.05, static: bool = False) -> Figures:
-    """Run a workload of at least so many messages on a mock cluster, with every kind of fault.
+    """Run a workload of at least so many messages on a mock cluster, until every kind of fault happened.
 
     With ``static`` the topic is a static one whose queues move between the brokers, while servers fail.
     """
@@ -173,14 +181,15 @@ def disturb(messages: int, *, seed: int = 1, pause_s: float = 0.05, static: bool
                 f"static topic: its queues move to {broker}": partial(mq.remap, "orders", broker)
                 for broker in mq.brokers
             }
-        order = random.Random(seed)
+        order, faults = random.Random(seed), work.figures.faults
         with work.running():
-            while True:
+            while work.sent < messages or not all(faults[kind] for kind in kinds):
                 for kind in order.sample(sorted(kinds), len(kinds)):
                     kinds[kind]()
-                    work.figures.faults[kind] += 1
+                    faults[kind] += kind not in ANSWERS
                     disturber.done.wait(pause_s)
-                if work.sent >= messages:
-                    break
+                faults.update(
+                    {kind: disturber.happened(kind) - faults[kind] for kind in kinds if kind in ANSWERS}
+                )
             mq.heal()
         return work.figures

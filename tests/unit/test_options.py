@@ -26,9 +26,14 @@ from pyspark_rocketmq.options import (
     BodyAs,
     ClientOptions,
     CompatibilityWarning,
+    DirectOptions,
     EventTime,
+    JobOptions,
+    Options,
     ReceiverOptions,
+    SinkOptions,
     SourceOptions,
+    TableOptions,
     TimestampStrategy,
     Where,
     option_reference,
@@ -84,12 +89,33 @@ def test_a_far_off_option_gets_the_list_only() -> None:
         source(zzz="1")
 
 
-def test_aliases_mean_the_option_itself() -> None:
-    for declared in _declared(SourceOptions):
-        if declared.aliases:
-            canonical = declared.parse(declared.kind.example, declared.name)
-            for alias in declared.aliases:
-                assert declared.parse(declared.kind.example, alias) == canonical
+ALL = (ClientOptions, SourceOptions, SinkOptions, DirectOptions, ReceiverOptions, TableOptions, JobOptions)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "alias"),
+    [(cls, each.name, alias) for cls in ALL for each in _declared(cls) for alias in each.aliases],
+)
+def test_an_alias_sets_the_option_itself(cls: type[Options], name: str, alias: str) -> None:
+    declared = {each.name: each for each in _declared(cls)}
+    required = {"nameServer": "127.0.0.1:9876", "topic": "orders", "consumerGroup": "g"}
+    given = {key: text for key, text in required.items() if key in declared and key != name}
+
+    def parsed(**option: str) -> Options | None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CompatibilityWarning)
+            try:
+                return parse_options(cls, given | option, environ={})
+            except OptionError:
+                return None
+
+    values = [declared[name].kind.example, "1", "earliest", "batch"]  # the first one may be the default
+    found = [(parsed(**{alias: value}), parsed(**{name: value})) for value in values]
+    assert all(by_alias == by_name for by_alias, by_name in found)
+    assert any(by_alias not in (None, parsed()) for by_alias, _ in found), "no value of it has an effect"
+
+
+def test_aliases_of_what_is_required_are_enough() -> None:
     found = parse_options(
         SourceOptions, {"namesrvAddr": "h:1", "topics": "a,b", "consumer.group": "g"}, environ={}
     )

@@ -44,6 +44,8 @@ class Checkpoint:
     """What survives a crash: Spark's two logs, and a sink that takes each batch once."""
 
     ends: list[dict[str, Any]] = field(default_factory=list)
+    begin: dict[MessageQueue, int] = field(default_factory=dict)
+    """Where the query must begin, worked out by `first_offsets` when its first batch was planned."""
     finished: int = 0
     sink: dict[int, dict[MessageQueue, list[str]]] = field(default_factory=dict)
 
@@ -54,21 +56,26 @@ class Query:
     def __init__(
         self, mq: FakeRocketMQ, kept: Checkpoint, options: dict[str, str], on_step: Callable[[str], None]
     ) -> None:
-        self.mq, self.kept, self.on_step = mq, kept, on_step
+        self.mq, self.kept, self.on_step, self.options = mq, kept, on_step, options
         self.reader = reader(mq, options)
         self.commits_ahead: list[object] = []
         mq.on_commit = self._check_commit
+        self.begin: dict[MessageQueue, int] | None = None
+        self.frozen: dict[MessageQueue, int] | None = None
         self.limit = self.reader.getDefaultReadLimit()
 
     def run(self, triggers: int, *, available_now: bool = False) -> None:
         if available_now:
             self._call("prepare", self.reader.prepareForTriggerAvailableNow)
+            self.frozen = sizes(self.mq)
         if len(self.kept.ends) > self.kept.finished:
             self._run_batch()
         while available_now or triggers > 0:
             triggers -= 1
             start = self._start()
             self.on_step("latest")
+            if self.begin is None:
+                self.begin = first_offsets(self.mq, self.options, self.frozen or sizes(self.mq))
             end = as_spark_keeps_it(self.reader.latestOffset(start, self.limit))
             if end == (self.kept.ends[-1] if self.kept.ends else None):
                 if available_now:
@@ -76,6 +83,8 @@ class Query:
                 continue
             if self.kept.ends:
                 self._call("commit", lambda: self.reader.commit(self.kept.ends[-1]))
+            else:
+                self.kept.begin = self.begin
             self.kept.ends.append(end)
             assert len(self.kept.ends) < 50, "the query does not end"
             self.on_step("logged")
@@ -120,6 +129,31 @@ class Query:
         return call()
 
 
+def sizes(mq: FakeRocketMQ) -> dict[MessageQueue, int]:
+    return {queue: len(log) for queue, log in mq.logs.items()}
+
+
+def first_offsets(
+    mq: FakeRocketMQ, options: dict[str, str], ends: dict[MessageQueue, int]
+) -> dict[MessageQueue, int]:
+    """Return where a query begins that is planned now, from the options of `STARTS` and the logs alone."""
+    if options.get("startingTimestamp"):
+        since = mq.clock.now_ms() + 1000 * int(options["startingTimestamp"].removesuffix("s"))
+        old = {queue: sum(stored < since for stored, _ in log) for queue, log in mq.logs.items()}
+        return {queue: min(old[queue], end) for queue, end in ends.items()}
+    match options.get("startingOffsets", "latest"):
+        case "latest":
+            return ends
+        case "earliest":
+            return dict.fromkeys(ends, 0)
+        case "last:2":
+            return {queue: max(0, end - 2) for queue, end in ends.items()}
+        case "group":
+            return {queue: mq.committed.get(queue, end) for queue, end in ends.items()}
+        case _:
+            return {A0: 1, A1: ends[A1], B0: 0}
+
+
 def as_spark_keeps_it(offset: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(offset))
 
@@ -150,9 +184,8 @@ def written(kept: Checkpoint) -> dict[MessageQueue, list[str]]:
 
 
 def check_nothing_lost_nothing_twice(mq: FakeRocketMQ, kept: Checkpoint) -> None:
-    begin = SourceOffset.from_dict(kept.ends[0]).begin
-    assert set(begin) == set(mq.logs)
-    expected = {queue: mq.bodies(queue, begin[queue], len(log)) for queue, log in mq.logs.items()}
+    assert SourceOffset.from_dict(kept.ends[0]).begin == kept.begin
+    expected = {queue: mq.bodies(queue, kept.begin[queue], len(log)) for queue, log in mq.logs.items()}
     assert {queue: written(kept).get(queue, []) for queue in mq.logs} == expected
 
 

@@ -33,6 +33,15 @@ def feed(buffer: ReceiveBuffer, data: bytes, rng: random.Random) -> list[tuple[i
     return bodies
 
 
+def feed_frames(
+    buffer: ReceiveBuffer, first: int, sizes: list[int], rng: random.Random
+) -> list[tuple[int, memoryview]]:
+    """Let frames arrive, numbered from ``first``: each comes out once, whole, in its turn."""
+    got = feed(buffer, b"".join(frame(first + at, size) for at, size in enumerate(sizes)), rng)
+    assert [(number, len(body)) for number, body in got] == list(enumerate(sizes, first))
+    return got
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_bodies_stay_intact_as_long_as_they_are_held(seed: int) -> None:
     rng = random.Random(seed)
@@ -41,7 +50,7 @@ def test_bodies_stay_intact_as_long_as_they_are_held(seed: int) -> None:
     opaque = 0
     for _ in range(60):
         sizes = [rng.choice([0, 4, 400, 40_000, 300_000]) for _ in range(rng.randrange(1, 12))]
-        held += feed(buffer, b"".join(frame(opaque + i, size) for i, size in enumerate(sizes)), rng)
+        held += feed_frames(buffer, opaque, sizes, rng)
         opaque += len(sizes)
         for number, body in held:
             assert body == number.to_bytes(4, "big") * (len(body) // 4)
@@ -64,11 +73,10 @@ def test_buffers_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receive_buffer, "bytearray", counting, raising=False)
     buffer = ReceiveBuffer()
     rng = random.Random(2)
-    data = b"".join(frame(i, 40_000) for i in range(100))
-    feed(buffer, data, rng)
+    feed_frames(buffer, 0, [40_000] * 100, rng)
     first = len(made)
     for _ in range(10):
-        feed(buffer, data, rng)
+        feed_frames(buffer, 0, [40_000] * 100, rng)
     assert len(made) <= first + 2  # ten times 4 MB went through
 
 
@@ -82,7 +90,7 @@ def test_bodies_stay_intact_while_connections_share_a_pool(seed: int) -> None:
     for _ in range(200):
         buffer = rng.choice(buffers)
         sizes = [rng.choice([0, 4, 400, 40_000, 300_000]) for _ in range(rng.randrange(1, 12))]
-        held += feed(buffer, b"".join(frame(opaque + i, size) for i, size in enumerate(sizes)), rng)
+        held += feed_frames(buffer, opaque, sizes, rng)
         opaque += len(sizes)
         if rng.random() < 0.5:
             buffer.rest()
@@ -95,8 +103,7 @@ def test_bodies_stay_intact_while_connections_share_a_pool(seed: int) -> None:
 def test_connections_that_rest_keep_16_mib_together() -> None:
     pool = BufferPool()
     buffers = [ReceiveBuffer(pool) for _ in range(20)]
-    data = b"".join(frame(i, 256_000) for i in range(24))
-    held = [feed(buffer, data, random.Random(seed)) for seed, buffer in enumerate(buffers)]
+    held = [feed_frames(each, 0, [256_000] * 24, random.Random(seed)) for seed, each in enumerate(buffers)]
     for buffer in buffers:
         buffer.rest()
     held.clear()
@@ -108,7 +115,7 @@ def test_a_conversation_of_small_answers_needs_no_large_buffer() -> None:
     pool = BufferPool()
     buffer = ReceiveBuffer(pool)
     for number in range(2_000):
-        feed(buffer, frame(number, 4_000), random.Random(number))
+        feed_frames(buffer, number, [4_000], random.Random(number))
     buffer.rest()
     assert pool.kept_bytes == 0
 
