@@ -11,7 +11,7 @@ from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, MessageQueue, OutgoingMessage, Producer, PullConsumer
-from pyspark_rocketmq.client.client import shared_client
+from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import GroupNotFoundError, NameServerError, TopicNotFoundError
 from pyspark_rocketmq.model import Message

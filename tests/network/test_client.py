@@ -20,7 +20,7 @@ from pyspark_rocketmq.client import (
     PullConsumer,
     PullStatus,
 )
-from pyspark_rocketmq.client.client import shared_client
+from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.errors import BrokerNotFoundError, ConnectError, PermissionDeniedError, SendError
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame

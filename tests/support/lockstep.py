@@ -68,6 +68,8 @@ class LockstepClient(Client):
             (QueueData("broker-a", 4, 4, Permission.READ | Permission.WRITE),),
         )
 
+    find_route = served_route = route
+
     def connection(self, addr: str) -> LockstepConnection:  # type: ignore[override]
         if addr in self.down:
             raise ConnectError("cannot connect", addr=addr)

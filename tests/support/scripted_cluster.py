@@ -50,6 +50,9 @@ class ScriptedCluster:
     def _serve_name_server(self, peer: Peer, frame: Frame) -> None:
         self.asked[frame.command.code] += 1
         topic = frame.command.fields.get("topic", "")
+        if frame.command.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            peer.send(answer(frame, code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED))
+            return
         if frame.command.code != RequestCode.GET_ROUTEINFO_BY_TOPIC or topic not in self.routes:
             peer.send(answer(frame, code=ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info"))
             return

@@ -9,7 +9,6 @@ from typing import Final, Self, TypeVar
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.group_registration import GroupCommitter
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
@@ -29,7 +28,7 @@ from pyspark_rocketmq.remoting.body import decode_cluster_info
 from pyspark_rocketmq.remoting.header import GetBrokerClusterInfoRequest
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
-__all__ = ["Client", "shared_client"]
+__all__ = ["Client"]
 
 T = TypeVar("T")
 
@@ -85,7 +84,13 @@ class Client:
             random=self.random,
             timeout_ms=options.connect_timeout_ms,
         )
-        self.routes = RouteCache(self.name_servers, clock=clock, ttl_ms=options.route_refresh_ms, host=host)
+        self.routes = RouteCache(
+            self.name_servers,
+            clock=clock,
+            ttl_ms=options.route_refresh_ms,
+            host=host,
+            namespace=self.namespace,
+        )
         self.requests = QueueRequests(
             self.routes, self.pool, clock=clock, random=self.random, timeout_ms=options.request_timeout_ms
         )
@@ -127,9 +132,24 @@ class Client:
 
         Raises
         ------
-        TopicNotFoundError, NameServerError
+        TopicNotFoundError, BrokerNotFoundError, NameServerError
         """
         return self.routes.get(topic, deadline=self.deadline())
+
+    def find_route(self, topic: str) -> TopicRoute | None:
+        """Return the topic's route as `route` does, None if it has none. Raises NameServerError."""
+        return self.routes.find_many((topic,), deadline=self.deadline())[topic]
+
+    def served_route(self, topic: str) -> TopicRoute:
+        """Return the route of a topic that is known to exist: a missing route is an outage, see `RouteCache`.
+
+        Raises
+        ------
+        BrokerNotFoundError
+        TopicNotFoundError, NameServerError
+            This client never had a route of the topic.
+        """
+        return self.routes.get_served((topic,), deadline=self.deadline())[topic]
 
     def invalidate(self, topic: str) -> None:
         """Invalidate the topic's route. It is looked up again on next use."""
@@ -159,9 +179,10 @@ class Client:
         Raises
         ------
         BrokerNotFoundError
-            The route has no such broker, or no master of it.
+            The route has no such broker, or no master of it; or the topic has no route now.
+        TopicNotFoundError, NameServerError
         """
-        return broker_address(self.route(topic), broker_name, master_only=master_only)
+        return broker_address(self.served_route(topic), broker_name, master_only=master_only)
 
     def queue_address(self, queue: MessageQueue, *, master_only: bool = True) -> str:
         """Return the address of the broker that owns the queue now, as `broker_address` does.
@@ -169,9 +190,11 @@ class Client:
         Raises
         ------
         BrokerNotFoundError
-            The route has no such broker, or no master of it; or no broker owns a static topic's queue.
+            The route has no such broker, or no master of it; or no broker owns a static topic's queue; or
+            the topic has no route now.
+        TopicNotFoundError, NameServerError
         """
-        return queue_address(self.route(queue.topic), queue, master_only=master_only)
+        return queue_address(self.served_route(queue.topic), queue, master_only=master_only)
 
     def owners(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str | None]:
         """Return the current owner of each queue; None for a static topic's queue without owner."""
@@ -349,30 +372,3 @@ class Client:
         if errors:
             raise gravest(errors)
         return answers
-
-
-class _SharedClients:
-    """The clients of one process, by options."""
-
-    def __init__(self) -> None:
-        self.lock = ForkSafeLock()
-        self.clients: dict[ClientOptions, Client] = {}
-        tell_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Start without clients in a child process: the parent's routes may be outdated there."""
-        self.clients = {}
-
-
-_shared: Final = _SharedClients()
-
-
-def shared_client(options: ClientOptions) -> Client:
-    """Return the process's client for these options. Equal options share a client for the process's lifetime.
-
-    After a fork, the child gets separate clients.
-    """
-    with _shared.lock:
-        if options not in _shared.clients:
-            _shared.clients[options] = Client(options)
-        return _shared.clients[options]

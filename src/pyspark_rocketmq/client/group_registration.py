@@ -45,8 +45,8 @@ class GroupClient(Protocol):
     def owners(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str | None]:
         """Return the current owner of each queue."""
 
-    def route(self, topic: str) -> TopicRoute:
-        """Return a topic's route."""
+    def served_route(self, topic: str) -> TopicRoute:
+        """Return the route of a topic that is known to exist."""
 
     def broker_address(self, broker_name: str, *, topic: str) -> str:
         """Return the address of a broker's master."""
@@ -114,7 +114,7 @@ class GroupCommitter:
         # Former owners of a static topic's queues keep the offsets from before a remap; the owner requests
         # them.
         for topic in {queue.topic for queue in owners if queue.logical}:
-            brokers |= {data.broker_name: topic for data in self._client.route(topic).queues}
+            brokers |= {data.broker_name: topic for data in self._client.served_route(topic).queues}
         with self._lock:
             new = {name: topic for name, topic in brokers.items() if (group, name) not in self._announced}
         if not new:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark import SparkContext
 from pyspark.core.rdd import PipelinedRDD
 
-from pyspark_rocketmq.client.client import Client, shared_client
+from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.dstream.jvm import elements_rdd, executors
 from pyspark_rocketmq.dstream.ranges import HasOffsetRanges, OffsetRanges, explain_missing_ranges, reads_now
 from pyspark_rocketmq.dstream.strategies import LocationStrategy

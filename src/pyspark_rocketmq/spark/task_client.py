@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from pyspark_rocketmq.client.client import shared_client
+from pyspark_rocketmq.client.shared import shared_client
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client

@@ -141,7 +141,7 @@ class Membership:
         """
         request = GetConsumerListByGroupRequest(consumer_group=self._group)
         failure: RocketMQError = RouteError("no broker of the topic took a heartbeat yet", topic=topic)
-        for addr in [addr for data in self._client.route(topic).brokers for addr in data]:
+        for addr in [addr for data in self._client.served_route(topic).brokers for addr in data]:
             if addr not in self._registered:
                 continue
             try:

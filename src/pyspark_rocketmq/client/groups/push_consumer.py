@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_progress import Beginnings, FileProgress, GroupProgress, Progress
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker, TakeRun
+from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import OptionError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.model.names import RETRY_PREFIX, retry_topic
@@ -123,8 +125,9 @@ class PushConsumer:
         ------
         OptionError
             There is no subscription, the consumer was already started, or an SQL expression cannot be parsed.
-        TopicNotFoundError, NameServerError
-            A topic does not exist, or no name server answers.
+        TopicNotFoundError, BrokerNotFoundError, NameServerError
+            A topic does not exist, no broker was registered within the client's operation timeout, or no name
+            server answers.
         """
         if self._thread is not None or not self._subscriptions:
             raise OptionError("a push consumer is started once, with a subscription", group=self.group)
@@ -134,7 +137,12 @@ class PushConsumer:
             progress = FileProgress(options.progress_file)
         beginnings = Beginnings(self._client, progress, options, self.group)
         for topic, selector in self._subscriptions.items():
-            queues = self._client.read_queues(topic)
+            queues = retry(
+                functools.partial(self._client.read_queues, topic),
+                deadline=self._client.deadline(),
+                clock=self._client.clock,
+                random=self._client.random,
+            )
             self._client.check_selector(selector, topic, group=self.group)
             beginnings.look(topic, queues)
         if not options.broadcasting:

@@ -157,7 +157,7 @@ def home_address(client: Client, message: Message, queue: MessageQueue) -> str:
     """
     if not queue.logical:
         return client.queue_address(queue)
-    if all(message.store_host not in tuple(data) for data in client.route(queue.topic).brokers):
+    if all(message.store_host not in tuple(data) for data in client.served_route(queue.topic).brokers):
         raise BrokerNotFoundError(
             "the broker that stored the message is not there", topic=queue.topic, addr=message.store_host
         )

@@ -136,7 +136,7 @@ def has_natural_holes(
     """
     if is_light(queue.topic):  # no broker has settings of one
         return False
-    if queue.logical or client.route(queue.topic).static_queues:
+    if queue.logical or client.served_route(queue.topic).static_queues:
         return True
 
     def is_compacted(response: Response) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_rocketmq.client.net.connection import Connection
-from pyspark_rocketmq.errors import BrokerNotFoundError, NameServerError, RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.errors import BrokerNotFoundError, NameServerError, RocketMQError
 from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue
 
 if TYPE_CHECKING:
@@ -72,12 +72,10 @@ class ReplicaChoice:
         """
         name: str | None = self._queue.broker_name
         try:
-            try:
-                route = self._client.route(self._queue.topic)
+            route = self._client.find_route(self._queue.topic)
+            if route is not None:
                 name = route.owner(self._queue)  # a static topic's queue moves
-                broker = None if name is None else route.broker(name)
-            except TopicNotFoundError:
-                broker = None
+            broker = None if route is None or name is None else route.broker(name)
             if broker is None and name is not None:
                 broker = self._client.find_broker(name)
         except NameServerError as error:  # they were there when the range was planned: worth waiting for

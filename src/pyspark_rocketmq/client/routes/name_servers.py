@@ -31,9 +31,10 @@ from pyspark_rocketmq.errors import (
     TransportError,
 )
 from pyspark_rocketmq.model import BrokerData, MessageQueue, QueueData, TopicRoute
-from pyspark_rocketmq.remoting.body import decode_cluster_info, decode_route
+from pyspark_rocketmq.remoting.body import decode_cluster_info, decode_route, decode_topic_list
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.header import (
+    GetAllTopicListFromNameserverRequest,
     GetBrokerClusterInfoRequest,
     GetRouteInfoRequest,
     RequestHeader,
@@ -138,6 +139,11 @@ class NameServers:
             return decode_cluster_info(answer.require().body).brokers
 
         return frozenset(name for names in self._on_all(ask, deadline) for name in names)
+
+    def topics(self, *, deadline: Deadline) -> tuple[str, ...]:
+        """Return the topics that one name server knows, system topics included. Raises as `routes`."""
+        answer = self.call(GetAllTopicListFromNameserverRequest(), deadline=deadline)
+        return decode_topic_list(answer.require().body)
 
     def _on_all(self, use: Callable[[Connection, Deadline], T], deadline: Deadline) -> list[T]:
         """Send to one that answers, then to the others, except those that did not answer recently."""

@@ -10,12 +10,17 @@ from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host, Outcome
 from pyspark_rocketmq.client.routes.name_servers import NameServers
 from pyspark_rocketmq.errors import (
+    BrokerError,
     BrokerNotFoundError,
     NameServerError,
     RequestTimeoutError,
+    RouteError,
     TopicNotFoundError,
 )
 from pyspark_rocketmq.model import TopicRoute
+from pyspark_rocketmq.model.names import is_system_topic
+from pyspark_rocketmq.planning.missing_topic import SeenBroker, why_missing
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 __all__ = ["RouteCache"]
 
@@ -35,21 +40,31 @@ class RouteCache:
     ttl_ms : int
         Option ``routeRefreshMs``.
     host : Host
+    namespace : Namespace
+        The names that errors propose are those of this namespace.
     """
 
     def __init__(
-        self, name_servers: NameServers, *, clock: Clock, ttl_ms: int = 30_000, host: Host = SYSTEM_HOST
+        self,
+        name_servers: NameServers,
+        *,
+        clock: Clock,
+        ttl_ms: int = 30_000,
+        host: Host = SYSTEM_HOST,
+        namespace: Namespace = NO_NAMESPACE,
     ) -> None:
         self._name_servers = name_servers
         self._clock = clock
         self._host = host
         self._ttl_s = ttl_ms / 1000
+        self._namespace = namespace
         self._lock = ForkSafeLock()
         tell_after_fork(self)
         self._known: dict[str, tuple[TopicRoute, float]] = {}
         self._stale: set[str] = set()
         self._ever_known: set[str] = set()
         self._had: dict[str, dict[str, float]] = {}
+        self._seen: dict[str, SeenBroker] = {}
         self._looking: dict[str, Outcome[TopicRoute | None]] = {}
 
     def after_fork(self) -> None:
@@ -62,7 +77,10 @@ class RouteCache:
         Raises
         ------
         TopicNotFoundError
-            No name server has a route of the topic.
+            Brokers are registered, and none has the topic.
+        BrokerNotFoundError
+            No broker is registered, or none of those that had the topic: they are down, or the name servers
+            have restarted.
         NameServerError
             No name server answers, and no route is cached.
         """
@@ -73,22 +91,52 @@ class RouteCache:
         routes: dict[str, TopicRoute] = {}
         for topic, route in self.find_many(topics, deadline=deadline).items():
             if route is None:
-                raise TopicNotFoundError(
-                    "the topic does not exist: no name server has a route to it",
-                    topic=topic,
-                    name_server=";".join(self._name_servers.addresses),
-                )
+                raise self.why_missing(topic, deadline=deadline)
             routes[topic] = route
         return routes
+
+    def why_missing(self, topic: str, *, deadline: Deadline) -> RouteError:
+        """Ask the name servers why a topic has no route, and return the error that says it.
+
+        Raises
+        ------
+        NameServerError
+        """
+        with self._lock:
+            seen = dict(self._seen)
+            homes = [seen[name] for name in self._had.get(topic, ()) if name in seen]
+            misspelled = topic not in self._ever_known
+        topics: tuple[str, ...] = ()
+        try:
+            registered = self._name_servers.registered_brokers(deadline=deadline)
+            if registered and misspelled:
+                names = self._name_servers.topics(deadline=deadline)
+                topics = tuple(self._namespace.plain(n) for n in names if self._is_users(n, registered))
+        except BrokerError:  # a proxy does not know these requests
+            registered = None
+        return why_missing(
+            topic,
+            registered=registered,
+            homes=homes,
+            seen=seen.values(),
+            topics=topics,
+            name_server=";".join(self._name_servers.addresses),
+        )
+
+    def _is_users(self, name: str, brokers: frozenset[str]) -> bool:
+        """Whether a topic on the server is one of the namespace and of users."""
+        return self._namespace.holds(name) and not is_system_topic(name) and name not in brokers
 
     def get_served(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, TopicRoute]:
         """Return the routes of topics that are in use: as `get_many`, but patient.
 
+        Whoever holds a queue of a topic uses this: the topic existed.
+
         Raises
         ------
         BrokerNotFoundError
-            A topic that had a route has none now: name servers forget it while its only broker restarts. Or
-            the name servers are down, too.
+            No broker is registered, or a topic that had a route has none now: name servers forget it while
+            its only broker restarts. Or the name servers are down, too.
         TopicNotFoundError, NameServerError
         """
         names = tuple(topics)
@@ -185,7 +233,7 @@ class RouteCache:
         except BaseException as error:
             self._settle(mine, error)
             raise
-        now = self._clock.monotonic()
+        now, moment = self._clock.monotonic(), self._clock.now_ms()
         with self._lock:
             for topic, route in found.items():
                 self._stale.discard(topic)
@@ -194,6 +242,10 @@ class RouteCache:
                     self._known[topic] = (route, now + self._ttl_s)
                     self._ever_known.add(topic)
                     self._had.setdefault(topic, {}).update((data.broker_name, now) for data in route.queues)
+                    self._seen |= {
+                        data.broker_name: SeenBroker(data.broker_name, next(iter(data), None), moment)
+                        for data in route.brokers
+                    }
         self._settle(mine, found)
         return found
 

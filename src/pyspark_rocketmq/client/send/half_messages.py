@@ -32,12 +32,12 @@ from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
     ConnectError,
+    NameServerError,
     RocketMQError,
     RouteError,
     SendError,
     SendRefusedError,
     ServiceNotAvailableError,
-    TopicNotFoundError,
 )
 from pyspark_rocketmq.model import MessageQueue, SendResult
 from pyspark_rocketmq.remoting.codes import ResponseCode
@@ -272,15 +272,17 @@ class _Pass:
 
     def _master(self, topic: str, broker_name: str) -> str:
         """Return the address of a broker's master, even while name servers have forgotten the topic."""
+        client = self._client
         try:
-            return self._client.broker_address(broker_name, topic=topic)
-        except TopicNotFoundError as error:
-            broker = self._client.find_broker(broker_name)
-            if broker is None or broker.master is None:
-                raise BrokerNotFoundError(
-                    "the broker of half messages is away", broker_name=broker_name, topic=topic
-                ) from error
-            return broker.master
+            route = client.find_route(topic)
+            broker = client.find_broker(broker_name) if route is None else route.broker(broker_name)
+        except NameServerError as error:  # they were up when the half messages were sent: an outage
+            raise BrokerNotFoundError(error.message, **error.facts) from error
+        if broker is None or broker.master is None:
+            raise BrokerNotFoundError(
+                "the broker of half messages is away", broker_name=broker_name, topic=topic
+            )
+        return broker.master
 
     def _template(self, topic: str, broker_name: str) -> RequestTemplate:
         request = EndTransactionRequest(

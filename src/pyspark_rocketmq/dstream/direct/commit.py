@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
-from pyspark_rocketmq.client.client import shared_client
+from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, RangesLike, to_ranges
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue

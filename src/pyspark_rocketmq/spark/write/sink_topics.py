@@ -126,33 +126,9 @@ class SinkTopics:
     def _look_up(
         self, topic: str, named_brokers: Collection[str], restart: Deadline
     ) -> tuple[MessageQueue, ...] | None:
-        try:
-            route = self._client.route(topic)
-        except TopicNotFoundError as error:
-            admin = Admin(self._client)
-            registered = admin.cluster_info().brokers
-            if not registered:
-                raise BrokerNotFoundError(
-                    "no broker is registered at the name servers", topic=topic
-                ) from error
-            if self._options.create_topic:
-                admin.create_topic(topic, queues=self._options.topic_queues)
-                return self._client.write_queues(topic)
-            now_s = self._client.clock.monotonic()
-            of_row = self._options.topic is None
-            if not restart.expired and not (of_row and self._seen.are_all_there(registered, now_s)):
-                raise BrokerNotFoundError(
-                    "no name server has a route to the topic: it is missing, or its broker restarts",
-                    topic=topic,
-                ) from error
-            if self._outage_ms and restart.expired:
-                self._seen.settle(registered, now_s)
-            if of_row and self._options.takes_dead_letters:
-                return None
-            raise TopicNotFoundError(
-                "the topic does not exist: create it, or let the write do it with createTopic=true",
-                topic=topic,
-            ) from error
+        route = self._client.find_route(topic)
+        if route is None:
+            return self._without_route(topic, restart)
         self._seen.names.update(data.broker_name for data in route.queues)
         queues = route.write_queues()
         if queues:
@@ -165,6 +141,31 @@ class SinkTopics:
             code=ResponseCode.NO_PERMISSION,
             topic=topic,
         )
+
+    def _without_route(self, topic: str, restart: Deadline) -> tuple[MessageQueue, ...] | None:
+        """Create the topic, or raise an error that is retried while its brokers may be restarting."""
+        client = self._client
+        registered = client.name_servers.registered_brokers(deadline=client.deadline())
+        if not registered:
+            raise client.routes.why_missing(topic, deadline=client.deadline())
+        if self._options.create_topic:
+            Admin(client).create_topic(topic, queues=self._options.topic_queues)
+            return client.write_queues(topic)
+        now_s = client.clock.monotonic()
+        of_row = self._options.topic is None
+        if not restart.expired and not (of_row and self._seen.are_all_there(registered, now_s)):
+            raise BrokerNotFoundError(
+                "no name server has a route to the topic: it is missing, or its broker restarts", topic=topic
+            )
+        if self._outage_ms and restart.expired:
+            self._seen.settle(registered, now_s)
+        if of_row and self._options.takes_dead_letters:
+            return None
+        error = client.routes.why_missing(topic, deadline=client.deadline())
+        if isinstance(error, TopicNotFoundError):
+            hint = "create it, or let the write do it with createTopic=true"
+            raise TopicNotFoundError(f"{error.message}; {hint}", **error.facts)
+        raise error
 
     def _wait_for_brokers(self, topic: str, absent: set[str], restart: Deadline) -> None:
         """Raise an error that is retried while brokers that rows name may be restarting."""

@@ -15,6 +15,7 @@ from pyspark_rocketmq.client.send.half_messages import HALF_SCHEMA, Ending, end_
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
     DataLossError,
+    NameServerError,
     RocketMQError,
     SendError,
     TopicNotFoundError,
@@ -195,13 +196,14 @@ class Transactions:
         return scan.missing()
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """Retry while brokers are down: name servers then forget their topics."""
+        """Retry while brokers or name servers are down: name servers forget the topics of such brokers."""
 
         def attempt() -> T:
             try:
                 return ask()
-            except TopicNotFoundError as error:
-                raise BrokerNotFoundError("no broker has the topic now", **error.facts) from error
+            except (TopicNotFoundError, NameServerError) as error:
+                message = f"no broker has the topic now: {error.message}"
+                raise BrokerNotFoundError(message, **error.facts) from error
 
         return retry(
             attempt,

@@ -127,7 +127,7 @@ class TransactionResolver:
     def _beat(self) -> None:
         """Register with the group at every master: brokers check only members."""
         now = self._client.clock.monotonic()
-        for data in self._client.route(self._topic).brokers:
+        for data in self._client.served_route(self._topic).brokers:
             if (addr := data.master) is None:
                 continue
             known, at = self._beaten.get(addr, (None, 0.0))

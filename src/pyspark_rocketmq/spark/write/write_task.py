@@ -221,7 +221,7 @@ class WriteTask:
             if queues is None:
                 self._refuse(columns, mine.place, topic, "its topic does not exist")
                 continue
-            if self._transaction is not None and self._producer.client.route(topic).static_queues:
+            if self._transaction is not None and queues[0].logical:
                 raise OptionError(
                     "a static topic takes no transactions: its queues move to other brokers, half messages "
                     "do not; write with another deliveryGuarantee",

@@ -12,8 +12,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pyspark_rocketmq.client.client import Client, shared_client
+from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.send.half_messages import HalfMessages
+from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.record.encode.occurrences import count_shared
