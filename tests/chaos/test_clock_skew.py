@@ -7,10 +7,10 @@ import os
 import random
 
 import pytest
+from tests.support.clocks import WrongClock
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OffsetRange, OutgoingMessage
-from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.model import MessageQueue
@@ -22,18 +22,6 @@ from pyspark_rocketmq.testing import MockCluster
 
 ROUNDS = 40 if int(os.environ.get("CHAOS_KILLS", "1")) >= 20 else 12
 BROKERS = ("broker-a", "broker-b")
-
-
-class BrokersClock:
-    """The brokers' clock, which the driver's is ahead of."""
-
-    def __init__(self, ahead_s: float) -> None:
-        self._behind_ms = int(ahead_s * 1000)
-        self.monotonic = SYSTEM_CLOCK.monotonic
-        self.sleep = SYSTEM_CLOCK.sleep
-
-    def now_ms(self) -> int:
-        return SYSTEM_CLOCK.now_ms() - self._behind_ms
 
 
 class Run:
@@ -75,7 +63,7 @@ class Run:
 @pytest.mark.parametrize("ahead_s", [-3600, -60, -1, 1, 60, 3600])
 def test_topics_that_are_created_later_are_read_whole_whatever_the_drivers_clock_says(ahead_s: float) -> None:
     dice = random.Random(f"{os.environ.get('CHAOS_SEED', '1')} {ahead_s}")
-    clock = BrokersClock(ahead_s)
+    clock = WrongClock(-ahead_s)
     with MockCluster({"topic-0": 2}, brokers=BROKERS, clock=clock) as mq:
         sent: dict[MessageQueue, list[bytes]] = {}
 

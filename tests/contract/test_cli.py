@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 from tests.support.cli import CommandLine
+from tests.support.clocks import WrongClock
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.cli.cluster_commands import groups
 from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage, Producer
-from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
 from pyspark_rocketmq.tools.doctor import examine
@@ -230,24 +230,12 @@ def test_the_doctor_finds_nothing_wrong_here(cli, ten, group, monkeypatch):
     assert {finding["verdict"] for finding in rocketmq} == {"good"}
 
 
-class ShiftedClock:
-    """The system's clock, an hour late."""
-
-    def monotonic(self) -> float:
-        return SYSTEM_CLOCK.monotonic()
-
-    def now_ms(self) -> int:
-        return SYSTEM_CLOCK.now_ms() - 3_600_000
-
-    def sleep(self, seconds: float) -> None:
-        SYSTEM_CLOCK.sleep(seconds)
-
-
 @pytest.mark.parametrize("version", ["mq", "mq49"])
 def test_the_doctor_sees_a_clock_that_is_wrong(request, version):
     options = ClientOptions(name_servers=(request.getfixturevalue(version).name_server,))
     assert {finding.verdict for finding in examine(options)} == {Verdict.GOOD}
-    poor = [finding for finding in examine(options, clock=ShiftedClock()) if finding.verdict is Verdict.POOR]
+    late = WrongClock(-3_600)
+    poor = [finding for finding in examine(options, clock=late) if finding.verdict is Verdict.POOR]
     assert [finding.subject for finding in poor] == ["broker broker-a, master"]
     assert "ahead of this one" in poor[0].seen
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.certificates import Authority
-from tests.support.fakes import Ahead
+from tests.support.clocks import FakeClock
 from tests.support.scripted_peer import Peer, ScriptedPeer, answer
 from tests.support.wait import eventually
 
@@ -272,12 +272,12 @@ def test_everything_that_has_arrived_is_looked_at_before_a_time_out(connect) -> 
 
 def test_a_connection_that_was_idle_is_not_given_up_after_a_short_deadline() -> None:
     """Only a peer that is silent for the whole of a deadline that is long enough is taken for half-open."""
-    clock = Ahead()
+    clock = FakeClock(0.0, base=SYSTEM_CLOCK)
     with (
         ScriptedPeer(lambda peer, frame: None) as peer,
         contextlib.closing(Connection(peer.addr, OPTIONS, clock)) as connection,
     ):
-        clock.by_s = 60.0
+        clock.now_s = 60.0
         with pytest.raises(RequestTimeoutError):
             connection.call(request(), deadline=Deadline(clock, 20))
         assert connection.alive

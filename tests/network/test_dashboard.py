@@ -22,7 +22,7 @@ import uvicorn
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from tests.support.cli import CommandLine
-from tests.support.fakes import ManualClock
+from tests.support.clocks import FakeClock
 from tests.support.query_logs import QUERY, LogFile, progress
 from tests.support.wait import eventually
 
@@ -114,7 +114,7 @@ def log(tmp_path: Path) -> LogFile:
 
 @pytest.fixture
 def served(log: LogFile, view: ClusterView) -> Iterator[Served]:
-    clock = ManualClock()
+    clock = FakeClock()
     clock.now_s = START_MS / 1000 + 41
     with Served(create_app(QueryLogReader(log.path.parent), view, clock=clock)) as served:
         yield served

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.fakes import Highest, ManualClock
+from tests.support.clocks import FakeClock
+from tests.support.fakes import Highest
 
 from pyspark_rocketmq.client import Client, MessageQueue, OffsetRange
 from pyspark_rocketmq.client.read.queue_reader import read_messages
@@ -14,7 +15,7 @@ from pyspark_rocketmq.testing import MockBroker
 
 @pytest.mark.parametrize("delay_ms", [10, 80])
 def test_the_pause_after_an_empty_pull_is_the_users(delay_ms: int):
-    clock = ManualClock()
+    clock = FakeClock()
     queue = MessageQueue("orders", "broker-a", 0)
     options = ReadOptions(consumer_group="g", empty_pull_delay_ms=delay_ms, missing_patience_ms=900)
     with MockBroker({"orders": 1}) as mq, Client(mq.name_server, clock=clock, random=Highest()) as client:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from tests.support.fakes import ManualClock
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.dashboard.spark_metrics import SparkMetrics
 from pyspark_rocketmq.errors import OptionError
@@ -66,7 +66,7 @@ def ui() -> Iterator[Ui]:
 
 
 def test_each_look_that_finds_other_figures_is_a_point(ui):
-    clock = ManualClock()
+    clock = FakeClock()
     metrics = SparkMetrics(ui.url + "/", clock=clock)
     ui.tell()
     assert metrics.look() == ()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.certificates import Authority, Certificate
-from tests.support.fakes import Ahead
+from tests.support.clocks import FakeClock
 from tests.support.proxy import Proxy, Trouble, flip
 from tests.support.scripted_cluster import ScriptedCluster, stored
 from tests.support.scripted_peer import Peer, ScriptedPeer, answer
@@ -172,7 +172,7 @@ def test_sends_whose_answers_are_here_are_not_sent_again(authority: Authority, s
                 other.send(stored(one))
             arrived.set()
 
-    clock = Ahead()
+    clock = FakeClock(0.0, base=SYSTEM_CLOCK)
     trust = str(authority.root.cert)
     patient = ProducerOptions(send_timeout_ms=50_000)  # no pause of this machine is as long as the clock's
     with (
@@ -183,7 +183,7 @@ def test_sends_whose_answers_are_here_are_not_sent_again(authority: Authority, s
         for number in range(8):
             pipeline.submit(encode_one(OutgoingMessage("orders", b"%d" % number), UniqueIds(clock)))
         assert arrived.wait(30)
-        clock.by_s = 60.0
+        clock.now_s = 60.0
         outcomes = pipeline.flush()
         assert [outcome.error for outcome in outcomes] == [None] * 8
         assert cluster.asked[RequestCode.SEND_MESSAGE_V2] == 8

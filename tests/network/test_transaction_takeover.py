@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from pyarrow import fs
+from tests.support.clocks import FakeClock
 from tests.support.transactional_job import TransactionalJob
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
@@ -33,23 +34,6 @@ BODIES = [f"m{number}" for number in range(300)]
 OTHERS = [f"another attempt's {number}" for number in range(50)]
 
 
-class SkippingClock:
-    """Real time, in which whoever sleeps makes everybody's clock jump instead of waiting."""
-
-    now_ms = staticmethod(SYSTEM_CLOCK.now_ms)
-
-    def __init__(self) -> None:
-        self.skipped = 0.0
-        self.when_it_sleeps: Callable[[], None] = lambda: None
-
-    def monotonic(self) -> float:
-        return SYSTEM_CLOCK.monotonic() + self.skipped
-
-    def sleep(self, seconds: float) -> None:
-        self.skipped += seconds
-        self.when_it_sleeps()
-
-
 @pytest.fixture
 def mq() -> Iterator[MockCluster]:
     with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as cluster:
@@ -57,12 +41,12 @@ def mq() -> Iterator[MockCluster]:
 
 
 @pytest.fixture
-def clock() -> SkippingClock:
-    return SkippingClock()
+def clock() -> FakeClock:
+    return FakeClock(0.0, base=SYSTEM_CLOCK)
 
 
 @pytest.fixture
-def job(mq: MockCluster, clock: SkippingClock, tmp_path: Path) -> Iterator[Callable[..., TransactionalJob]]:
+def job(mq: MockCluster, clock: FakeClock, tmp_path: Path) -> Iterator[Callable[..., TransactionalJob]]:
     jobs: list[TransactionalJob] = []
 
     def start(**given: object) -> TransactionalJob:
@@ -119,17 +103,17 @@ def test_a_process_that_another_has_overtaken_commits_nothing(
     assert third.log.undone("query") == ()
 
 
-def test_a_process_that_is_overtaken_between_its_commits_stops(mq, job, clock: SkippingClock) -> None:
+def test_a_process_that_is_overtaken_between_its_commits_stops(mq, job, clock: FakeClock) -> None:
     first, second = job(), job()
     halves = first.write(BODIES, NAME)
     again = second.write(BODIES, NAME)
     mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=END, after=100, times=50)
 
     def second_run() -> None:
-        clock.when_it_sleeps = lambda: None
+        clock.on_sleep = lambda: None
         second.commit(again, NAME)
 
-    clock.when_it_sleeps = second_run
+    clock.on_sleep = second_run
     with pytest.raises(TransactionFencedError):
         first.commit(halves, NAME)
     assert visible(mq) == Counter(BODIES)
@@ -196,37 +180,37 @@ def test_a_decision_that_appears_after_the_later_process_looked_does_not_count(m
     assert visible(mq) == Counter(BODIES)
 
 
-def test_a_batch_that_its_process_finishes_after_all_is_left_alone(mq, job, clock: SkippingClock) -> None:
+def test_a_batch_that_its_process_finishes_after_all_is_left_alone(mq, job, clock: FakeClock) -> None:
     """It had sent its last commits when it lost the right to send more."""
     first, second = job(), job()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(first.log, "finish", lambda _: None)
         first.commit(first.write(BODIES, NAME), NAME)
     again = second.write(BODIES, NAME)
-    clock.when_it_sleeps = lambda: first.log.finish(NAME)
+    clock.on_sleep = lambda: first.log.finish(NAME)
     second.commit(again, NAME)
     assert visible(mq) == Counter(BODIES)
 
 
-def test_the_successor_outwaits_what_its_predecessor_may_still_send(job, clock: SkippingClock) -> None:
+def test_the_successor_outwaits_what_its_predecessor_may_still_send(job, clock: FakeClock) -> None:
     first, second = job(), job()
     halves = first.write(BODIES[:5], NAME)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(first.transactions, "_carry_out", lambda *_, **__: 0)
         first.commit(halves, NAME)
-    before = clock.skipped
+    before = clock.now_s
     second.commit(second.write(BODIES[:5], NAME), NAME)
-    assert clock.skipped - before >= 3 + 3.5
+    assert clock.now_s - before >= 3 + 3.5
 
 
-def test_a_slow_log_is_not_trusted(job, clock: SkippingClock, monkeypatch) -> None:
+def test_a_slow_log_is_not_trusted(job, clock: FakeClock, monkeypatch) -> None:
     """Between a look and its answer another process may have claimed the right."""
     first = job()
     halves = first.write(["one"], NAME)
     newest_claim = first.log.newest_claim
 
     def slowly(owner: str) -> str | None:
-        clock.skipped += 20
+        clock.now_s += 20
         return newest_claim(owner)
 
     monkeypatch.setattr(first.log, "newest_claim", slowly)

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.support.cli import CommandLine
+from tests.support.clocks import WrongClock
 from tests.support.transactional_job import TransactionalJob
 
-from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.send.half_messages import HalfMessages
 from pyspark_rocketmq.errors import DataLossError, OptionError, RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue
@@ -24,16 +24,6 @@ from pyspark_rocketmq.testing import Fault, HangUp, MockCluster, Refuse, Silence
 END = RequestCode.END_TRANSACTION
 NAME = TransactionName("query", 7)
 BODIES = [f"m{number}" for number in range(600)]
-
-
-class ImpatientClock:
-    """Real time, but nobody sleeps through it: a mock broker has executed what it was sent."""
-
-    monotonic = staticmethod(SYSTEM_CLOCK.monotonic)
-    now_ms = staticmethod(SYSTEM_CLOCK.now_ms)
-
-    def sleep(self, seconds: float) -> None:
-        SYSTEM_CLOCK.sleep(min(seconds, 0.01))
 
 
 @pytest.fixture
@@ -48,7 +38,8 @@ def job(mq: MockCluster, tmp_path: Path) -> Iterator[Callable[..., Transactional
 
     def start(topic: str = "orders", **given: object) -> TransactionalJob:
         settings = {"requestTimeoutMs": "500", "folder": tmp_path / "log"} | given
-        jobs.append(TransactionalJob(mq.name_server, topic, clock=ImpatientClock(), **settings))
+        clock = WrongClock(longest_sleep_s=0.01)  # a mock broker has executed what it was sent
+        jobs.append(TransactionalJob(mq.name_server, topic, clock=clock, **settings))
         return jobs[-1]
 
     yield start

@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 from pyspark.sql.pandas.types import from_arrow_schema
-from tests.support.fakes import Ahead
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client import Client, Message
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.send.queue_selection import queue_for_key
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
@@ -384,14 +385,14 @@ def test_a_broker_that_rows_name_is_waited_for_while_it_restarts(mq: MockCluster
 def test_missing_topics_of_rows_are_waited_for_once_while_all_brokers_are_there(mq: MockCluster) -> None:
     settings = {"nameServer": mq.name_server, "deadLetterTopic": "dead", "outageTimeout": "60s"}
     options = parse_options(SinkOptions, settings, environ={})
-    clock = Ahead()
+    clock = FakeClock(0.0, base=SYSTEM_CLOCK)
     with Client(options.client, clock=clock) as client:
 
         def waited_s(topic: str) -> float:
             """Return how long a new task waits before it gives the topic up."""
-            before = clock.by_s
+            before = clock.now_s
             assert SinkTopics(client, options, patient=True).queues(topic) is None
-            return clock.by_s - before
+            return clock.now_s - before
 
         assert waited_s("nowhere") > 14
         assert waited_s("nowhere") == 0
@@ -402,15 +403,15 @@ def test_missing_topics_of_rows_are_waited_for_once_while_all_brokers_are_there(
         assert SinkTopics(client, options, patient=True).queues("orders") is not None
         mq.unregister("broker-b")
         assert waited_s("nowhere") > 14
-        clock.by_s += 3_600
+        clock.now_s += 3_600
         assert waited_s("nowhere") > 14
         mq.register("broker-b")
 
         def waited_for_s(broker: str) -> float:
-            before = clock.by_s
+            before = clock.now_s
             client.invalidate("orders")
             assert SinkTopics(client, options, patient=True).queues("orders", {broker}) is not None
-            return clock.by_s - before
+            return clock.now_s - before
 
         assert waited_for_s("no such broker") == 0
         mq.unregister("broker-b")

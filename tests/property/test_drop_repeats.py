@@ -15,8 +15,9 @@ from typing import Any
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
+from tests.support.clocks import FakeClock
 from tests.support.deduplication import Deduplication
-from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
+from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.options import SourceOptions, parse_options
@@ -96,7 +97,7 @@ class World:
         queue = QUEUES[send.queue]
         if queue.broker_name in self.mq.dead:
             return
-        self.mq.clock.seconds += 0.001 + send.pause_ms / 1000
+        self.mq.clock.now_s += 0.001 + send.pause_ms / 1000
         stored_at = self.mq.clock.now_ms() + self.skews_ms[queue.broker_name]
         self.mq.logs[queue].append((stored_at, str(send.row)))
 
@@ -110,7 +111,7 @@ class World:
         while True:
             start = self.end or self.reader.initialOffset()
             end = json.loads(json.dumps(self.reader.latestOffset(start, self.reader.getDefaultReadLimit())))
-            self.mq.clock.seconds += 0.25
+            self.mq.clock.now_s += 0.25
             if end == start:
                 break
             self._batch(self.reader, start, end)
@@ -166,7 +167,7 @@ def play(steps: list[object], skews_ms: tuple[int, int] = (0, 0), *, at_once: bo
                 world.read(limit, to_the_end=True)
             case Restart(pause_ms):
                 world.reader = None
-                world.mq.clock.seconds += pause_ms / 1000
+                world.mq.clock.now_s += pause_ms / 1000
             case Outage(broker):
                 world.mq.dead ^= {broker}
     world.mq.dead.clear()

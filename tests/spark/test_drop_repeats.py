@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from tests.support.clocks import WrongClock
 from tests.support.deduplication import Deduplication
 
-from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import OutgoingMessage
 from pyspark_rocketmq.spark import drop_repeats
@@ -24,27 +24,11 @@ HOUR_S = 3_600
 TIMEOUT_S = 120
 
 
-class SetClock:
-    """The brokers' clock: behind the real one by as much as a test says."""
-
-    def __init__(self) -> None:
-        self.behind_s = 0.0
-
-    def monotonic(self) -> float:
-        return SYSTEM_CLOCK.monotonic()
-
-    def now_ms(self) -> int:
-        return SYSTEM_CLOCK.now_ms() - round(self.behind_s * 1000)
-
-    def sleep(self, seconds: float) -> None:
-        SYSTEM_CLOCK.sleep(seconds)
-
-
 class Orders:
     """A topic with two queues, and a query that reads it, run after run, from one checkpoint."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.clock = SetClock()
+        self.clock = WrongClock()
         self.mq = MockCluster({"orders": 2, "refunds": 1}, clock=self.clock)
         self.read: Counter[str] = Counter()
         self._spark, self._folder = spark, folder
@@ -52,7 +36,7 @@ class Orders:
     def send(
         self, queue: int, rows: range, *, hours_ago: float, topic: str = "orders", ids: bool = True
     ) -> None:
-        self.clock.behind_s = hours_ago * HOUR_S
+        self.clock.ahead_s = -hours_ago * HOUR_S
         for row in rows:
             properties = {"writeId": f"id {row}"} if ids else {}
             message = OutgoingMessage(topic, b"row %d" % row, properties=properties)

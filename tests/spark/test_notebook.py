@@ -10,6 +10,7 @@ import nbformat
 import pytest
 from examples import live as live_example
 from nbclient import NotebookClient
+from tests.support.clocks import FakeClock
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.dashboard.history import QueryLogReader
@@ -23,23 +24,15 @@ def test_a_stream_is_followed_by_a_table(spark, mq, send, topic):
     send(name, 12, tags="new")
     df = spark.readStream.format("rocketmq").option("nameServer", mq.name_server)
     counts = df.options(topic=name, startingOffsets="earliest").load().groupBy("tags").count()
-    found = []
+    clock = FakeClock(0.0)  # time passes as batches do
 
-    class Clock:
-        """Time passes as batches do."""
+    def run_a_batch() -> None:
+        (query,) = spark.streams.active
+        query.processAllAvailable()
+        clock.now_s = 1.0
 
-        def monotonic(self) -> float:
-            return float(bool(found))
-
-        def now_ms(self) -> int:
-            return 0
-
-        def sleep(self, _seconds: float) -> None:
-            (query,) = spark.streams.active
-            query.processAllAvailable()
-            found.append(query.id)
-
-    shown = live(counts, seconds=1, every=0.1, mode="complete", clock=Clock())
+    clock.on_sleep = run_a_batch
+    shown = live(counts, seconds=1, every=0.1, mode="complete", clock=clock)
     assert shown.rows == [("new", 12)]
     assert shown.title == "batch 0, the last 20 rows"
     assert spark.streams.active == []

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from tests.support.fakes import Highest, ManualClock
+from tests.support.clocks import FakeClock
+from tests.support.fakes import Highest
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.net.connection import Response
@@ -51,7 +52,7 @@ class LockstepClient(Client):
     """Its brokers are scripts, its clock and chance a test's."""
 
     def __init__(self, script: Script, *, slave: bool = False) -> None:
-        self.manual_clock = ManualClock()
+        self.manual_clock = FakeClock()
         super().__init__("10.0.0.9:9876", clock=self.manual_clock, random=Highest())
         self.script = script
         self.addresses = {0: MASTER, 1: SLAVE} if slave else {0: MASTER}

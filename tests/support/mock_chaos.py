@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
+from tests.support.clocks import WrongClock
 from tests.support.workload import Figures, Workload
 
-from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import (
     Cut,
@@ -64,25 +64,6 @@ _FAULT_S = 2.0
 """How long a fault is waited for."""
 
 
-class SteppingClock:
-    """The machine's clock, whose wall time jumps as an operator's ``date`` or a first NTP answer makes it."""
-
-    def __init__(self) -> None:
-        self._off_ms = 0
-
-    def step(self, by_ms: int) -> None:
-        self._off_ms += by_ms
-
-    def now_ms(self) -> int:
-        return SYSTEM_CLOCK.now_ms() + self._off_ms
-
-    def monotonic(self) -> float:
-        return SYSTEM_CLOCK.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        SYSTEM_CLOCK.sleep(seconds)
-
-
 class _Disturber:
     """Applies one fault after the other; each ends before the next begins."""
 
@@ -90,8 +71,11 @@ class _Disturber:
         self._mq = mq
         self._random = random.Random(seed)
         self.done = threading.Event()
-        self.clock = SteppingClock()
+        self.clock = WrongClock()
         self._injections: dict[str, list[Injection]] = {kind: [] for kind in ANSWERS}
+
+    def _shift_clock(self, by_s: float) -> None:
+        self.clock.ahead_s += by_s
 
     def kinds(self) -> dict[str, Callable[[], None]]:
         answers: dict[str, Callable[[], None]] = {
@@ -106,8 +90,8 @@ class _Disturber:
             "server: broker leaves the route": self._flap,
             "server: limits of an answer change": self._limits,
             "server: group reset by an operator": self._reset,
-            "clock: an hour forward": partial(self.clock.step, 3_600_000),
-            "clock: an hour back": partial(self.clock.step, -3_600_000),
+            "clock: an hour forward": partial(self._shift_clock, 3_600),
+            "clock: an hour back": partial(self._shift_clock, -3_600),
         }
 
     def happened(self, kind: str) -> int:

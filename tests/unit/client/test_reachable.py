@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.spark.fake_rocketmq import FakeClock
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client.reachable import GRACE_MS, BrokerHealth
 from pyspark_rocketmq.errors import ConnectError
@@ -30,7 +30,7 @@ def test_a_broker_that_failed_is_asked_again_after_a_pause_that_doubles(
 ):
     begin, asked = clock.monotonic(), []
     while clock.monotonic() - begin < 60:
-        clock.seconds += 0.25
+        clock.now_s += 0.25
         if B in health.due(BOTH):
             asked.append(clock.monotonic() - begin)
             health.failed(B, DOWN)
@@ -40,7 +40,7 @@ def test_a_broker_that_failed_is_asked_again_after_a_pause_that_doubles(
 
 
 def test_one_answer_makes_up_for_all_failures(clock: FakeClock, health: BrokerHealth):
-    clock.seconds += 1
+    clock.now_s += 1
     assert B in health.due(BOTH)
     assert health.is_away(B)
     health.answered(B, 5)

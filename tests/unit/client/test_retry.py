@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.fakes import Highest, ManualClock
+from tests.support.clocks import FakeClock
+from tests.support.fakes import Highest
 
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.retry import RetryPolicy, retry
@@ -30,8 +31,8 @@ class Script:
 
 def run(
     script: Script, *, timeout_ms: float = 10_000, policy: RetryPolicy | None = None
-) -> tuple[str, ManualClock, int]:
-    clock = ManualClock()
+) -> tuple[str, FakeClock, int]:
+    clock = FakeClock()
     stale = 0
 
     def on_stale_route() -> None:

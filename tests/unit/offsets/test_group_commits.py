@@ -5,7 +5,7 @@ import threading
 from collections.abc import Mapping
 
 import pytest
-from tests.support.fakes import ManualClock
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.errors import BrokerNotFoundError
 from pyspark_rocketmq.model import MessageQueue
@@ -42,12 +42,12 @@ def brokers() -> Brokers:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def commits(brokers: Brokers, clock: ManualClock) -> GroupCommits:
+def commits(brokers: Brokers, clock: FakeClock) -> GroupCommits:
     return GroupCommits("g", brokers, interval_ms=5_000, clock=clock)
 
 
@@ -69,7 +69,7 @@ def test_commits_are_made_by_a_thread_that_ends(commits: GroupCommits, brokers: 
 
 
 def test_between_two_commits_lies_the_interval_and_the_newest_wins(
-    commits: GroupCommits, brokers: Brokers, clock: ManualClock
+    commits: GroupCommits, brokers: Brokers, clock: FakeClock
 ):
     commits.finished({A0: 1})
     wait_for_the_thread()
@@ -84,7 +84,7 @@ def test_between_two_commits_lies_the_interval_and_the_newest_wins(
     assert brokers.commits == [{A0: 1}, {A0: 4}]
 
 
-def test_only_what_changed_is_committed(commits: GroupCommits, brokers: Brokers, clock: ManualClock):
+def test_only_what_changed_is_committed(commits: GroupCommits, brokers: Brokers, clock: FakeClock):
     commits.finished({A0: 1, B0: 1})
     wait_for_the_thread()
     clock.now_s += 5
@@ -97,7 +97,7 @@ def test_only_what_changed_is_committed(commits: GroupCommits, brokers: Brokers,
 
 
 def test_a_broker_that_is_away_is_logged_and_tried_again(
-    commits: GroupCommits, brokers: Brokers, clock: ManualClock, caplog
+    commits: GroupCommits, brokers: Brokers, clock: FakeClock, caplog
 ):
     brokers.down.add("broker-a")
     with caplog.at_level(logging.WARNING):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
+from tests.support.clocks import FakeClock
+from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.errors import DataLossError, RequestTimeoutError
 from pyspark_rocketmq.model import MessageQueue
@@ -92,7 +93,7 @@ def test_one_run_looks_once(mq: FakeRocketMQ):
 def recreated(mq: FakeRocketMQ, messages: int) -> None:
     for log in mq.logs.values():
         log.clear()
-    mq.clock.seconds += 1
+    mq.clock.now_s += 1
     mq.send(*[A0, A1, B0] * messages)
 
 

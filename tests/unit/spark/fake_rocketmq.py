@@ -4,41 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from tests.support.clocks import FakeClock
+
 from pyspark_rocketmq.client.read.samples import MessageTimes
 from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.offsets.planning_client import Ends
-
-
-class FakeClock:
-    """Time that passes when somebody sleeps; ``on_sleep`` lets the world change meanwhile."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_767_225_600.0
-        self.on_sleep: Callable[[], None] = lambda: None
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def now_ms(self) -> int:
-        return int(self.seconds * 1000)
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-        self.on_sleep()
-
-
-class SkewedClock:
-    """A clock that is wrong by some seconds."""
-
-    def __init__(self, clock: FakeClock, ahead_s: float) -> None:
-        self._clock = clock
-        self._ahead_s = ahead_s
-        self.monotonic = clock.monotonic
-        self.sleep = clock.sleep
-
-    def now_ms(self) -> int:
-        return self._clock.now_ms() + int(self._ahead_s * 1000)
 
 
 class FakeRocketMQ:
@@ -63,7 +34,7 @@ class FakeRocketMQ:
     def send(self, *queues: MessageQueue) -> None:
         """Append one message to each queue (every queue when none is named)."""
         for queue in queues or tuple(self.logs):
-            self.clock.seconds += 0.001
+            self.clock.now_s += 0.001
             self.logs[queue].append((self.clock.now_ms(), f"m{self._sent}"))
             self._sent += 1
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ, SkewedClock
+from tests.support.clocks import FakeClock, WrongClock
+from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
@@ -169,7 +170,7 @@ def world() -> FakeRocketMQ:
     mq = FakeRocketMQ(FakeClock(), [A0, A1, B0])
     for _ in range(3):
         mq.send()
-        mq.clock.seconds += 1
+        mq.clock.now_s += 1
     mq.send(A0)
     mq.committed = {A0: 2, B0: 1}
     return mq
@@ -409,7 +410,7 @@ def test_a_broker_that_was_away_at_the_start_is_read_from_the_start_moment(start
     run = Query(mq, kept, STARTS[start], lambda _: None)
     mq.send(A0)
     run.run(1)
-    mq.clock.seconds += 1
+    mq.clock.now_s += 1
     mq.send(B0)
     mq.dead.clear()
     run.run(1)
@@ -421,7 +422,7 @@ def test_a_new_queue_is_read_from_its_first_message():
     run = Query(mq, kept, {}, lambda _: None)
     run.run(1)
     new = MessageQueue("orders", "broker-c", 0)
-    mq.clock.seconds += 1
+    mq.clock.now_s += 1
     mq.logs[new] = []
     run.run(2)
     assert len(kept.ends) == 1, "an empty new queue is no reason for a batch"
@@ -437,7 +438,7 @@ def test_a_pattern_finds_topics_that_are_created_later():
     run.run(1)
     new = MessageQueue("orderlines", "broker-a", 0)
     mq.logs |= {new: [], MessageQueue("payments", "broker-a", 0): []}
-    mq.clock.seconds += 1
+    mq.clock.now_s += 1
     mq.send()
     run.run(1)
     Query(mq, kept, options, lambda _: None).run(1)
@@ -487,7 +488,7 @@ def test_new_queues_wait_while_their_begin_cannot_be_asked_for():
     run.run(1)
     new = MessageQueue("orders", "broker-c", 0)
     mq.logs[new] = []
-    mq.clock.seconds += 1
+    mq.clock.now_s += 1
     mq.send(new)
     asked = mq.max_offsets
 
@@ -625,7 +626,7 @@ def test_a_queue_that_stays_before_its_position_ends_the_query_though_others_hav
     mq.logs[A0] = mq.logs[A0][:2]
     mq.send(B0)
     run.run(1)
-    mq.clock.seconds += 11
+    mq.clock.now_s += 11
     mq.send(B0)
     with pytest.raises(DataLossError, match=r"now holds \[0, 2\), but everything up to 4 was read"):
         run.run(1)
@@ -641,7 +642,7 @@ def test_what_a_slave_has_is_read_and_what_it_lacks_is_no_loss():
     run.run(1)
     assert written(kept)[B0] == mq.bodies(B0, 0, 4)
     mq.slaves = {B0: 1}
-    mq.clock.seconds += 100
+    mq.clock.now_s += 100
     run.run(2)
     mq.dead.clear()
     run.run(1)
@@ -710,7 +711,7 @@ def test_a_topic_created_after_the_start_is_read_whole_though_the_drivers_clock_
     mq, kept = world(), Checkpoint()
     options = STARTS[start] | {"subscribePattern": ".*"}
     run = Query(mq, kept, options, lambda _: None)
-    run.reader._clock = SkewedClock(mq.clock, ahead_s)
+    run.reader._clock = WrongClock(ahead_s, base=mq.clock)
     run.run(1)
     mq.logs[P0] = []
     mq.send(P0, A0)
@@ -723,9 +724,9 @@ def test_a_topic_that_the_query_is_told_to_read_later_is_not_taken_for_a_new_one
     mq, kept = world(), Checkpoint()
     mq.logs[P0] = []
     mq.send(P0)
-    mq.clock.seconds += 1
+    mq.clock.now_s += 1
     Query(mq, kept, {}, lambda _: None).run(1)
-    mq.clock.seconds += 1
+    mq.clock.now_s += 1
     mq.send()
     Query(mq, kept, {"topic": "orders;payments"}, lambda _: None).run(1)
     assert written(kept)[P0] == mq.bodies(P0, 1, 2), "from the query's start on"
@@ -735,12 +736,12 @@ def test_a_broker_that_was_away_at_the_start_has_no_new_topics():
     mq, kept = world(), Checkpoint()
     mq.logs[P0] = []
     mq.send(P0)
-    mq.clock.seconds += 1
+    mq.clock.now_s += 1
     mq.hidden.add("broker-b")
     options = {"subscribePattern": ".*"}
     Query(mq, kept, options, lambda _: None).run(1)
     mq.hidden.clear()
-    mq.clock.seconds += 1
+    mq.clock.now_s += 1
     mq.send()
     Query(mq, kept, options, lambda _: None).run(1)
     assert written(kept)[P0] == mq.bodies(P0, 1, 2)

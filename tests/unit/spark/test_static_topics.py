@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
+from tests.support.clocks import FakeClock
+from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 from tests.unit.spark.test_replay import Checkpoint, KilledError, Query, reader, written
 
 from pyspark_rocketmq.model import MessageQueue

@@ -8,32 +8,15 @@ from contextlib import closing
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.streams.connectors.database_source import TableRange, TablesReader
 
 
-class FakeClock:
-    def __init__(self):
-        self.now = 100.0
-        self.slept = []
-        self.meanwhile = lambda: None
-
-    def monotonic(self):
-        return self.now
-
-    def now_ms(self):
-        return int(self.now * 1000)
-
-    def sleep(self, seconds):
-        self.slept.append(seconds)
-        self.now += seconds
-        self.meanwhile()
-
-
 @pytest.fixture
 def clock():
-    return FakeClock()
+    return FakeClock(100.0)
 
 
 @pytest.fixture
@@ -65,7 +48,7 @@ def read(reader, start, end):
 def test_a_batch_is_a_range_of_ids_of_each_table(reader, run, clock):
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == {}
-    clock.now += 10
+    clock.now_s += 10
     run(
         "INSERT INTO a_1 VALUES (3, 'c'), (1, 'a')",
         "CREATE TABLE a_2 (id INTEGER)",
@@ -88,15 +71,15 @@ def test_tables_are_looked_at_now_and_then_and_by_so_many_rows(reader, run, cloc
     assert reader.latestOffset(second, ReadMaxRows(2)) == second
     run("INSERT INTO a_1 VALUES (4, '')")
     assert reader.latestOffset(second, ReadMaxRows(2)) == second
-    clock.now += 10
+    clock.now_s += 10
     assert reader.latestOffset(second, ReadMaxRows(2)) == {"a_1": 4}
 
 
 def test_available_now_ends_at_what_was_there(reader, run, clock):
     run("INSERT INTO a_1 VALUES (1, ''), (2, ''), (5, '')", "CREATE TABLE a_2 (id INTEGER)")
-    clock.meanwhile = lambda: run("INSERT INTO a_1 VALUES (4, ''), (6, '')", "INSERT INTO a_2 VALUES (7)")
+    clock.on_sleep = lambda: run("INSERT INTO a_1 VALUES (4, ''), (6, '')", "INSERT INTO a_2 VALUES (7)")
     reader.prepareForTriggerAvailableNow()
-    assert clock.slept == [1.0], "for transactions that had begun before"
+    assert clock.sleeps == [1.0], "for transactions that had begun before"
     first = reader.latestOffset({"a_1": 1}, ReadMaxRows(2))
     assert first == {"a_1": 4}
     second = reader.latestOffset(first, ReadAllAvailable())
@@ -106,9 +89,9 @@ def test_available_now_ends_at_what_was_there(reader, run, clock):
 
 def test_a_smaller_id_that_is_seen_a_moment_later_counts(reader, run, clock):
     run("INSERT INTO a_1 VALUES (5, '')")
-    clock.meanwhile = lambda: run("INSERT INTO a_1 VALUES (4, '')")
+    clock.on_sleep = lambda: run("INSERT INTO a_1 VALUES (4, '')")
     end = reader.latestOffset({}, ReadAllAvailable())
-    assert clock.slept == [1.0]
+    assert clock.sleeps == [1.0]
     assert [row["id"] for row in read(reader, {}, end)] == [4, 5]
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
-from tests.support.fakes import ManualClock
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.cli.job_commands.demo_view import LiveView, result_view, summary
 from pyspark_rocketmq.demo.orders import WINDOW_MS, Total
@@ -24,7 +24,7 @@ def text(renderable: object, width: int = 80) -> str:
 
 @pytest.fixture
 def run() -> DemoRun:
-    clock = ManualClock()
+    clock = FakeClock()
     run = DemoRun(DemoSettings(messages=3, keep=True), clock=clock)
     run.name_server = "127.0.0.1:9876"
     for name, seconds in (("start Spark", 5), ("first rows", 3), ("stream the rest", 2)):
@@ -45,7 +45,7 @@ def test_the_live_view_shows_phases_progress_and_the_table_so_far(run):
 
 
 def test_before_anything_is_sent_there_are_only_phases():
-    run = DemoRun(DemoSettings(), clock=ManualClock())
+    run = DemoRun(DemoSettings(), clock=FakeClock())
     with run.timeline.phase("start Spark"):
         shown = text(LiveView(run).render())
     assert "start Spark" in shown

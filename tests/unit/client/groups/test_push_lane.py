@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 import pytest
-from tests.support.fakes import ManualClock
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
 from pyspark_rocketmq.client.groups.push_options import PushOptions
@@ -23,7 +23,7 @@ class Broker:
     """The broker: what it knows of the member, of offsets and of locks, and whom it fails."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.offsets: dict[MessageQueue, int] = {}
         self.asked: Counter[str] = Counter()
         self.away = False

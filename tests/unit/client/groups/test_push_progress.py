@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, PushOptions
 from pyspark_rocketmq.client.groups.push_progress import FileProgress, starting_offsets
@@ -38,8 +39,7 @@ def test_another_file_is_refused(tmp_path, text: str):
 class Brokers:
     """Queues from 10 to 90; what is behind moment m begins at m."""
 
-    class clock:  # noqa: N801
-        now_ms = staticmethod(lambda: 40 + 30 * 60 * 1000)
+    clock = FakeClock(0.04 + 30 * 60)
 
     def min_offsets(self, queues):
         return dict.fromkeys(queues, 10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.support.fakes import ManualClock
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
@@ -24,7 +24,7 @@ class World:
     """A worker that pulled what the test says."""
 
     def __init__(self, *offsets: int, runs: bool = False, **options: object) -> None:
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.delivered: list[list[Message]] = []
         self.wakes = 0
         self.worker = QueueWorker(

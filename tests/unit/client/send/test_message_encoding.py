@@ -4,7 +4,7 @@ import random
 import threading
 
 import pytest
-from tests.support.fakes import ManualClock
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client.send.message_encoding import UniqueIds, encode_many, encode_one
 from pyspark_rocketmq.errors import LocalProtocolError, OptionError
@@ -16,7 +16,7 @@ from pyspark_rocketmq.record.properties import decode_properties
 
 @pytest.fixture
 def ids() -> UniqueIds:
-    return UniqueIds(ManualClock())
+    return UniqueIds(FakeClock())
 
 
 def test_ids_are_unique_among_threads(ids: UniqueIds) -> None:
@@ -33,7 +33,7 @@ def test_ids_are_unique_among_threads(ids: UniqueIds) -> None:
 
 
 def test_two_producers_have_different_ids() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     assert UniqueIds(clock).next()[:16] != UniqueIds(clock).next()[:16]
 
 

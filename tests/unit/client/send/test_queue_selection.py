@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.fakes import Lowest, ManualClock
+from tests.support.clocks import FakeClock
+from tests.support.fakes import Lowest
 
 from pyspark_rocketmq.client.send.queue_selection import QueueSelector, queue_for_key
 from pyspark_rocketmq.model import MessageQueue
@@ -34,12 +35,12 @@ def test_the_lowest_hash_of_all_has_a_queue() -> None:
 
 
 def test_queues_take_turns() -> None:
-    selector = QueueSelector(clock=ManualClock(), random=Lowest())
+    selector = QueueSelector(clock=FakeClock(), random=Lowest())
     assert [selector.next("orders", QUEUES) for _ in range(5)] == [*QUEUES, QUEUES[0]]
 
 
 def test_a_broker_that_failed_is_passed_over_for_a_while() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     selector = QueueSelector(clock=clock, random=Lowest())
     selector.avoid("broker-a")
     assert {selector.next("orders", QUEUES).broker_name for _ in range(8)} == {"broker-b"}
@@ -48,6 +49,6 @@ def test_a_broker_that_failed_is_passed_over_for_a_while() -> None:
 
 
 def test_a_failed_broker_is_better_than_none() -> None:
-    selector = QueueSelector(clock=ManualClock(), random=Lowest())
+    selector = QueueSelector(clock=FakeClock(), random=Lowest())
     selector.avoid("broker-a")
     assert selector.next("orders", QUEUES[:2]) in QUEUES[:2]

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
+from tests.support.clocks import FakeClock
+from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan, Pace
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, NameServerError
@@ -36,7 +37,7 @@ class World:
     def batch(self, time=None, *, remember_ms=0):
         if time is None:
             self.time += 1000
-            self.clock.seconds += 1
+            self.clock.now_s += 1
         ranges = self.plan.ranges(time or self.time, self.mq, self.options, remember_ms=remember_ms)
         return {r.queue: (r.from_offset, r.until_offset) for r in ranges}
 
@@ -165,7 +166,7 @@ def test_batches_are_empty_while_nobody_answers_and_fail_after_a_minute():
     world.mq.dead.add("a")
     for _ in range(59):
         assert world.batch() == {A0: (0, 0)}
-    world.clock.seconds += 5
+    world.clock.now_s += 5
     with pytest.raises(BrokerNotFoundError):
         world.batch()
     world.mq.dead.clear()
@@ -192,7 +193,7 @@ def test_a_queue_that_went_back_waits_and_is_then_data_loss():
     world.mq.logs[A0] = world.mq.logs[A0][:1]
     world.mq.send(A1)
     assert world.batch() == {A0: (2, 2), A1: (1, 2)}, "the other queues go on"
-    world.clock.seconds += 12
+    world.clock.now_s += 12
     with pytest.raises(DataLossError, match="OFFSET_WENT_BACK"):
         world.batch()
 
@@ -224,7 +225,7 @@ def test_a_recovered_stream_goes_on_under_the_names_of_a_static_topic():
 def recreated(world, messages):
     for log in world.mq.logs.values():
         log.clear()
-    world.clock.seconds += 1
+    world.clock.now_s += 1
     world.mq.send(*[A0] * messages)
 
 
@@ -283,5 +284,5 @@ def test_what_a_slave_has_is_read_while_its_master_is_away():
     world.mq.slaves = {B0: 3}
     assert world.batch() == {A0: (1, 1), B0: (2, 3)}
     world.mq.slaves = {B0: 1}
-    world.clock.seconds += 100
+    world.clock.now_s += 100
     assert world.batch() == {A0: (1, 1), B0: (3, 3)}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from tests.support.fakes import ManualClock
+from tests.support.clocks import FakeClock
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere
@@ -455,7 +455,7 @@ def test_a_driver_that_goes_away_ends_the_task():
 
 
 def test_the_limiter_spreads_messages():
-    clock = ManualClock()
+    clock = FakeClock()
     limiter = RateLimiter(clock)
     assert limiter.reserve(1_000) == 0
     limiter.rate = 100.0

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.registry import CollectorRegistry
 from pyspark.sql.streaming.listener import SourceProgress
-from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
+from tests.support.clocks import FakeClock
+from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
@@ -82,7 +83,7 @@ def world() -> World:
 
 def test_lag_in_messages_seconds_and_bytes(world: World):
     stored = world.mq.logs[A0][4][0]
-    world.clock.seconds = stored / 1000 + 90
+    world.clock.now_s = stored / 1000 + 90
     world.progress(world.offset(0, 0, 0), world.offset(4, 9, 10), 23)
     (status,) = world.listener.statuses()
     assert [queue.messages for queue in status.lag.queues] == [6, 1, 0]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
-from tests.support.fakes import ManualClock
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.spark.monitor import query_log
 from pyspark_rocketmq.spark.monitor.query_log import QueryLog
@@ -19,7 +19,7 @@ def lines(folder) -> list[dict[str, object]]:
 
 
 def test_a_run_is_a_file_and_an_event_a_line(tmp_path):
-    log = QueryLog(tmp_path / "new" / "folder", clock=ManualClock())
+    log = QueryLog(tmp_path / "new" / "folder", clock=FakeClock())
     log.onQueryStarted(SimpleNamespace(runId="run", id="query", name="revenue"))
     log.onQueryProgress(events(3))
     log.onQueryIdle(SimpleNamespace())

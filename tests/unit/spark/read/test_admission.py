@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
+from tests.support.clocks import FakeClock
+from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
@@ -52,7 +53,7 @@ def world(**messages: int) -> FakeRocketMQ:
     mq = FakeRocketMQ(FakeClock(), [names[name] for name in messages])
     for number in range(max(messages.values())):
         mq.send(*[names[name] for name, count in messages.items() if number < count])
-        mq.clock.seconds += 1
+        mq.clock.now_s += 1
     return mq
 
 
@@ -112,11 +113,11 @@ def test_the_rate_counts_the_time_since_the_last_batch():
     mq = world(a0=1000, b0=7)
     stream = Stream(mq, maxRatePerQueue="10")
     assert stream.trigger() == {A0: 10, B0: 7}, "a second for the first batch"
-    mq.clock.seconds += 3
+    mq.clock.now_s += 3
     assert stream.trigger() == {A0: 30}
-    mq.clock.seconds += 0.5
+    mq.clock.now_s += 0.5
     assert stream.trigger() == {A0: 5}
-    mq.clock.seconds += 0.001
+    mq.clock.now_s += 0.001
     assert stream.trigger() == {A0: 1}
 
 
@@ -125,7 +126,7 @@ def test_idle_time_is_not_saved_up_for_a_burst():
     stream = Stream(mq, maxRatePerQueue="10")
     stream.trigger()
     for _ in range(100):
-        mq.clock.seconds += 1
+        mq.clock.now_s += 1
         assert stream.trigger() == {}
     for _ in range(500):
         mq.send(A0)
@@ -137,20 +138,20 @@ def test_a_batch_waits_for_enough_messages_or_long_enough():
     stream = Stream(mq, minOffsetsPerTrigger="10", maxTriggerDelay="60s")
     assert stream.trigger() == {}
     assert SourceOffset.from_dict(stream.offset).resolved, "the start is settled meanwhile"
-    mq.clock.seconds += 59
+    mq.clock.now_s += 59
     assert stream.trigger() == {}
-    mq.clock.seconds += 1
+    mq.clock.now_s += 1
     assert stream.trigger() == {A0: 4}
     for _ in range(12):
         mq.send(A0)
     assert stream.trigger() == {A0: 12}
     mq.send(A0)
-    mq.clock.seconds += 59
+    mq.clock.now_s += 59
     assert stream.trigger() == {}
     stream.restart()
-    mq.clock.seconds += 59
+    mq.clock.now_s += 59
     assert stream.trigger() == {}, "a restart waits anew"
-    mq.clock.seconds += 1
+    mq.clock.now_s += 1
     assert stream.trigger() == {A0: 1}
 
 
@@ -204,7 +205,7 @@ def skewed() -> FakeRocketMQ:
     mq = FakeRocketMQ(FakeClock(), [A0, B0])
     for number in range(400):
         mq.send(*([A0, B0] if number % 4 == 0 else [B0]))
-        mq.clock.seconds += 0.25
+        mq.clock.now_s += 0.25
     return mq
 
 

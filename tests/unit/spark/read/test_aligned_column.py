@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
-from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
+from tests.support.clocks import FakeClock
+from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
@@ -77,11 +78,11 @@ def test_it_is_the_store_time_of_the_oldest_unread_message() -> None:
 def test_it_is_now_when_everything_is_read_and_stays_while_a_broker_is_away() -> None:
     query = Query()
     query.mq.send()
-    query.mq.clock.seconds += 60
+    query.mq.clock.now_s += 60
     first = query.aligned_ms()
     assert first == query.mq.clock.now_ms()
     query.mq.dead.add("broker-b")
-    query.mq.clock.seconds += 60
+    query.mq.clock.now_s += 60
     query.mq.send(A0)
     assert query.aligned_ms() == first
     query.mq.dead.clear()
@@ -94,7 +95,7 @@ def test_a_run_to_the_end_says_nothing_of_what_came_after_its_begin() -> None:
     query.mq.send(A0, B0)
     query.reader.prepareForTriggerAvailableNow()
     began = query.mq.clock.now_ms()
-    query.mq.clock.seconds += 60
+    query.mq.clock.now_s += 60
     assert query.aligned_ms() <= began
     assert query.aligned_ms() == began
 
@@ -103,7 +104,7 @@ def test_heartbeats_have_it_too() -> None:
     query = Query(heartbeatInterval="1s")
     query.mq.send()
     query.batch()
-    query.mq.clock.seconds += 60
+    query.mq.clock.now_s += 60
     (beat,) = query.batch()
     inner, aligned_ms = beat.value
     assert isinstance(inner, HeartbeatPartition)

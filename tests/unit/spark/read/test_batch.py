@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 from pyspark.sql.datasource import InputPartition
-from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
+from tests.support.clocks import FakeClock
+from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.errors import OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
@@ -17,7 +18,7 @@ def world() -> FakeRocketMQ:
     mq = FakeRocketMQ(FakeClock(), [A0, A1])
     for _ in range(10):
         mq.send()
-        mq.clock.seconds += 1
+        mq.clock.now_s += 1
     mq.first[A1] = 4
     return mq
 

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StringType, StructType, TimestampType
-from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
+from tests.support.clocks import FakeClock
+from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
@@ -47,7 +48,7 @@ class Stream:
         """Look every second, as a query without messages does."""
         found = []
         for _ in range(round(seconds)):
-            self.mq.clock.seconds += 1
+            self.mq.clock.now_s += 1
             found += self.trigger()
         return found
 
@@ -56,7 +57,7 @@ class Stream:
 def mq() -> FakeRocketMQ:
     mq = FakeRocketMQ(FakeClock(), [A0, B0])
     mq.send()
-    mq.clock.seconds = 1_767_225_600.0
+    mq.clock.now_s = 1_767_225_600.0
     return mq
 
 
@@ -131,7 +132,7 @@ def test_a_clock_that_is_set_back_makes_no_heartbeat_go_back(mq: FakeRocketMQ):
     stream = Stream(mq)
     stream.trigger()
     (beat,) = stream.idle(10)
-    mq.clock.now_ms = lambda: int(mq.clock.seconds * 1000) - 100_000
+    mq.clock.now_ms = lambda: int(mq.clock.now_s * 1000) - 100_000
     assert stream.idle(99) == []
     assert stream.idle(20)[0] > beat
 

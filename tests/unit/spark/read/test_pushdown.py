@@ -23,7 +23,8 @@ from pyspark.sql.datasource import (
     StringEndsWith,
     StringStartsWith,
 )
-from tests.unit.spark.fake_rocketmq import FakeClock, FakeRocketMQ
+from tests.support.clocks import FakeClock
+from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.options import SourceOptions, parse_options
@@ -46,7 +47,7 @@ class World:
         self.mq = FakeRocketMQ(self.clock, [A0, A1, B0])
         for _ in range(10):
             self.mq.send()
-            self.clock.seconds += 300
+            self.clock.now_s += 300
         given = {"nameServer": "127.0.0.1:9876", "topic": "orders", "pushDownFilters": "true"} | options
         parsed = parse_options(SourceOptions, given, where="read", environ={})
         self.reader = FilteringBatchReader(
