@@ -49,13 +49,26 @@ def ten(topic, client) -> str:
 def test_a_topic_from_creation_to_deletion(cli):
     name = fresh_name("cli-topic")
     created = cli("topic", "create", name, "--queues", "3")
-    assert (created.code, created.out) == (0, f"{name} is there, with 3 queues to read\n")
+    assert (created.code, created.out) == (0, f"created {name}: 3 queues\n")
     assert name in cli("topics").out
     row = next(row for row in cli("topics", "--json").json() if row["topic"] == name)
     assert row == {"topic": name, "brokers": ["broker-a"], "readQueues": 3, "writeQueues": 3}
+    assert cli("topic", "create", name).out == f"{name} already exists; unchanged\n"
+    assert cli("topic", "create", name, "--queues", "2").code == 1
     shown = cli("topic", "show", name, "--json").json()
     assert len(shown["queues"]) == 3
     assert "read, write" in cli("topic", "show", name).out
+    assert "nothing was changed" in cli("topic", "alter", name, "--queues", "5").out
+    assert len(cli("topic", "show", name, "--json").json()["queues"]) == 3
+    altered = cli("topic", "alter", name, "--queues", "5", "-a", "message.type=FIFO", "--yes", "--json")
+    assert altered.json()["applied"] is True
+    shown = cli("topic", "show", name, "--json").json()
+    (config,) = shown["configs"].values()
+    assert (config["readQueues"], config["writeQueues"], config["perm"]) == (5, 5, "READ|WRITE")
+    assert config["attributes"] == {"message.type": "FIFO"}
+    assert cli("topic", "alter", name, "-a", "message.type=", "--yes").code == 0
+    (config,) = cli("topic", "show", name, "--json").json()["configs"].values()
+    assert (config["readQueues"], config["attributes"]) == (5, {})
 
     refused = cli("topic", "delete", name)
     assert refused.code == 2
@@ -242,6 +255,6 @@ def test_the_doctor_sees_a_clock_that_is_wrong(request, version):
 
 def test_a_report_names_brokers_and_routes(cli, ten, mq):
     told = cli("report", "--topic", ten, "--json").json()
-    assert told["options"]["name_servers"] == [mq.name_server]
+    assert told["options"]["nameServer"] == [mq.name_server]
     assert "V5_4_0" in told["brokers"]["broker-a"]
     assert told["topics"][ten] == ["broker-a r2 w2 perm 6"]

@@ -29,6 +29,7 @@ REACHES_A_SERVER = {
     "offsets show": "offsets show billing",
     "peek": "peek orders",
     "produce": "produce orders",
+    "topic alter": "topic alter orders --queues 4",
     "topic create": "topic create orders",
     "topic delete": "topic delete orders --yes",
     "topic show": "topic show orders",
@@ -260,7 +261,7 @@ def test_examples_of_helps_are_commands_that_exist():
 
 def test_json_is_what_json_says(cli, mq):
     created = cli("topic", "create", "new", "--queues", "2", "-n", mq.name_server, "--json")
-    assert created.json() == {"topic": "new", "readQueues": 2}
+    assert created.json() == {"topic": "new", "readQueues": 2, "created": True}
     deleted = cli("topic", "delete", "new", "--yes", "-n", mq.name_server, "--json")
     assert deleted.json() == {"topic": "new", "deletedMessages": 0}
     assert json.loads(cli("options", "--json").out)
@@ -277,3 +278,18 @@ def test_lag_is_shown_while_a_broker_is_away(cli: CommandLine) -> None:
         seen = cli("lag", "billing", "--namesrv", mq.name_server, "--json").json()
         assert (seen["lag"], seen["away"]) == (1, ["broker-b"])
         assert "without broker-b" in cli("lag", "billing", "--namesrv", mq.name_server).out.replace("\n", " ")
+
+
+def test_a_lag_above_the_limit_is_exit_code_1(cli: CommandLine) -> None:
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:
+        for queue in mq.queues("orders"):
+            mq.send(OutgoingMessage("orders", b"x"), queue)
+        with Client(mq.name_server) as client:
+            client.commit_offsets("billing", dict.fromkeys(client.read_queues("orders"), 0))
+        words = ("lag", "billing", "--namesrv", mq.name_server)
+        assert [cli(*words, "--max", limit).code for limit in ("2", "1", "0")] == [0, 1, 1]
+        told = cli(*words, "--max", "1", "--json")
+        assert (told.code, told.json()["lag"]) == (1, 2)
+        assert cli(*words, "--max", "1", "--watch").code == 2
+        mq.stop_broker("broker-b", unregister=False)
+        assert cli(*words, "--max", "5").code == 1, "a lag that is not known is no lag below the limit"

@@ -26,6 +26,13 @@ class Done:
         return json.loads(self.out)
 
 
+class _Terminal(io.TextIOWrapper):
+    """Says that a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 class CommandLine:
     """Runs commands; ``NAMESRV_ADDR`` is what the test says, nothing else."""
 
@@ -39,8 +46,10 @@ class CommandLine:
         else:
             monkeypatch.setenv("NAMESRV_ADDR", name_server)
 
-    def __call__(self, *arguments: str, given: str = "") -> Done:
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+    def __call__(self, *arguments: str, given: str = "", terminal: bool = False) -> Done:
+        """Run a command with this standard input, which a person types if it is a terminal."""
+        stdin = _Terminal if terminal else io.TextIOWrapper
+        self._monkeypatch.setattr(sys, "stdin", stdin(io.BytesIO(given.encode())))
         self._capsys.readouterr()
         code: int | str | None = 0
         try:

@@ -34,7 +34,7 @@ COMMANDS = {
     "topics": Home(
         "cluster_commands.topics", "topics", "List the topics with their brokers and queues.", "LIST_EXAMPLES"
     ),
-    "topic": Home("cluster_commands.topics", "app", "Show, create and delete a topic."),
+    "topic": Home("cluster_commands.topics", "app", "Show, create, alter and delete a topic."),
     "groups": Home(
         "cluster_commands.groups", "groups", "List the consumer groups of the brokers.", "GROUPS_EXAMPLES"
     ),

@@ -16,6 +16,7 @@ _WORDS: Final = {
         "groups": "list ls group consumer-groups",
         "lag": "consumerProgress progress behind",
         "topic create": "create new updateTopic",
+        "topic alter": "alter update updateTopic",
         "topic show": "show describe topicRoute topicStatus",
         "topic delete": "delete rm remove deleteTopic",
         "offsets reset": "reset seek rewind resetOffsetByTime",
@@ -39,6 +40,7 @@ _WORDS: Final = {
     "topic": {
         "topics": "list ls",
         "topic show": "describe info get status stats route",
+        "topic alter": "update change edit modify config set",
         "topic create": "new add make",
         "topic delete": "remove rm drop",
         "peek": "peek",
@@ -47,6 +49,7 @@ _WORDS: Final = {
         "topics": "list ls",
         "topic show": "show describe",
         "topic create": "create add new",
+        "topic alter": "alter update",
         "topic delete": "delete remove rm",
     },
     "groups": {

@@ -12,6 +12,7 @@ from pyspark_rocketmq.options.declare import (
     group,
     option,
     option_reference,
+    option_values,
     parse_options,
 )
 from pyspark_rocketmq.options.dstream import DirectOptions, parse_direct_options
@@ -56,6 +57,7 @@ __all__ = [
     "group",
     "option",
     "option_reference",
+    "option_values",
     "parse_direct_options",
     "parse_options",
 ]

@@ -27,6 +27,7 @@ __all__ = [
     "group",
     "option",
     "option_reference",
+    "option_values",
     "parse_options",
 ]
 
@@ -199,6 +200,16 @@ def option_reference(cls: type[Options]) -> tuple[OptionRow, ...]:
         )
         for o in _declared(cls)
     )
+
+
+def option_values(options: Options) -> Iterator[tuple[Option, Any]]:
+    """Yield every option with its value; secret ones too."""
+    for declared in dataclasses.fields(options):  # type: ignore[arg-type]  # every subclass is a dataclass
+        value = getattr(options, declared.name)
+        if _GROUP_KEY in declared.metadata:
+            yield from option_values(value)
+        else:
+            yield declared.metadata[_OPTION_KEY], value
 
 
 def parse_options(

@@ -72,6 +72,6 @@ def test_a_report_tells_versions_and_no_secret(cli, monkeypatch):
     done = cli("report", "-n", "127.0.0.1:1")
     assert done.code == 0
     assert f"pyspark-rocketmq: {__version__}" in done.out
-    assert "secret_key: (set)" in done.out
+    assert "secretKey: (set)" in done.out
     assert "hush" not in done.out
     assert "somebody" not in done.out

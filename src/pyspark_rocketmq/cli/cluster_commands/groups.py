@@ -10,7 +10,7 @@ import typer
 
 from pyspark_rocketmq.cli.connect import Group, Namesrv, Settings, connect
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, table
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["GROUPS_EXAMPLES", "LAG_EXAMPLES", "groups", "lag", "topics_of"]
 
 GROUPS_EXAMPLES: Final = examples("groups", "groups --json")
-LAG_EXAMPLES: Final = examples("lag billing", "lag billing --topic orders --watch", "lag billing --json")
+LAG_EXAMPLES: Final = examples(
+    "lag billing", "lag billing --topic orders --watch", "lag billing --max 10000 --json"
+)
 
 
 def groups(
@@ -61,13 +63,21 @@ def lag(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
     interval: Annotated[float, typer.Option(help="Seconds between refreshes.", min=0.1)] = 2.0,
+    most: Annotated[
+        int | None, typer.Option("--max", help="Exit code 1 if the lag is larger, for alerts.", min=0)
+    ] = None,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Show a consumer group's lag per queue."""
+    """Show a consumer group's lag per queue.
+
+    With --max, exit code 1 if the group has more messages to read, or a broker does not answer.
+    """
     from pyspark_rocketmq.client.lag import group_lag
 
+    if watch and most is not None:
+        raise OptionError("--max looks once: leave --watch out")
     away: dict[str, RocketMQError] = {}
     with connect(namesrv, option) as client:
         names = topics_of(client, group, topic, on_away=away.__setitem__)
@@ -86,6 +96,8 @@ def lag(
         )
     else:
         console().print(_table(group, rows, {}, away))
+    if most is not None and (away or sum(row.lag for row in rows) > most):
+        raise typer.Exit(1)
 
 
 def topics_of(

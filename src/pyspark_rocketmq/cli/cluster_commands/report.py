@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import platform
 import sys
@@ -67,10 +66,11 @@ def _machine() -> dict[str, Any]:
 
 def _options(options: ClientOptions) -> dict[str, Any]:
     """Return the options; for secret ones only whether they are set."""
+    from pyspark_rocketmq.options import option_values
+
     return {
-        field.name: value if field.repr or value is None else "(set)"
-        for field in dataclasses.fields(options)
-        for value in [getattr(options, field.name)]
+        declared.name: "(set)" if declared.secret and value is not None else value
+        for declared, value in option_values(options)
     }
 
 

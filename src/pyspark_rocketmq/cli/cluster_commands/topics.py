@@ -1,25 +1,35 @@
-"""``pyspark-rocketmq topics`` and ``topic``: list, show, create and delete topics."""
+"""``pyspark-rocketmq topics`` and ``topic``: list, show, create, alter and delete topics."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pyspark_rocketmq.cli.command_groups import CommandGroup
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, pairs
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, timestamp
-from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model import Permission
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark_rocketmq.model import Permission
+    from pyspark_rocketmq.tools.topic_change import TopicChange
 
 __all__ = ["LIST_EXAMPLES", "app", "topics"]
 
-LIST_EXAMPLES: Final = examples("topics", "topics --system --json", "topics -n 10.0.0.1:9876;10.0.0.2:9876")
+LIST_EXAMPLES: Final = examples("topics", "topics --system --json", "topics -n '10.0.0.1:9876;10.0.0.2:9876'")
 
-app = typer.Typer(cls=CommandGroup, help="Show, create and delete a topic.", no_args_is_help=True)
+app = typer.Typer(cls=CommandGroup, help="Show, create, alter and delete a topic.", no_args_is_help=True)
 
-_PERMISSIONS: Final = {"r": Permission.READ, "w": Permission.WRITE, "rw": Permission.READ | Permission.WRITE}
+Attributes = Annotated[
+    list[str] | None,
+    typer.Option("--attribute", "-a", help="Topic attribute (RocketMQ 5), name=value; repeatable."),
+]
+
+_QUEUES: Final = 8
 
 
 def topics(
@@ -66,6 +76,7 @@ def topics(
 def show(topic: Topic, namesrv: Namesrv = None, option: Settings = None, json: AsJson = False) -> None:
     """Show a topic's brokers, settings and queues."""
     from pyspark_rocketmq.client.admin import Admin
+    from pyspark_rocketmq.tools.topic_change import permission_text
 
     with connect(namesrv, option) as client:
         admin = Admin(client)
@@ -85,7 +96,7 @@ def show(topic: Topic, namesrv: Namesrv = None, option: Settings = None, json: A
                 ", ".join(data),
                 config.read_queues,
                 config.write_queues,
-                _permission(config.perm),
+                permission_text(config.perm),
                 ", ".join(f"{name}={value}" for name, value in config.attributes.items()),
             )
             for data in route.brokers
@@ -119,31 +130,111 @@ def show(topic: Topic, namesrv: Namesrv = None, option: Settings = None, json: A
 @app.command(epilog=examples("topic create orders --queues 8", "topic create payments -a message.type=FIFO"))
 def create(
     topic: Topic,
-    queues: Annotated[int, typer.Option(help="Number of queues per broker.", min=1)] = 8,
-    perm: Annotated[str, typer.Option(help="Permission: rw, r or w.")] = "rw",
+    queues: Annotated[int | None, typer.Option(help="Number of queues per broker. [8]", min=1)] = None,
+    perm: Annotated[str | None, typer.Option(help="Permission: rw, r or w. [rw]")] = None,
     cluster: Annotated[str | None, typer.Option(help="Only on this cluster's brokers.")] = None,
-    attribute: Annotated[
-        list[str] | None,
-        typer.Option("--attribute", "-a", help="Topic attribute (RocketMQ 5), name=value; repeatable."),
-    ] = None,
+    attribute: Attributes = None,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Create a topic, or change an existing one."""
-    from pyspark_rocketmq.client.admin import Admin
+    """Create a topic. An existing topic stays as it is: `topic alter` changes it.
 
-    if perm not in _PERMISSIONS:
-        raise OptionError("a permission is rw, r or w", perm=perm)
+    Exit code 1 if it exists with other settings than those given.
+    """
+    from pyspark_rocketmq.client.admin import Admin
+    from pyspark_rocketmq.tools.topic_change import TopicSettings, changes_of, existing_configs
+
+    attributes = dict(pairs(attribute))
+    settings = TopicSettings(
+        read_queues=queues, write_queues=queues, perm=_permission_of(perm), attributes=attributes
+    )
     with connect(namesrv, option) as client:
-        Admin(client).create_topic(
-            topic, queues=queues, perm=_PERMISSIONS[perm], cluster=cluster, attributes=pairs(attribute)
-        )
-        there = len(client.read_queues(topic))
+        admin = Admin(client)
+        configs = existing_configs(admin, topic, cluster=cluster)
+        differ = changes_of(configs, settings)
+        if differ:
+            first = differ[0]
+            raise RocketMQError(
+                f"{topic} already exists and was not changed ({first.setting}: {first.before or 'not set'}, "
+                f"not {first.after}); `pyspark-rocketmq topic alter` changes it",
+                topic=topic,
+                broker_name=first.broker_name,
+            )
+        if not configs:
+            perm_bits = _permission_of(perm or "rw")
+            assert perm_bits is not None
+            admin.create_topic(
+                topic, queues=queues or _QUEUES, perm=perm_bits, cluster=cluster, attributes=attributes
+            )
+        readable = len(client.read_queues(topic))
     if json:
-        print_json({"topic": topic, "readQueues": there})
+        print_json({"topic": topic, "readQueues": readable, "created": not configs})
+    elif configs:
+        console().print(f"{topic} already exists; unchanged")
     else:
-        console().print(f"{topic} is there, with {there} queues to read")
+        console().print(f"created {topic}: {readable} queues")
+
+
+@app.command(
+    epilog=examples(
+        "topic alter orders --queues 16",
+        "topic alter orders --write-queues 4 --yes",
+        "topic alter orders --perm r --yes",
+    )
+)
+def alter(
+    topic: Topic,
+    queues: Annotated[
+        int | None, typer.Option(help="Number of queues per broker, to read and to write.", min=1)
+    ] = None,
+    write_queues: Annotated[
+        int | None, typer.Option(help="Number of queues per broker that receive messages.", min=1)
+    ] = None,
+    perm: Annotated[str | None, typer.Option(help="Permission: rw, r or w.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Only on this cluster's brokers.")] = None,
+    attribute: Attributes = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Apply the change. Without it a terminal is asked.")
+    ] = False,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Change a topic's queues, permission or attributes. Shows the change first.
+
+    What is not given stays as it is. To remove queues without losing sight of messages, first reduce
+    --write-queues, and --queues when the messages are read.
+    """
+    from pyspark_rocketmq.client.admin import Admin
+    from pyspark_rocketmq.tools import topic_change
+
+    attributes = {name: value or None for name, value in pairs(attribute).items()}
+    if queues is not None and write_queues is not None:
+        raise OptionError("give --queues or --write-queues")
+    if queues is None and write_queues is None and perm is None and not attributes:
+        raise OptionError("give what to change: --queues, --write-queues, --perm or --attribute")
+    settings = topic_change.TopicSettings(
+        read_queues=queues,
+        write_queues=queues or write_queues,
+        perm=_permission_of(perm),
+        attributes=attributes,
+    )
+    with connect(namesrv, option) as client:
+        admin = Admin(client)
+        configs = topic_change.alterable_configs(admin, topic, cluster=cluster)
+        changes = topic_change.changes_of(configs, settings)
+        hidden = topic_change.hidden_messages(configs, settings, admin.topic_stats(topic))
+        if not json:
+            _print_changes(topic, changes, hidden)
+        asked = changes and not yes and not json and sys.stdin.isatty()
+        applied = bool(changes) and (yes or bool(asked and typer.confirm(f"Change {topic}?")))
+        if applied:
+            topic_change.apply_changes(admin, topic, configs, settings)
+    if json:
+        print_json({"topic": topic, "applied": applied, "changes": changes, "hiddenMessages": hidden})
+    elif changes:
+        console().print("done" if applied else "nothing was changed: add --yes to do it")
 
 
 @app.command(epilog=examples("topic delete orders", "topic delete orders --yes"))
@@ -171,6 +262,23 @@ def delete(
         console().print(f"{topic} is deleted, with {messages:,} messages")
 
 
-def _permission(perm: Permission) -> str:
-    names = [name for bit, name in ((Permission.READ, "read"), (Permission.WRITE, "write")) if bit in perm]
-    return ", ".join(names) or "none"
+def _permission_of(text: str | None) -> Permission | None:
+    from pyspark_rocketmq.model import Permission
+
+    bits = {"r": Permission.READ, "w": Permission.WRITE, "rw": Permission.READ | Permission.WRITE}
+    if text is not None and text not in bits:
+        raise OptionError("a permission is rw, r or w", perm=text)
+    return None if text is None else bits[text]
+
+
+def _print_changes(topic: str, changes: Sequence[TopicChange], hidden: int) -> None:
+    if not changes:
+        console().print(f"{topic} has these settings already; unchanged")
+        return
+    rows = [(each.broker_name, each.setting, each.before, each.after) for each in changes]
+    print_table(("Broker", "Setting", "From", "To"), rows, title=topic)
+    if hidden:
+        console().print(
+            f"[yellow]{hidden:,} messages are in queues that could no longer be read. First reduce "
+            "--write-queues, and --queues when they are read.[/yellow]"
+        )
