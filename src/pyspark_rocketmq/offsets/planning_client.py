@@ -193,9 +193,12 @@ class _Once:
     def ask(self, calls: Mapping[MessageQueue, Call[T]], /) -> dict[MessageQueue, T]:
         """Make one call per queue and return every answer, or raise."""
         found = self.masters.ask(calls)
-        failed = [queue for queue, answer in found.items() if isinstance(answer, RocketMQError)]
-        if self.slaves is not None and failed:
-            stand_ins = self.slaves.ask({queue: calls[queue] for queue in failed})
+        # A request that a master rejects, for example without a permission, is not sent to a slave.
+        away = {
+            q: error for q, error in found.items() if isinstance(error, RocketMQError) and error.retriable
+        }
+        if self.slaves is not None and away:
+            stand_ins = self.slaves.ask({queue: calls[queue] for queue in away})
             found.update(stand_ins)
         answers: dict[MessageQueue, T] = {}
         for queue, answer in found.items():
