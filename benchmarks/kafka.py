@@ -18,8 +18,8 @@ import pyspark
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.devcluster.jars import cache_folder, resolve
 from pyspark_rocketmq.devcluster.java import class_path, find_java
-from pyspark_rocketmq.devcluster.ports import free_port
-from pyspark_rocketmq.devcluster.process import ChildProcess, Watchdog
+from pyspark_rocketmq.devcluster.system.ports import free_port
+from pyspark_rocketmq.devcluster.system.process import ChildProcess, Watchdog
 
 KAFKA: Final = ("org.apache.kafka:kafka_2.13:4.1.1",)
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"

@@ -14,7 +14,7 @@ import pytest
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
-from pyspark_rocketmq.devcluster.process import (
+from pyspark_rocketmq.devcluster.system.process import (
     ChildProcess,
     Watchdog,
     command_line,
@@ -152,7 +152,7 @@ def test_closing_the_watchdog_ends_what_it_watches_and_no_more(tmp_path: Path) -
 # The owner of two children; prints their pids, forks a copy of itself that keeps every pipe open, and waits.
 OWNER = """
 import os, pathlib, sys, time
-from pyspark_rocketmq.devcluster.process import ChildProcess, Watchdog
+from pyspark_rocketmq.devcluster.system.process import ChildProcess, Watchdog
 folder = pathlib.Path(sys.argv[1])
 watchdog = Watchdog()
 watchdog.remove(folder / "data")

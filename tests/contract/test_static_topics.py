@@ -24,7 +24,7 @@ from pyspark_rocketmq.client import (
     PushConsumer,
     PushOptions,
 )
-from pyspark_rocketmq.client.lag import group_lag
+from pyspark_rocketmq.client.groups.group_lag import group_lag
 from pyspark_rocketmq.client.read.message_search import messages_by_key
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions

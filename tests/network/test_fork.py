@@ -15,9 +15,9 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.net.buffer_pool import BUFFERS
-from pyspark_rocketmq.client.reachable import BrokerHealth
 from pyspark_rocketmq.client.shared import _shared, shared_client
 from pyspark_rocketmq.errors import ConnectionLostError
+from pyspark_rocketmq.offsets.reachable import BrokerHealth
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.remoting.frame import Frame
 

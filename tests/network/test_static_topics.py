@@ -21,7 +21,7 @@ from pyspark_rocketmq.client import (
     PushConsumer,
     PushOptions,
 )
-from pyspark_rocketmq.client.lag import group_lag, held_messages
+from pyspark_rocketmq.client.groups.group_lag import group_lag, held_messages
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches, read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import BrokerNotFoundError, CorruptMessageError, RocketMQError

@@ -17,10 +17,10 @@ from pyspark_rocketmq.model import (
     OffsetRange,
     StartPolicy,
 )
-from pyspark_rocketmq.planning.discovery import discover, plan_ranges, targets
 from pyspark_rocketmq.planning.limit import Limits, admit, share
 from pyspark_rocketmq.planning.offset_resolution import Answers, late_policy, lookups, resolve
 from pyspark_rocketmq.planning.split import split
+from pyspark_rocketmq.planning.topics.discovery import discover, plan_ranges, targets
 
 QUEUES = tuple(MessageQueue(topic, broker, index) for topic in "tu" for broker in "ab" for index in range(3))
 BIG = 1 << 62

@@ -28,7 +28,7 @@ from tests.support.standalone import (
 )
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.devcluster.ports import free_port
+from pyspark_rocketmq.devcluster.system.ports import free_port
 
 pytestmark = pytest.mark.timeout(400)
 

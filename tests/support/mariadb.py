@@ -17,8 +17,8 @@ from typing import Final, Self
 import sqlalchemy as sa
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
-from pyspark_rocketmq.devcluster.ports import free_port
-from pyspark_rocketmq.devcluster.process import ChildProcess, Watchdog
+from pyspark_rocketmq.devcluster.system.ports import free_port
+from pyspark_rocketmq.devcluster.system.process import ChildProcess, Watchdog
 
 USER, PASSWORD = "spark", "hidden-maria"
 

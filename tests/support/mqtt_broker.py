@@ -16,7 +16,7 @@ from paho.mqtt import client as paho
 from pwdlib.hashers.argon2 import Argon2Hasher
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.devcluster.ports import free_port
+from pyspark_rocketmq.devcluster.system.ports import free_port
 
 USER, PASSWORD = "sensor", "hidden-heat"
 

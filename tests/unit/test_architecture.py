@@ -12,7 +12,7 @@ import grimp
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "pyspark_rocketmq"
 MOST_LINES = 400
-MOST_MODULES = 16
+MOST_MODULES = 13  # a dozen, and __init__
 
 
 def test_no_module_imports_itself_through_others():

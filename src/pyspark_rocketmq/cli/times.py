@@ -25,7 +25,7 @@ def with_local_zone(text: str) -> str:
 
 def is_time(text: str) -> bool:
     """Return whether a text is a time, and not an offset or a name of one."""
-    from pyspark_rocketmq.options.policies import TIMESTAMP
+    from pyspark_rocketmq.options.text.policies import TIMESTAMP
 
     try:
         TIMESTAMP.parse(with_local_zone(text))
@@ -43,7 +43,7 @@ def moment(name: str, text: str, now_ms: int) -> int:
         The text is not a time.
     """
     from pyspark_rocketmq.model import Ago, AtTimestamp
-    from pyspark_rocketmq.options.policies import TIMESTAMP
+    from pyspark_rocketmq.options.text.policies import TIMESTAMP
 
     try:
         position = TIMESTAMP.parse(with_local_zone(text))

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
-from pyspark_rocketmq.client.lag import group_lag, group_topics, held_messages
+from pyspark_rocketmq.client.groups.group_lag import group_lag, group_topics, held_messages
 from pyspark_rocketmq.errors import NameServerError, RocketMQError
 from pyspark_rocketmq.options import ClientOptions
 

@@ -19,10 +19,10 @@ from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, resolve, rocketmq_coordinates
 from pyspark_rocketmq.devcluster.java import Java, find_java
 from pyspark_rocketmq.devcluster.layout import JvmOptions, Layout, write_files
-from pyspark_rocketmq.devcluster.process import Watchdog
 from pyspark_rocketmq.devcluster.registration import READ_WRITE
 from pyspark_rocketmq.devcluster.server import Broker, NameServer, Runtime, Server
 from pyspark_rocketmq.devcluster.settings import SERVER_ENV, jvm_arguments
+from pyspark_rocketmq.devcluster.system.process import Watchdog
 from pyspark_rocketmq.errors import DevClusterError, OptionError, PortTakenError
 
 __all__ = ["DevCluster"]

@@ -14,9 +14,9 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.devcluster.cluster import DevCluster
 from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, cache_folder
 from pyspark_rocketmq.devcluster.layout import kept_port
-from pyspark_rocketmq.devcluster.locking import file_lock
-from pyspark_rocketmq.devcluster.ports import is_free
-from pyspark_rocketmq.devcluster.process import command_line, end_processes, resident_bytes
+from pyspark_rocketmq.devcluster.system.locking import file_lock
+from pyspark_rocketmq.devcluster.system.ports import is_free
+from pyspark_rocketmq.devcluster.system.process import command_line, end_processes, resident_bytes
 from pyspark_rocketmq.errors import DevClusterError
 
 __all__ = [

@@ -24,8 +24,8 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark_rocketmq._version import ROCKETMQ_VERSION
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.devcluster.java import find_java
-from pyspark_rocketmq.devcluster.locking import file_lock
 from pyspark_rocketmq.devcluster.progress import DownloadProgress
+from pyspark_rocketmq.devcluster.system.locking import file_lock
 from pyspark_rocketmq.errors import DevClusterError, OptionError
 
 __all__ = ["DEFAULT_VERSION", "Repositories", "cache_folder", "resolve", "rocketmq_coordinates"]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from pyspark_rocketmq.devcluster.java import Java, class_path
-from pyspark_rocketmq.devcluster.ports import BROKER_PORTS, free_port, is_free
 from pyspark_rocketmq.devcluster.server import ServerSpec
 from pyspark_rocketmq.devcluster.settings import (
     TEMPORARY,
@@ -20,6 +19,7 @@ from pyspark_rocketmq.devcluster.settings import (
     name_server_properties,
     properties_text,
 )
+from pyspark_rocketmq.devcluster.system.ports import BROKER_PORTS, free_port, is_free
 from pyspark_rocketmq.errors import PortTakenError
 
 __all__ = ["JvmOptions", "Layout", "kept_port", "write_files"]

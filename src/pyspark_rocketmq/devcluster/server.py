@@ -9,10 +9,10 @@ from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
-from pyspark_rocketmq.devcluster.ports import LOOPBACK
-from pyspark_rocketmq.devcluster.process import ChildProcess, Watchdog
 from pyspark_rocketmq.devcluster.registration import is_registered, register_now
 from pyspark_rocketmq.devcluster.settings import SERVER_ENV
+from pyspark_rocketmq.devcluster.system.ports import LOOPBACK
+from pyspark_rocketmq.devcluster.system.process import ChildProcess, Watchdog
 
 __all__ = ["Broker", "NameServer", "Runtime", "Server", "ServerSpec"]
 

@@ -51,7 +51,7 @@ from pyspark_rocketmq.options import (
     parse_options,
 )
 from pyspark_rocketmq.options.choices import KAFKA_RESET
-from pyspark_rocketmq.options.kinds import GROUP, TOPICS
+from pyspark_rocketmq.options.text.kinds import GROUP, TOPICS
 
 __all__ = ["RocketMQUtils"]
 

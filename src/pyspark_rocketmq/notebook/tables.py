@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.lag import OnAway, group_lag, group_topics, held_messages, without
+from pyspark_rocketmq.client.groups.group_lag import OnAway, group_lag, group_topics, held_messages, without
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.options import ClientOptions, parse_options
 

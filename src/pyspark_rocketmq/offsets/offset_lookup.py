@@ -18,7 +18,6 @@ from pyspark_rocketmq.offsets.planning_client import (
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import EventTime
 from pyspark_rocketmq.planning.data_loss import decide_hidden, decide_moved_back
-from pyspark_rocketmq.planning.discovery import discover, matching_topics
 from pyspark_rocketmq.planning.offset_resolution import (
     Answers,
     Lookups,
@@ -27,7 +26,8 @@ from pyspark_rocketmq.planning.offset_resolution import (
     lookups,
     resolve,
 )
-from pyspark_rocketmq.planning.queue_names import renamed
+from pyspark_rocketmq.planning.topics.discovery import discover, matching_topics
+from pyspark_rocketmq.planning.topics.queue_names import renamed
 
 __all__ = [
     "Ends",

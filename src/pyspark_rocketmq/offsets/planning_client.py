@@ -14,12 +14,12 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.client.reachable import ReachableBrokers
 from pyspark_rocketmq.client.read.samples import MessageTimes, message_sizes, message_times, stored_at
 from pyspark_rocketmq.client.retry import RandomSource
 from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import NameServerError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
+from pyspark_rocketmq.offsets.reachable import ReachableBrokers
 from pyspark_rocketmq.options import ClientOptions
 
 __all__ = ["OPERATION_TIMEOUT_MS", "Ends", "PlanningClient"]

@@ -38,7 +38,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.nested_offsets import flatten, nest
 from pyspark_rocketmq.options import SourceOptions
-from pyspark_rocketmq.planning.queue_names import renamed
+from pyspark_rocketmq.planning.topics.queue_names import renamed
 
 __all__ = ["VERSION", "SourceIdentity", "SourceOffset", "Witness", "offset_of_rocketmq"]
 

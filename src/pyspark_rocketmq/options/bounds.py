@@ -9,8 +9,8 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Ago, AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, StartPolicy
 from pyspark_rocketmq.options.choices import TimestampStrategy
 from pyspark_rocketmq.options.declare import Options, Where, option
-from pyspark_rocketmq.options.kinds import choice
-from pyspark_rocketmq.options.policies import (
+from pyspark_rocketmq.options.text.kinds import choice
+from pyspark_rocketmq.options.text.policies import (
     OFFSETS,
     OFFSETS_BY_TIMESTAMP,
     RESET,

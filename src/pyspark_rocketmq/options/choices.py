@@ -7,7 +7,7 @@ from typing import Final, Literal, assert_never
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options.declare import Kind
-from pyspark_rocketmq.options.kinds import names, whole_number
+from pyspark_rocketmq.options.text.kinds import names, whole_number
 
 __all__ = [
     "COLUMNS",

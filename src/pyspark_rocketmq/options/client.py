@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options.declare import Options, option
-from pyspark_rocketmq.options.kinds import ADDRESSES, BOOLEAN, FILE, NAMESPACE, TEXT, whole_number
+from pyspark_rocketmq.options.text.kinds import ADDRESSES, BOOLEAN, FILE, NAMESPACE, TEXT, whole_number
 
 __all__ = ["ClientOptions"]
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Final
 from pyspark_rocketmq.options.choices import COUNT_OR_NONE, CorruptPolicy
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Options, group, option, parse_options
-from pyspark_rocketmq.options.kinds import BOOLEAN
 from pyspark_rocketmq.options.pulling import (
     check_crc_option,
     on_corrupt_option,
@@ -20,6 +19,7 @@ from pyspark_rocketmq.options.pulling import (
     tags_option,
 )
 from pyspark_rocketmq.options.source import SourceOptions
+from pyspark_rocketmq.options.text.kinds import BOOLEAN
 
 __all__ = ["DirectOptions", "parse_direct_options"]
 

@@ -8,7 +8,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageSelector
 from pyspark_rocketmq.options.choices import TAGS, CorruptPolicy
 from pyspark_rocketmq.options.declare import Kind, option
-from pyspark_rocketmq.options.kinds import BOOLEAN, TEXT, choice, whole_number
+from pyspark_rocketmq.options.text.kinds import BOOLEAN, TEXT, choice, whole_number
 
 __all__ = [
     "check_crc_option",

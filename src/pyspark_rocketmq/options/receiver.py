@@ -12,7 +12,6 @@ from pyspark_rocketmq.model import MessageSelector
 from pyspark_rocketmq.options.choices import KAFKA_RESET, CorruptPolicy
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Options, group, option
-from pyspark_rocketmq.options.kinds import BOOLEAN, DURATION_MS, GROUP, TOPICS, choice, whole_number
 from pyspark_rocketmq.options.pulling import (
     check_crc_option,
     on_corrupt_option,
@@ -21,6 +20,7 @@ from pyspark_rocketmq.options.pulling import (
     sql_filter_option,
     tags_option,
 )
+from pyspark_rocketmq.options.text.kinds import BOOLEAN, DURATION_MS, GROUP, TOPICS, choice, whole_number
 
 __all__ = ["Allocation", "MessageModel", "ReceiverOptions", "StartFrom"]
 

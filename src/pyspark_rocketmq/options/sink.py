@@ -12,7 +12,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import SendStatus
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Kind, Options, group, option
-from pyspark_rocketmq.options.kinds import (
+from pyspark_rocketmq.options.text.kinds import (
     BOOLEAN,
     DURATION_MS,
     FILE,

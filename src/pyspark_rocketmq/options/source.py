@@ -25,20 +25,6 @@ from pyspark_rocketmq.options.choices import (
 )
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Options, Where, group, option
-from pyspark_rocketmq.options.kinds import (
-    BOOLEAN,
-    DURATION_MS,
-    GROUP,
-    PATTERN,
-    SIZE,
-    TOPICS,
-    choice,
-    whole_number,
-)
-from pyspark_rocketmq.options.policies import (
-    ASSIGNMENT,
-    asks_group,
-)
 from pyspark_rocketmq.options.pulling import (
     check_crc_option,
     on_corrupt_option,
@@ -48,7 +34,21 @@ from pyspark_rocketmq.options.pulling import (
     sql_filter_option,
     tags_option,
 )
-from pyspark_rocketmq.options.queue_patterns import QUEUE_PATTERNS, QueuePattern, covers
+from pyspark_rocketmq.options.text.kinds import (
+    BOOLEAN,
+    DURATION_MS,
+    GROUP,
+    PATTERN,
+    SIZE,
+    TOPICS,
+    choice,
+    whole_number,
+)
+from pyspark_rocketmq.options.text.policies import (
+    ASSIGNMENT,
+    asks_group,
+)
+from pyspark_rocketmq.options.text.queue_patterns import QUEUE_PATTERNS, QueuePattern, covers
 
 __all__ = ["SourceOptions"]
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options.declare import Kind, Options, option
-from pyspark_rocketmq.options.kinds import (
+from pyspark_rocketmq.options.text.kinds import (
     BOOLEAN,
     FILE,
     TEXT,

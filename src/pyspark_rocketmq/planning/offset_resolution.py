@@ -26,7 +26,7 @@ from pyspark_rocketmq.model import (
     StartPolicy,
 )
 from pyspark_rocketmq.options import TimestampStrategy
-from pyspark_rocketmq.planning.queue_names import renamed
+from pyspark_rocketmq.planning.topics.queue_names import renamed
 
 __all__ = ["Answers", "Lookups", "batch_ranges", "check_listed", "late_policy", "lookups", "resolve"]
 

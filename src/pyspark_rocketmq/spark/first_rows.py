@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options.kinds import parse_duration_ms
+from pyspark_rocketmq.options.text.kinds import parse_duration_ms
 
 __all__ = ["take_rows"]
 

@@ -11,8 +11,8 @@ from pyspark_rocketmq.client.send.message_encoding import UniqueIds, encode_one
 from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import Message, MessageQueue, OutgoingMessage, Permission
 from pyspark_rocketmq.record.message import decode_messages
+from pyspark_rocketmq.testing.handlers.requests import broker_settings
 from pyspark_rocketmq.testing.log import PullLimits, QueueLog
-from pyspark_rocketmq.testing.requests import broker_settings
 from pyspark_rocketmq.testing.static_topics import LOGICAL_BROKER, Part, StaticTopic
 from pyspark_rocketmq.testing.store import READ_WRITE, BrokerStore, parse_properties
 

@@ -19,12 +19,12 @@ from pyspark_rocketmq.model import (
 from pyspark_rocketmq.remoting.acl import Credentials, sign
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
-from pyspark_rocketmq.testing.admin_requests import Registry, admin_requests, name_server_requests
 from pyspark_rocketmq.testing.data import MockData
 from pyspark_rocketmq.testing.faults import Fault, FaultPlan, Injection, Refuse
-from pyspark_rocketmq.testing.group_requests import group_requests
+from pyspark_rocketmq.testing.handlers.admin_requests import Registry, admin_requests, name_server_requests
+from pyspark_rocketmq.testing.handlers.group_requests import group_requests
+from pyspark_rocketmq.testing.handlers.requests import Refused, Replica, broker_requests, broker_settings
 from pyspark_rocketmq.testing.log import PullLimits
-from pyspark_rocketmq.testing.requests import Refused, Replica, broker_requests, broker_settings
 from pyspark_rocketmq.testing.static_topics import static_requests
 from pyspark_rocketmq.testing.store import BrokerStore
 from pyspark_rocketmq.testing.wire import Loop, Reply, Server

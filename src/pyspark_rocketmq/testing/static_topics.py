@@ -34,8 +34,8 @@ from pyspark_rocketmq.remoting.header import (
     SendMessageResponse,
     UpdateConsumerOffsetRequest,
 )
+from pyspark_rocketmq.testing.handlers.requests import Operation, Refused, Replica
 from pyspark_rocketmq.testing.log import PullLimits
-from pyspark_rocketmq.testing.requests import Operation, Refused, Replica
 from pyspark_rocketmq.testing.wire import Reply
 
 __all__ = ["Part", "StaticTopic", "static_requests"]

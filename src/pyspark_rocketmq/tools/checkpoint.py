@@ -16,8 +16,8 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.nested_offsets import flatten, nest
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset, offset_of_rocketmq
-from pyspark_rocketmq.options.queue_patterns import QueuePattern, covers
-from pyspark_rocketmq.planning.queue_names import renamed
+from pyspark_rocketmq.options.text.queue_patterns import QueuePattern, covers
+from pyspark_rocketmq.planning.topics.queue_names import renamed
 from pyspark_rocketmq.tools.checkpoint_files import CheckpointFiles, checkpoint_files
 
 __all__ = ["CheckpointOffsets", "finished_offsets", "forget", "offsets_from_json", "offsets_to_json", "seek"]

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.client.lag import group_lag, group_topics
+from pyspark_rocketmq.client.groups.group_lag import group_lag, group_topics
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.errors import (
     AuthenticationError,

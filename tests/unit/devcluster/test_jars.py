@@ -9,7 +9,7 @@ import pytest
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.devcluster import jars
 from pyspark_rocketmq.devcluster.jars import Repositories, cache_folder, resolve, rocketmq_coordinates
-from pyspark_rocketmq.devcluster.locking import file_lock
+from pyspark_rocketmq.devcluster.system.locking import file_lock
 from pyspark_rocketmq.errors import DevClusterError, OptionError
 
 COORDINATES = ("org.example:one:1.0",)

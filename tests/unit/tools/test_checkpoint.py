@@ -8,7 +8,7 @@ import pytest
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
-from pyspark_rocketmq.options.queue_patterns import QUEUE_PATTERNS
+from pyspark_rocketmq.options.text.queue_patterns import QUEUE_PATTERNS
 from pyspark_rocketmq.tools.checkpoint import (
     finished_offsets,
     forget,

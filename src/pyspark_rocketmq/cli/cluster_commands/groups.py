@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pyspark_rocketmq.client.client import Client
-    from pyspark_rocketmq.client.lag import GroupPosition, OnAway
+    from pyspark_rocketmq.client.groups.group_lag import GroupPosition, OnAway
     from pyspark_rocketmq.model import MessageQueue
 
 __all__ = ["GROUPS_EXAMPLES", "LAG_EXAMPLES", "groups", "lag", "topics_of"]
@@ -74,7 +74,7 @@ def lag(
 
     With --max, exit code 1 if the group has more messages to read, or a broker does not answer.
     """
-    from pyspark_rocketmq.client.lag import group_lag
+    from pyspark_rocketmq.client.groups.group_lag import group_lag
 
     if watch and most is not None:
         raise OptionError("--max looks once: leave --watch out")
@@ -110,7 +110,7 @@ def topics_of(
     RocketMQError
         The group has committed no offsets.
     """
-    from pyspark_rocketmq.client.lag import group_topics
+    from pyspark_rocketmq.client.groups.group_lag import group_topics
 
     names = tuple(topics or ()) or group_topics(client, group, on_away=on_away)
     if not names:
@@ -125,7 +125,7 @@ def topics_of(
 def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float) -> None:
     from rich.live import Live
 
-    from pyspark_rocketmq.client.lag import group_lag
+    from pyspark_rocketmq.client.groups.group_lag import group_lag
 
     with Live(console=console(), auto_refresh=False) as live:
         before: dict[MessageQueue, int] = {}
@@ -148,7 +148,7 @@ def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float)
 def _table(
     group: str, rows: Sequence[GroupPosition], rates: dict[MessageQueue, float], away: Collection[str]
 ) -> Table:
-    from pyspark_rocketmq.client.lag import without
+    from pyspark_rocketmq.client.groups.group_lag import without
 
     now_ms = time.time() * 1000
     made = table(

@@ -62,7 +62,7 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Show a group's committed offsets and the offsets of the queues."""
-    from pyspark_rocketmq.client.lag import group_lag
+    from pyspark_rocketmq.client.groups.group_lag import group_lag
 
     with connect(namesrv, option) as client:
         rows = group_lag(client, group, topics_of(client, group, topic))
@@ -146,7 +146,7 @@ def export(
 
     The offsets are a group's, or the finished offsets in the checkpoint of a Spark query or direct stream.
     """
-    from pyspark_rocketmq.client.lag import group_lag
+    from pyspark_rocketmq.client.groups.group_lag import group_lag
     from pyspark_rocketmq.tools.checkpoint import offsets_to_json
 
     if (group is None) == (checkpoint is None):
@@ -219,7 +219,7 @@ def seek_(
 
     The query keeps its state. Only shows the change unless --yes is given.
     """
-    from pyspark_rocketmq.planning.queue_names import renamed
+    from pyspark_rocketmq.planning.topics.queue_names import renamed
     from pyspark_rocketmq.tools.checkpoint import finished_offsets, offsets_from_json, seek
 
     if (group is None) == (file is None):
@@ -264,7 +264,7 @@ def forget_(
 
     The query keeps its state. Only shows the change unless --yes is given.
     """
-    from pyspark_rocketmq.options.queue_patterns import QUEUE_PATTERNS, covers
+    from pyspark_rocketmq.options.text.queue_patterns import QUEUE_PATTERNS, covers
     from pyspark_rocketmq.tools.checkpoint import finished_offsets, forget
 
     try:
@@ -355,7 +355,7 @@ def _existing(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[Messag
 
     Brokers would accept them.
     """
-    from pyspark_rocketmq.planning.queue_names import renamed
+    from pyspark_rocketmq.planning.topics.queue_names import renamed
 
     there = {queue for topic in {queue.topic for queue in wanted} for queue in client.read_queues(topic)}
     named = renamed(wanted, there, choose=max)

@@ -96,7 +96,7 @@ def _find(
 
 def _queues(client: Client, topic: str, queue: str | None) -> tuple[MessageQueue, ...]:
     from pyspark_rocketmq.model import MessageQueue
-    from pyspark_rocketmq.planning.queue_names import named_as
+    from pyspark_rocketmq.planning.topics.queue_names import named_as
 
     queues = client.read_queues(topic)
     if queue is None:

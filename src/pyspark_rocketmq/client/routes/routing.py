@@ -19,7 +19,7 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.model import TopicRoute
 from pyspark_rocketmq.model.names import is_system_topic
-from pyspark_rocketmq.planning.missing_topic import SeenBroker, why_missing
+from pyspark_rocketmq.planning.topics.missing_topic import SeenBroker, why_missing
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 __all__ = ["RouteCache"]

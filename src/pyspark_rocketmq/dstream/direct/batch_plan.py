@@ -31,10 +31,10 @@ from pyspark_rocketmq.offsets.topic_recreation import (
     places_ahead,
 )
 from pyspark_rocketmq.options import SourceOptions
-from pyspark_rocketmq.planning.discovery import targets
 from pyspark_rocketmq.planning.limit import Limits, admit
-from pyspark_rocketmq.planning.queue_names import renamed
 from pyspark_rocketmq.planning.rate import FinishedBatch, RateEstimate
+from pyspark_rocketmq.planning.topics.discovery import targets
+from pyspark_rocketmq.planning.topics.queue_names import renamed
 
 __all__ = ["DirectPlan"]
 

@@ -18,7 +18,7 @@ from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset, offset_of_rocketmq
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.options.source import DEFAULT_GROUP
-from pyspark_rocketmq.planning.discovery import plan_ranges
+from pyspark_rocketmq.planning.topics.discovery import plan_ranges
 from pyspark_rocketmq.spark.monitor.lag import Lag, lag_between, measured, newest_lag
 from pyspark_rocketmq.spark.read.message_weights import MessageWeights
 

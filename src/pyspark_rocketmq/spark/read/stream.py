@@ -39,8 +39,8 @@ from pyspark_rocketmq.offsets.topic_recreation import (
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.options.choices import CorruptPolicy
 from pyspark_rocketmq.planning.alignment import next_heartbeat
-from pyspark_rocketmq.planning.discovery import check_checkpoint, plan_ranges, targets
 from pyspark_rocketmq.planning.offset_resolution import check_listed
+from pyspark_rocketmq.planning.topics.discovery import check_checkpoint, plan_ranges, targets
 from pyspark_rocketmq.spark.read.admission import Admission, default_limit
 from pyspark_rocketmq.spark.read.aligned_column import AlignedColumn, AlignedPartition, look_up_aligned
 from pyspark_rocketmq.spark.read.heartbeat import Absences, HeartbeatPartition, check_heartbeat, heartbeat_row

@@ -14,7 +14,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset, offset_of_rocketmq
 from pyspark_rocketmq.planning.batch_replay import BatchId
-from pyspark_rocketmq.planning.discovery import plan_ranges
+from pyspark_rocketmq.planning.topics.discovery import plan_ranges
 
 __all__ = ["CheckpointLog"]
 

@@ -29,7 +29,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.devcluster.process import ChildProcess, Watchdog
+from pyspark_rocketmq.devcluster.system.process import ChildProcess, Watchdog
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile.compiler import is_bounded
 from pyspark_rocketmq.streams.plan import nodes as p

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.options.queue_patterns import QUEUE_PATTERNS, QueuePattern, covers
+from pyspark_rocketmq.options.text.queue_patterns import QUEUE_PATTERNS, QueuePattern, covers
 
 A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 B0, P0 = MessageQueue("orders", "broker-b", 0), MessageQueue("payments", "broker-b", 0)

@@ -7,7 +7,7 @@ import pytest
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
-from pyspark_rocketmq.planning.discovery import (
+from pyspark_rocketmq.planning.topics.discovery import (
     Discovery,
     check_checkpoint,
     discover,

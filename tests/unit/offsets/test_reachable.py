@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.support.clocks import FakeClock
 
-from pyspark_rocketmq.client.reachable import GRACE_MS, BrokerHealth
 from pyspark_rocketmq.errors import ConnectError
+from pyspark_rocketmq.offsets.reachable import GRACE_MS, BrokerHealth
 
 A, B = "broker-a", "broker-b"
 BOTH = frozenset({A, B})

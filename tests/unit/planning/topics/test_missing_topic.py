@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.errors import BrokerNotFoundError, TopicNotFoundError
-from pyspark_rocketmq.planning.missing_topic import SeenBroker, why_missing
+from pyspark_rocketmq.planning.topics.missing_topic import SeenBroker, why_missing
 
 A = SeenBroker("broker-a", "127.0.0.1:1", 1_700_000_000_000)
 B = SeenBroker("broker-b", None, 1_700_000_009_000)

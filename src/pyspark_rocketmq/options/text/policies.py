@@ -27,7 +27,7 @@ from pyspark_rocketmq.model import (
     StartPolicy,
 )
 from pyspark_rocketmq.options.declare import Kind
-from pyspark_rocketmq.options.kinds import parse_duration_ms
+from pyspark_rocketmq.options.text.kinds import parse_duration_ms
 
 __all__ = [
     "ASSIGNMENT",

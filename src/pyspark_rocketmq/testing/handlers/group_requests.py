@@ -20,8 +20,8 @@ from pyspark_rocketmq.remoting.header import (
     GetConsumerListByGroupRequest,
     UnregisterClientRequest,
 )
+from pyspark_rocketmq.testing.handlers.requests import Refused, Replica
 from pyspark_rocketmq.testing.log import PullLimits
-from pyspark_rocketmq.testing.requests import Refused, Replica
 from pyspark_rocketmq.testing.wire import Reply
 
 __all__ = ["group_requests"]

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from pyspark_rocketmq.devcluster import ports
+from pyspark_rocketmq.devcluster.system import ports
 from pyspark_rocketmq.errors import DevClusterError
 
 

@@ -17,7 +17,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.model.names import GROUP_TOPIC_PREFIXES
 from pyspark_rocketmq.options import SourceOptions
-from pyspark_rocketmq.planning.queue_names import named_as
+from pyspark_rocketmq.planning.topics.queue_names import named_as
 
 __all__ = ["Discovery", "check_checkpoint", "discover", "matching_topics", "plan_ranges", "targets"]
 

@@ -1,0 +1,1 @@
+"""Child processes, ports and locks of this machine."""

@@ -1,0 +1,1 @@
+"""From the text of an option to its value."""

@@ -1,0 +1,1 @@
+"""Which topics and queues a query reads."""

@@ -1,0 +1,1 @@
+"""What the mock broker answers to each request."""
