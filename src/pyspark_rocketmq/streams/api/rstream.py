@@ -73,20 +73,20 @@ class RStream(StreamOutput):
         return self.toPrint()
 
     def sink(
-        self, topicName: str, serializer: Callable[[Any], bytes] | None = None, **options: Any
+        self, topicName: str, serializer: Callable[[Any], bytes | str] | None = None, **options: Any
     ) -> RStream:
-        """Send each value to a topic, at least once.
+        """Send each value to a topic, at least once. A group's results have the group as their key.
 
         Parameters
         ----------
         serializer : Callable, optional
-            Converts a value to a body's text or bytes. Default: JSON.
+            Returns the body of a value's message, as bytes or text. Default: JSON.
         **options
             Options of `DataStream.toRocketmq`.
         """
         if serializer is None:
             return self.toRocketmq(topicName, **options)
-        made = RStream(self._job, self._apply("map", _Encode(serializer)))
+        made = RStream(self._job, self._apply("serialize", serializer))
         made.toRocketmq(topicName, **options)
         return self
 
@@ -94,17 +94,6 @@ class RStream(StreamOutput):
     flat_map = flatMap
     key_by = keyBy
     left_join = leftJoin
-
-
-class _Encode:
-    """Convert a serializer to a function that returns text."""
-
-    def __init__(self, serializer: Callable[[Any], Any]) -> None:
-        self._serializer = serializer
-
-    def __call__(self, value: Any) -> Any:
-        made = self._serializer(value)
-        return made.decode() if isinstance(made, bytes) else made
 
 
 class _Keyed:

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile.joins import join_by_key, join_dimension, join_streams, join_table
@@ -24,7 +24,7 @@ from pyspark_rocketmq.streams.compile.windows import (
 )
 from pyspark_rocketmq.streams.connectors.base import read_source
 from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column, structure
-from pyspark_rocketmq.streams.frame.python_steps import ERROR, TAG, PythonSteps, Step, to_json
+from pyspark_rocketmq.streams.frame.python_steps import BODY, ERROR, TAG, PythonSteps, Step, to_json
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, analyze
 from pyspark_rocketmq.streams.plan.choices import FunctionKind
@@ -33,7 +33,9 @@ from pyspark_rocketmq.streams.plan.nodes import Shape
 
 __all__ = ["Compiler", "is_bounded"]
 
-_KEEPS_VALUE: Final[frozenset[FunctionKind]] = frozenset({"filter", "forEach", "time", "label", "key"})
+_KEEPS_VALUE: Final[frozenset[FunctionKind]] = frozenset(
+    {"filter", "forEach", "time", "label", "key", "serialize"}
+)
 
 
 def is_bounded(plan: p.Plan) -> bool:
@@ -120,11 +122,11 @@ class Compiler:
                     (F.expr(value) if isinstance(value, str) else value).alias(name)
                     for name, value in node.columns.items()
                 ]
-                return flow.select(columns, node.columns, shape=Shape.COLUMNS)
+                return flow.with_hidden_identity().select(columns, node.columns, shape=Shape.COLUMNS)
             case p.Script():
                 return self._script(node)
             case p.SelectFields():
-                flow = self._named(node, node.input, node.fields)
+                flow = self._named(node, node.input, node.fields).with_hidden_identity()
                 return flow.select(map(column, node.fields), node.fields, shape=Shape.COLUMNS)
             case p.TimeSelect():
                 return by_time_field(self._named(node, node.input), node.field, self.guard, node)
@@ -202,7 +204,15 @@ class Compiler:
         if left.beats != right.beats:
             df = df.withColumn("__beat", F.coalesce("__beat", F.lit(False)))
         columns = (*left.columns, *(name for name in right.columns if name not in left.columns))
-        return replace(left, df=df, beats=beats, columns=columns, checked=left.checked and right.checked)
+        return replace(
+            left,
+            df=df,
+            beats=beats,
+            columns=columns,
+            checked=left.checked and right.checked,
+            identity=left.identity if left.identity == right.identity else (),
+            shares_identity=True,
+        )
 
     # --- Python -------------------------------------------------------------------------------
 
@@ -213,7 +223,8 @@ class Compiler:
             case ParseJson():
                 return replace(self.flow(node.input), shape=Shape.JSON)
             case Projection() as projection:
-                return self.flow(node.input).project(projection, self.guard, node)
+                flow = self.flow(node.input).with_hidden_identity()
+                return flow.project(projection, self.guard, node)
         chain = [node]
         while self._fuses(chain[0].input):
             before = chain[0].input
@@ -229,10 +240,12 @@ class Compiler:
 
     def _python(self, chain: list[p.Apply]) -> Flow:
         last, flow = chain[-1], self.flow(chain[0].input)
+        keeps = all(step.how in _KEEPS_VALUE for step in chain)
+        if flow.variants or not keeps:
+            flow = flow.with_hidden_identity()
         if flow.variants:
             flow = flow.as_json()
         text = flow.shape is Shape.TEXT
-        keeps = all(step.how in _KEEPS_VALUE for step in chain)
         with_text = flow.with_text()
         steps = tuple(Step(step.name, step.how, step.function) for step in chain)
         python = PythonSteps(steps, text=text, keeps_value=keeps, strict=self.guard.mode == "fail")
@@ -240,13 +253,18 @@ class Compiler:
         if keeps:
             columns += list(flow.columns)
         df = with_text.df.select(*map(column, columns))
-        added = [ERROR] if TAG in columns else [TAG, ERROR]
+        serialized = any(step.how == "serialize" for step in chain)
+        added = [*([] if TAG in columns else [TAG]), *([BODY] if serialized else []), ERROR]
+        kinds = {BODY: BinaryType()}
         # A new schema: `add` would change the DataFrame's.
-        schema = StructType([*df.schema.fields, *(StructField(name, StringType()) for name in added)])
+        schema = StructType(
+            [*df.schema.fields, *(StructField(name, kinds.get(name, StringType())) for name in added)]
+        )
         df = df.mapInArrow(python, schema)
         df = self.guard.without_errors(df, flow.error_unless_beat(F.col(ERROR)), last).drop(ERROR)
         tagged = flow.tagged or any(step.how in {"label", "key"} for step in chain)
-        made = replace(flow, df=df, tagged=tagged)
+        shares = flow.shares_identity or any(step.how == "flatMap" for step in chain)
+        made = replace(flow, df=df, tagged=tagged, serialized=serialized, shares_identity=shares)
         if keeps:
             return replace(made, checked=not text)
         json = replace(made, shape=Shape.JSON, columns=(), checked=True)

@@ -53,7 +53,7 @@ def join_table(left: Flow, right: Flow, node: p.TableJoin) -> Flow:
         stream, found = left, column(_RIGHT + right_name).isNotNull()
         rows, table = _side(left, "", left.hidden), _side(right, _RIGHT, [])
     joined = _with_matches(replace(stream, df=rows), table, on, found, outer=node.outer)
-    return _pairs(replace(stream, df=joined), left, right, equal)
+    return _pairs(replace(stream, df=joined, shares_identity=True), left, right, equal)
 
 
 def _side(flow: Flow, prefix: str, hidden: list[str]) -> DataFrame:
@@ -172,7 +172,8 @@ def join_dimension(
     for left, operator, right in pairs:
         on = on & F.expr(f"{quote(left)} {operator} {quote(_RIGHT + right)}")
     found = column(_RIGHT + pairs[0][2]).isNotNull()
-    made = replace(flow, df=_with_matches(flow, F.broadcast(marked), on, found, outer=node.outer))
+    joined = _with_matches(flow, F.broadcast(marked), on, found, outer=node.outer)
+    made = replace(flow, df=joined, shares_identity=True)
     if flow.shape is Shape.JSON:
         return _merged(made, node, found, guard)
     taken = {name.lower() for name in flow.columns}

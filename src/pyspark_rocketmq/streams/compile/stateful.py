@@ -114,7 +114,7 @@ def aggregate_incrementally(flow: Flow, node: p.Group) -> Flow:
         F.timestamp_micros(_AT).alias(TIME), *key_columns(flow, node.keys, _KEY), *results.finished()
     )
     names = (*node.keys, *(item.alias for item in node.aggregates))
-    return Flow(df=df, shape=Shape.COLUMNS, columns=names, refires=True, identity=node.keys)
+    return Flow(df=df, shape=Shape.COLUMNS, columns=names, shares_identity=True, identity=node.keys)
 
 
 class GrowingGroups(StatefulProcessor):

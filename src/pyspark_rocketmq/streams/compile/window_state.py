@@ -127,7 +127,7 @@ def emit_windows(flow: Flow, node: p.Windowed, window: Column) -> Flow:
         shape=Shape.COLUMNS,
         columns=(*node.keys, *(item.alias for item in node.aggregates), *named),
         watermarked=True,
-        refires=node.firing.repeats and node.firing.mode != 1,
+        shares_identity=node.firing.repeats and node.firing.mode != 1,
         identity=(*node.keys, "start_time", *([NUMBER] if node.firing.mode == 1 else [])),
     )
 

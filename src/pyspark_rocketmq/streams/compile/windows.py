@@ -119,7 +119,7 @@ def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flo
     names = [*node.keys, *(name for name, _ in node.order)]
     flow = flow.with_fields(names, guard, node)
     order = [_order(flow, name, ascending) for name, ascending in node.order]
-    whole = F.struct(*(column(name) for name in flow.columns))
+    whole = F.struct(*(column(name) for name in (*flow.columns, *flow.hidden_identity)))
     # Sorting is ascending: the first row must have the smallest key. Ties are ordered by the rows' content.
     row = F.struct(*(key.alias(f"o{at}") for at, key in enumerate(order)), whole.alias("row"))
     keys = [column(key) for key in node.keys]
@@ -128,6 +128,7 @@ def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flo
     df = flow.df.groupBy(*hidden, *keys).agg(top.alias("__top"))
     time = F.window_time(WINDOW) if flow.windowed else F.current_timestamp()
     df = df.select(time.alias(TIME), *hidden, F.posexplode("__top").alias("__at", "__row"))
+    df = df.withColumns({name: F.col(f"__row.row.{name}") for name in flow.hidden_identity})
     columns = [F.col(f"__row.row.`{name}`").alias(name) for name in flow.columns]
     made = replace(flow, df=df, shape=Shape.COLUMNS, beats=False, tagged=False)
     rank = (F.col("__at") + 1).alias(node.rank)

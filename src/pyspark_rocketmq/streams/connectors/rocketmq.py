@@ -110,7 +110,7 @@ class RocketMQSink(SinkConnector):
         if key:
             columns.append(F.translate(F.concat_ws("|", *key), " \t\n", "___").alias("keys"))
             once = self.options.get("deliveryGuarantee") == "effectively-once"
-            if once and not (flow.updates or flow.refires):
+            if once and not (flow.updates or flow.shares_identity):
                 columns.append(F.sha2(F.concat_ws("|", F.lit(plan.job), *key), 256).alias("writeId"))
         return flow.df.select(*columns)
 

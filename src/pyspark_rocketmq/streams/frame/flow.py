@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.frame.python_steps import ADVICE, BEAT, ERROR, TAG, TIME, VALUE, WINDOW
+from pyspark_rocketmq.streams.frame.python_steps import ADVICE, BEAT, BODY, ERROR, TAG, TIME, VALUE, WINDOW
 from pyspark_rocketmq.streams.plan.choices import OnError
 from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.plan.lambda_projection import Field, Projection
@@ -39,6 +39,7 @@ _EXACT: Final = 2.0**53
 _WIDEST: Final = 38
 """As many digits as a decimal can have: its scale is not one that a user has chosen."""
 
+_IDENTITY: Final = "__identity_"
 _CORRUPT: Final = "__corrupt"
 _PARSED: Final = "__parsed"
 
@@ -104,10 +105,12 @@ class Flow:
     checked : bool
         Whether the record's text is known to be JSON.
     watermarked, windowed, updates, tagged : bool
+    serialized : bool
+        Whether a function has made the bodies of the records' messages.
     identity : tuple of str
-        The columns that identify a row if it is written again.
-    refires : bool
-        Whether a later row may replace one with the same identity.
+        The columns that identify a group's result if it is written again.
+    shares_identity : bool
+        Whether several rows may have one identity: later results of the group, or rows made of one result.
     """
 
     df: DataFrame
@@ -119,8 +122,9 @@ class Flow:
     windowed: bool = False
     updates: bool = False
     tagged: bool = False
+    serialized: bool = False
     identity: tuple[str, ...] = ()
-    refires: bool = False
+    shares_identity: bool = False
 
     @property
     def hidden(self) -> list[str]:
@@ -131,8 +135,21 @@ class Flow:
             TAG: self.tagged,
             WINDOW: self.windowed,
             VALUE: self.shape is not Shape.COLUMNS,
+            BODY: self.serialized,
         }
-        return [name for name, is_there in there.items() if is_there]
+        return [*(name for name, is_there in there.items() if is_there), *self.hidden_identity]
+
+    @property
+    def hidden_identity(self) -> list[str]:
+        """The hidden columns that `with_hidden_identity` has added."""
+        return [name for name in self.identity if name.startswith(_IDENTITY)]
+
+    def with_hidden_identity(self) -> Flow:
+        """Return a flow that keeps the identity of a group's result when later steps change its fields."""
+        if self.hidden_identity or not set(self.identity) <= set(self.df.columns):
+            return self
+        hidden = {f"{_IDENTITY}{at}": column(name) for at, name in enumerate(self.identity)}
+        return replace(self, df=self.df.withColumns(hidden), identity=tuple(hidden))
 
     def select(self, columns: Iterable[Column], names: Iterable[str], **changes: object) -> Flow:
         """Return the hidden columns with other user columns."""
@@ -270,11 +287,13 @@ class Flow:
         return replace(self, df=self.df.withColumn(VALUE, text))
 
     def text(self) -> Column:
-        """Return the record as a sink writes it: a JSON object, or the text.
+        """Return the record as a sink writes it: a serializer's bytes, a JSON object, or the text.
 
         Whole doubles in results of groups are written as whole numbers, as in RocketMQ Streams. Decimals with
         a scale chosen by Spark have no trailing zeros.
         """
+        if self.serialized:
+            return F.col(BODY)
         if self.shape is not Shape.COLUMNS:
             return F.col(VALUE)
         kinds = {field.name: field.dataType for field in self.df.schema.fields}

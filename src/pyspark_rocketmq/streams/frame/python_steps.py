@@ -17,7 +17,19 @@ import pyarrow as pa
 
 from pyspark_rocketmq.streams.plan.choices import FunctionKind
 
-__all__ = ["ADVICE", "BEAT", "ERROR", "TAG", "TIME", "VALUE", "WINDOW", "PythonSteps", "Step", "to_json"]
+__all__ = [
+    "ADVICE",
+    "BEAT",
+    "BODY",
+    "ERROR",
+    "TAG",
+    "TIME",
+    "VALUE",
+    "WINDOW",
+    "PythonSteps",
+    "Step",
+    "to_json",
+]
 
 VALUE: Final = "__value"
 TIME: Final = "__time"
@@ -25,6 +37,7 @@ BEAT: Final = "__beat"
 TAG: Final = "__tag"
 ERROR: Final = "__error"
 WINDOW: Final = "__window"
+BODY: Final = "__body"
 
 ADVICE: Final = (
     "onError('skip') leaves such records out and counts them, onError('dead-letters', topic=...) keeps them"
@@ -58,6 +71,7 @@ class _Row:
     time_us: int | None = None
     tag: str | None = None
     error: str | None = None
+    body: bytes | None = None
 
 
 class PythonSteps:
@@ -86,7 +100,7 @@ class PythonSteps:
             yield self.apply(batch)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch after the steps, with the error and tag columns at its end."""
+        """Return the batch after the steps, with the columns for tag, body and error at its end."""
         texts = batch.column(VALUE).to_pylist()
         beats = batch.column(BEAT).to_pylist() if BEAT in batch.schema.names else [False] * len(texts)
         rows: list[_Row] = []
@@ -100,6 +114,8 @@ class PythonSteps:
             columns[TIME] = _times(rows, columns[TIME])
         if TAG not in columns or any(step.how in {"label", "key"} for step in self._steps):
             columns[TAG] = pa.array([row.tag for row in rows], pa.string())
+        if any(step.how == "serialize" for step in self._steps):
+            columns[BODY] = pa.array([row.body for row in rows], pa.binary())
         columns[ERROR] = pa.array([row.error for row in rows], pa.string())
         return pa.RecordBatch.from_pydict(columns)
 
@@ -147,12 +163,22 @@ def _apply(step: Step, row: _Row) -> Iterable[_Row]:
             step.function(row.value)
         case "time":
             row.time_us = _microseconds(step.function(row.value))
+        case "serialize":
+            row.body = _as_bytes(step.function(row.value))
         case "label" | "key":
             tag = step.function(row.value)
             row.tag = tag if isinstance(tag, str) else to_json(tag)
         case other:
             assert_never(other)
     return [row]
+
+
+def _as_bytes(body: Any) -> bytes:
+    if isinstance(body, str):
+        return body.encode()
+    if not isinstance(body, bytes | bytearray):
+        raise TypeError(f"a serializer returns bytes or a text, not {type(body).__name__}")
+    return bytes(body)
 
 
 def _microseconds(moment: Any) -> int:

@@ -15,8 +15,8 @@ __all__ = [
     "choices_of",
 ]
 
-FunctionKind: TypeAlias = Literal["map", "flatMap", "filter", "forEach", "time", "label", "key"]
-"""What a user's function of a record is for."""
+FunctionKind: TypeAlias = Literal["map", "flatMap", "filter", "forEach", "time", "label", "key", "serialize"]
+"""What a user's function of a record is for. ``serialize`` returns the body of the record's message."""
 
 AggregateKind: TypeAlias = Literal[
     "count",
