@@ -1,15 +1,16 @@
 """The base of connectors: a source that returns a `Flow`, or a sink that writes one.
 
 To add a system, add one module here with its node and implementation, and the method of ``streams.api`` that
-creates the node.
+creates the node. Compiling and running ask a node what it can do, and know no connector by its name.
 """
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -26,6 +27,7 @@ __all__ = [
     "RecordSource",
     "SinkConnector",
     "SourceConnector",
+    "TopicSink",
     "group_key",
     "has_watermark",
     "keyed_texts",
@@ -56,6 +58,11 @@ class SourceConnector(Source):
         """
         raise NotImplementedError
 
+    def follow(self, spark: SparkSession) -> contextlib.AbstractContextManager[None]:
+        """Do what this system needs while a job runs. A job calls it for its first source of each system."""
+        del spark
+        return contextlib.nullcontext()
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RecordSource(SourceConnector):
@@ -63,6 +70,8 @@ class RecordSource(SourceConnector):
 
     Parameters
     ----------
+    system : str
+        What ``explain`` calls the topic's system.
     topic : str
         The topic, by the other system's name.
     json : bool
@@ -71,9 +80,16 @@ class RecordSource(SourceConnector):
         Options of the Spark source that reads it. They may contain secrets.
     """
 
+    system: ClassVar[str]
+
     topic: str
     json: bool
     options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def details(self) -> str:
+        """Its description in ``explain``."""
+        return f"{self.system} {self.topic} as {self.shape.value}"
 
     @property
     def shape(self) -> Shape:
@@ -118,6 +134,26 @@ class SinkConnector(Sink):
     def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
         """Start a query with this as its only sink."""
         return writer.foreachBatch(self.batch_writer(plan, checkpoint, numbered=True)).start()
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TopicSink(SinkConnector):
+    """A topic of messages. Results of groups have the group as their key."""
+
+    system: ClassVar[str]
+
+    topic: str
+    options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def details(self) -> str:
+        """Its description in ``explain``."""
+        return f"{self.system} {self.topic}"
+
+    def rows(self, flow: Flow, plan: Plan) -> DataFrame:
+        """Return texts and, for results of groups, the group."""
+        del plan
+        return keyed_texts(flow)
 
 
 def read_source(spark: SparkSession, node: Source, analysis: Analysis, plan: Plan, guard: Guard) -> Flow:

@@ -88,10 +88,7 @@ def _without_parameters(url: sa.URL) -> sa.URL:
 class AddedRowsSource(RecordSource):
     """Rows of the tables that match a pattern. A record's time is the time of reading."""
 
-    @property
-    def details(self) -> str:
-        """Its description in ``explain``."""
-        return f"tables {self.topic} as {self.shape.value}"
+    system = "tables"
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
         """Return the source's flow."""

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.connectors.base import (
-    BatchWriter,
-    RecordSource,
-    SinkConnector,
-    keyed_texts,
-    text_value,
-)
+from pyspark_rocketmq.streams.connectors.base import BatchWriter, RecordSource, TopicSink, text_value
 from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import TIME
 from pyspark_rocketmq.streams.plan.analysis import Analysis
@@ -31,10 +24,7 @@ _PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 class KafkaSource(RecordSource):
     """Kafka topics. A record's time is its Kafka timestamp."""
 
-    @property
-    def details(self) -> str:
-        """Its description in ``explain``."""
-        return f"kafka {self.topic} as {self.shape.value}"
+    system = "kafka"
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
         """Return the source's flow."""
@@ -45,21 +35,10 @@ class KafkaSource(RecordSource):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class KafkaSink(SinkConnector):
+class KafkaSink(TopicSink):
     """A Kafka topic."""
 
-    topic: str
-    options: Mapping[str, str] = field(repr=False)
-
-    @property
-    def details(self) -> str:
-        """Its description in ``explain``."""
-        return f"kafka {self.topic}"
-
-    def rows(self, flow: Flow, plan: Plan) -> DataFrame:
-        """Return texts and, for results of groups, the group."""
-        del plan
-        return keyed_texts(flow)
+    system = "kafka"
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
         """Return a function that sends a batch. A repeated batch is sent again."""

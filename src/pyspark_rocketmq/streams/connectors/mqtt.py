@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.connectors.base import (
     BatchWriter,
     RecordSource,
-    SinkConnector,
+    TopicSink,
     has_watermark,
-    keyed_texts,
     text_value,
 )
 from pyspark_rocketmq.streams.connectors.mqtt_source import MqttAddress, MqttSource, publish
@@ -34,10 +32,7 @@ _BEAT_MS: Final = "1000"
 class MqttTopicSource(RecordSource):
     """MQTT topics. A record's time is its arrival time."""
 
-    @property
-    def details(self) -> str:
-        """Its description in ``explain``."""
-        return f"mqtt {self.topic} as {self.shape.value}"
+    system = "mqtt"
 
     @property
     def endless_because(self) -> str | None:
@@ -68,21 +63,10 @@ class MqttTopicSource(RecordSource):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class MqttTopicSink(SinkConnector):
+class MqttTopicSink(TopicSink):
     """An MQTT topic."""
 
-    topic: str
-    options: Mapping[str, str] = field(repr=False)
-
-    @property
-    def details(self) -> str:
-        """Its description in ``explain``."""
-        return f"mqtt {self.topic}"
-
-    def rows(self, flow: Flow, plan: Plan) -> DataFrame:
-        """Return texts."""
-        del plan
-        return keyed_texts(flow)
+    system = "mqtt"
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
         """Return a function that publishes a batch. A repeated batch is published again."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.spark.monitor.listener import RocketMQQueryListener
 from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.streams.connectors.base import (
     BatchWriter,
@@ -31,6 +34,8 @@ IDLE_BY_STORE_TIME_MS: Final = 1_000
 IDLE_BY_FIELD_MS: Final = 180_000
 """The older API's ``msgMaxGapSecond``."""
 
+_SECURITY: Final = frozenset({"accesskey", "secretkey", "securitytoken", "credentialsfile", "tls"})
+_NOTIFIED_S: Final = 0.5
 _DEFAULTS: Final[Mapping[str, str]] = {"startingOffsets": "earliest"}
 
 
@@ -51,12 +56,9 @@ class RocketMQSource(RecordSource):
         A record's time: the store time, or the born time at the producer.
     """
 
-    time: RecordTime = RecordTime.STORE
+    system = "topic"
 
-    @property
-    def details(self) -> str:
-        """Its description in ``explain``."""
-        return f"topic {self.topic} as {self.shape.value}"
+    time: RecordTime = RecordTime.STORE
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
         """Return the source's flow."""
@@ -79,6 +81,22 @@ class RocketMQSource(RecordSource):
         if beats:
             columns.append(F.col("topic").isNull().alias(BEAT))
         return Flow(df.select(*columns), self.shape, beats=beats)
+
+    @contextlib.contextmanager
+    def follow(self, spark: SparkSession) -> Iterator[None]:
+        """Commit the last batch for the group when the query stops."""
+        security: dict[str, Any] = {
+            name: value for name, value in self.options.items() if name.lower() in _SECURITY
+        }
+        listener = RocketMQQueryListener(**security)
+        spark.streams.addListener(listener)
+        try:
+            yield
+        finally:
+            # Listeners are notified shortly after the end: keep this one until then.
+            SYSTEM_CLOCK.sleep(_NOTIFIED_S)
+            spark.streams.removeListener(listener)
+            listener.close()
 
 
 def _by_field(node: Node) -> bool:

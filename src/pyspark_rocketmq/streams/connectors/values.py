@@ -14,11 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.streams.connectors.base import BatchWriter, SinkConnector, SourceConnector, texts
 from pyspark_rocketmq.streams.frame.flow import Flow
-from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_json
+from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_text
 from pyspark_rocketmq.streams.plan.analysis import Analysis
 from pyspark_rocketmq.streams.plan.nodes import Plan, Shape
 
-__all__ = ["PrintSink", "RowsSource", "text_of"]
+__all__ = ["PrintSink", "RowsSource"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -45,15 +45,8 @@ class RowsSource(SourceConnector):
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
         """Return the source's flow. A record's time is the time of reading."""
         del analysis, plan
-        df = spark.createDataFrame([(text_of(row),) for row in self.rows], f"{VALUE} string")
+        df = spark.createDataFrame([(to_text(row),) for row in self.rows], f"{VALUE} string")
         return Flow(df.select(F.current_timestamp().alias(TIME), VALUE), self.shape)
-
-
-def text_of(row: Any) -> str:
-    """Return a value as a message's body: texts unchanged, others as JSON."""
-    if isinstance(row, bytes):
-        return row.decode()
-    return row if isinstance(row, str) else to_json(row)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

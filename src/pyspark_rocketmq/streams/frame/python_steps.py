@@ -29,6 +29,7 @@ __all__ = [
     "PythonSteps",
     "Step",
     "to_json",
+    "to_text",
 ]
 
 VALUE: Final = "__value"
@@ -51,6 +52,13 @@ _EPOCH_SCALE: Final = 1000
 def to_json(value: Any) -> str:
     """Return a value as JSON text, with dates and decimals in Spark's format."""
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def to_text(value: Any) -> str:
+    """Return a value as a message's body: texts unchanged, others as JSON."""
+    if isinstance(value, bytes):
+        return value.decode()
+    return value if isinstance(value, str) else to_json(value)
 
 
 @dataclass(frozen=True, slots=True)

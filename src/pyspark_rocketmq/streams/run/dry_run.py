@@ -16,9 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
-from pyspark_rocketmq.streams.connectors.values import text_of
 from pyspark_rocketmq.streams.frame.flow import Flow
-from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE
+from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_text
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import check_ends, own_state
 from pyspark_rocketmq.streams.plan.nodes import Shape
@@ -119,7 +118,7 @@ def _write(folder: Path, batches: Sequence[Rows]) -> None:
         lines = []
         for row in rows:
             time, value = row if isinstance(row, tuple) else (_START, row)
-            lines.append(json.dumps({"value": text_of(value), "time": _iso(time)}))
+            lines.append(json.dumps({"value": to_text(value), "time": _iso(time)}))
         file = folder / f"{number:06d}.json"
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))

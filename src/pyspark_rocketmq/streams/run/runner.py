@@ -15,10 +15,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.spark.monitor.listener import RocketMQQueryListener
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
-from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSource
+from pyspark_rocketmq.streams.connectors.base import SourceConnector
 from pyspark_rocketmq.streams.frame.flow import Guard
 from pyspark_rocketmq.streams.frame.row_counts import RunCounts
 from pyspark_rocketmq.streams.plan import nodes as p
@@ -44,7 +43,6 @@ STATE_SETTINGS: Final = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
-_SECURITY: Final = frozenset({"accesskey", "secretkey", "securitytoken", "credentialsfile", "tls"})
 _POLL_S: Final = 0.5
 
 _END_S: Final = 10.0
@@ -195,23 +193,12 @@ def _default(name: str) -> str:
 
 @contextlib.contextmanager
 def _follow(spark: SparkSession, plan: p.Plan) -> Iterator[None]:
-    """Commit the last batch for the group when the query stops."""
-    sources = [node for node in plan.nodes() if isinstance(node, RocketMQSource)]
-    if not sources:
+    """Let the sources' systems do what they need while the query runs."""
+    sources = [node for node in plan.nodes() if isinstance(node, SourceConnector)]
+    with contextlib.ExitStack() as stack:
+        for first in {type(source): source for source in reversed(sources)}.values():
+            stack.enter_context(first.follow(spark))
         yield
-        return
-    security: dict[str, Any] = {
-        name: value for name, value in sources[0].options.items() if name.lower() in _SECURITY
-    }
-    listener = RocketMQQueryListener(**security)
-    spark.streams.addListener(listener)
-    try:
-        yield
-    finally:
-        # Listeners are notified shortly after the end: keep this one until then.
-        SYSTEM_CLOCK.sleep(_POLL_S)
-        spark.streams.removeListener(listener)
-        listener.close()
 
 
 @contextlib.contextmanager
