@@ -17,8 +17,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.api.builder import DataStreamSource, StreamBuilder
+from pyspark_rocketmq.streams.api.compat import ShuffleStrategy
 from pyspark_rocketmq.streams.api.data_stream import DataStream, SplitStream
-from pyspark_rocketmq.streams.api.job import CheckpointStrategy, ShuffleStrategy, WindowStrategy
 from pyspark_rocketmq.streams.api.join_stream import JoinStream
 from pyspark_rocketmq.streams.api.rocketmq_stream import (
     ConsumeFromWhere,
@@ -33,6 +33,7 @@ from pyspark_rocketmq.streams.api.rstream import (
     WindowedStream,
 )
 from pyspark_rocketmq.streams.api.schema_config import SchemaConfig, SchemaType
+from pyspark_rocketmq.streams.api.strategies import CheckpointStrategy, WindowStrategy
 from pyspark_rocketmq.streams.api.window_stream import OverWindowStream, WindowStream
 from pyspark_rocketmq.streams.compile.aggregates import Accumulator, ClassicAccumulator
 from pyspark_rocketmq.streams.frame.row_counts import late_rows, skipped_rows

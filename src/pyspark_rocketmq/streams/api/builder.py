@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.api.compat import SourceNames
 from pyspark_rocketmq.streams.api.data_stream import DataStream
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.api.rocketmq_stream import Topology
@@ -33,7 +34,7 @@ __all__ = ["DataStreamSource", "StreamBuilder"]
 Schema = str | StructType | None
 
 
-class DataStreamSource:
+class DataStreamSource(SourceNames[DataStream]):
     """The sources of a job."""
 
     def __init__(self, namespace: str, pipelineName: str, spark: SparkSession | None = None) -> None:
@@ -257,8 +258,6 @@ class DataStreamSource:
         """Read CSV with a header. With ``tail``, ``schema`` is required."""
         return self._files("csv", filePath, schema, tail, options)
 
-    fromCSVFile = fromCsv
-
     def _files(
         self, kind: ReadFormat, path: str, schema: Schema, tail: bool, options: Mapping[str, Any]
     ) -> DataStream:
@@ -306,7 +305,6 @@ class DataStreamSource:
     from_file = fromFile
     from_json = fromJson
     from_csv = fromCsv
-    from_csv_file = fromCSVFile
     from_array = fromArray
     from_collection = fromCollection
 

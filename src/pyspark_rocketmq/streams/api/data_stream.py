@@ -10,6 +10,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.api.compat import DataStreamNames
 from pyspark_rocketmq.streams.api.job import Job, Strategy
 from pyspark_rocketmq.streams.api.join_stream import JoinStream
 from pyspark_rocketmq.streams.api.output import StreamOutput
@@ -32,7 +33,7 @@ Schema = str | StructType | None
 _DISTINCT_S: Final = 3_600
 
 
-class DataStream(StreamOutput):
+class DataStream(StreamOutput, DataStreamNames):
     """A stream of records.
 
     Every method returns a new stream; nothing runs before ``start()``. Each camelCase name has a snake_case
@@ -98,8 +99,6 @@ class DataStream(StreamOutput):
     def forEach(self, function: Callable[[Any], Any]) -> DataStream:
         """Call a function with each record and pass the record on. Calls may repeat after a failure."""
         return self._apply("forEach", function)
-
-    forEachMessage = forEach
 
     def script(self, script: str) -> DataStream:
         """Add columns by statements ``name=expression`` in Spark SQL, separated by semicolons.
@@ -303,7 +302,6 @@ class DataStream(StreamOutput):
     flat_map = flatMap
     filter_by_expression = filterByExpression
     for_each = forEach
-    for_each_message = forEachMessage
     select_fields = selectFields
     select_timestamp = selectTimestamp
     left_join = leftJoin

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.api.compat import ResultNames
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.connectors.dimension import DimensionTable
 from pyspark_rocketmq.streams.plan import nodes as p
@@ -21,7 +22,7 @@ _AN_HOUR: Final = (3_600_000, 3_600_000)
 """RocketMQ Streams' default window of a join."""
 
 
-class JoinStream(Generic[S]):
+class JoinStream(ResultNames[S]):
     """A join of two streams, or of a stream and a table, under construction."""
 
     def __init__(
@@ -138,10 +139,7 @@ class JoinStream(Generic[S]):
             )
         return p.TableJoin(name=name, left=self._left, right=right, outer=self._outer, condition=condition)
 
-    toDataSteam = toDataStream
-
     set_condition = setCondition
     set_join_type = setJoinType
     water_mark = waterMark
-    to_data_steam = toDataStream
     to_data_stream = toDataStream

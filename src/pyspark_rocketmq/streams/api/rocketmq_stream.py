@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.api.job import CheckpointStrategy, Job
+from pyspark_rocketmq.streams.api.compat import ConsumerProperty
+from pyspark_rocketmq.streams.api.job import Job
+from pyspark_rocketmq.streams.api.strategies import CheckpointStrategy
 from pyspark_rocketmq.streams.connectors.rocketmq import RecordTime, RocketMQSink, RocketMQSource
 from pyspark_rocketmq.streams.plan import nodes as p
 
@@ -30,14 +32,14 @@ class Topology:
         return self.job.plan()
 
 
-class StreamConfig:
+class StreamConfig(ConsumerProperty):
     """Keys of `RocketMQStream`'s properties."""
 
     NAMESRV_ADDR = "rocketmq.namesrv.addr"
     ALLOW_LATENESS_MILLISECOND = "allowLatenessMillisecond"
     IDLE_TIME_TO_FIRE_WINDOW = "idleTimeToFireWindow"
     TIME_TYPE = "timeType"
-    ROCKETMQ_STREAMS_CONSUMER_FORM_WHERE = "consume_from_where"
+    CONSUME_FROM_WHERE = "consume_from_where"
     CHECKPOINT = "checkpointLocation"
 
 
@@ -84,7 +86,7 @@ class RocketMQStream:
         if strangers:
             raise PlanError(f"there is no property {strangers[0]!r}; there are {', '.join(sorted(known))}")
         self._time = _member(TimeType, self._properties.get(StreamConfig.TIME_TYPE))
-        where = self._properties.get(StreamConfig.ROCKETMQ_STREAMS_CONSUMER_FORM_WHERE)
+        where = self._properties.get(StreamConfig.CONSUME_FROM_WHERE)
         self._start = _member(ConsumeFromWhere, where)
         self._query: StreamingQuery | None = None
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Self, TypeVar
 
 from pyspark.sql import Column
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.api.compat import ResultNames, WindowNames
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.choices import AggregateKind, FireMode, Numeric, choices_of
@@ -32,7 +33,7 @@ class _Settings:
     firing: Firing = ONCE
 
 
-class WindowStream(Generic[S]):
+class WindowStream(ResultNames[S], WindowNames):
     """Records in windows.
 
     A result row has the group's fields, the named results, and ``start_time``, ``end_time`` and ``fire_time``
@@ -47,84 +48,78 @@ class WindowStream(Generic[S]):
         self._stream = stream
         self._settings = _Settings(window)
 
-    def _with(self, **changes: Any) -> WindowStream[S]:
+    def _with(self, **changes: Any) -> Self:
         self._settings = replace(self._settings, **changes)
         return self
 
-    def _result(
-        self, kind: AggregateKind, field: str | None, alias: str, value: Any = None
-    ) -> WindowStream[S]:
+    def _result(self, kind: AggregateKind, field: str | None, alias: str, value: Any = None) -> Self:
         taken = {item.alias.lower() for item in self._settings.aggregates}
         if alias.lower() in taken:
             raise PlanError(f"two results are called {alias!r}", step="window")
         found = p.Aggregate(kind, field, alias, value)
         return self._with(aggregates=(*self._settings.aggregates, found))
 
-    def groupBy(self, *fieldNames: str) -> WindowStream[S]:
+    def groupBy(self, *fieldNames: str) -> Self:
         """Group by fields. Without it a window is one group."""
         return self._with(keys=fieldNames)
 
-    def group(self) -> WindowStream[S]:
+    def group(self) -> Self:
         """Put all records of a window into one group, as without `groupBy`."""
         return self._with(keys=())
 
     # --- results ------------------------------------------------------------------------------
 
-    def count(self, asName: str = "count") -> WindowStream[S]:
+    def count(self, asName: str = "count") -> Self:
         """Count the rows."""
         return self._result("count", None, asName)
 
-    def sum(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
+    def sum(self, fieldName: str, asName: str | None = None) -> Self:
         """Sum a field. Numeric texts count as numbers, other texts are ignored."""
         return self._result("sum", fieldName, asName or fieldName)
 
-    def avg(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
+    def avg(self, fieldName: str, asName: str | None = None) -> Self:
         """Average a field."""
         return self._result("avg", fieldName, asName or fieldName)
 
-    def min(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
+    def min(self, fieldName: str, asName: str | None = None) -> Self:
         """Return the minimum. Texts are compared as numbers if all of them are numeric."""
         return self._result("min", fieldName, asName or fieldName)
 
-    def max(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
+    def max(self, fieldName: str, asName: str | None = None) -> Self:
         """Return the maximum. Texts are compared as numbers if all of them are numeric."""
         return self._result("max", fieldName, asName or fieldName)
 
-    def first(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
+    def first(self, fieldName: str, asName: str | None = None) -> Self:
         """Return the value of the earliest record that has one."""
         return self._result("first", fieldName, asName or fieldName)
 
-    def last(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
+    def last(self, fieldName: str, asName: str | None = None) -> Self:
         """Return the value of the latest record that has one."""
         return self._result("last", fieldName, asName or fieldName)
 
-    def concat(self, fieldName: str, asName: str | None = None, separator: str = ",") -> WindowStream[S]:
+    def concat(self, fieldName: str, asName: str | None = None, separator: str = ",") -> Self:
         """Concatenate the values in the order of their times."""
         return self._result("concat", fieldName, asName or fieldName, separator)
 
-    def distinct(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
+    def distinct(self, fieldName: str, asName: str | None = None) -> Self:
         """Return the distinct values as a sorted list."""
         return self._result("distinct", fieldName, asName or fieldName)
 
-    def count_distinct(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
+    def count_distinct(self, fieldName: str, asName: str | None = None) -> Self:
         """Count the distinct values exactly."""
         return self._result("count_distinct", fieldName, asName or fieldName)
 
-    count_distinct_2 = count_distinct
-
-    def count_distinct_large(self, fieldName: str, asName: str | None = None) -> WindowStream[S]:
+    def count_distinct_large(self, fieldName: str, asName: str | None = None) -> Self:
         """Count the distinct values with an error of about 1 percent and little state."""
         return self._result("count_distinct_large", fieldName, asName or fieldName)
 
-    def agg(self, **columns: Column | str) -> WindowStream[S]:
+    def agg(self, **columns: Column | str) -> Self:
         """Add results computed by Spark aggregates, by name."""
         for name, value in columns.items():
             self._result("column", None, name, value)
         return self
 
-    def aggregate(
-        self, accumulator: Any, asName: str = "value", *, incremental: bool = False
-    ) -> WindowStream[S]:
+    def aggregate(self, accumulator: Any, asName: str = "value", *, incremental: bool = False) -> Self:
         """Run an `Accumulator` (either API's) over each group's records, in the order of their times.
 
         Parameters
@@ -154,31 +149,29 @@ class WindowStream(Generic[S]):
         if wanted:
             self._firing(incremental=True)
 
-    def having(self, condition: Column | str) -> WindowStream[S]:
+    def having(self, condition: Column | str) -> Self:
         """Keep the results for which a condition on them is true."""
         return self._with(having=condition)
 
     # --- options ------------------------------------------------------------------------------
 
-    def timeField(self, fieldName: str) -> WindowStream[S]:
+    def timeField(self, fieldName: str) -> Self:
         """Take the event time from a field: a timestamp, or milliseconds since the epoch."""
         return self._with(window=with_time_field(self._settings.window, fieldName))
 
-    setTimeField = timeField
-
-    def waterMark(self, seconds: float) -> WindowStream[S]:
+    def waterMark(self, seconds: float) -> Self:
         """Set how many seconds windows wait for late records."""
         if seconds < 0:
             raise PlanError("waterMark takes seconds from 0", step="window", seconds=seconds)
         return self._with(watermark_s=seconds)
 
-    def numeric(self, kind: Numeric) -> WindowStream[S]:
+    def numeric(self, kind: Numeric) -> Self:
         """Compute sums and averages of texts as ``"double"``, or as ``"decimal"``, equal in every run."""
         if kind not in choices_of(Numeric):
             raise PlanError(f"numeric is double or decimal, not {kind!r}", step="window")
         return self._with(numeric=kind)
 
-    def fireMode(self, mode: FireMode) -> WindowStream[S]:
+    def fireMode(self, mode: FireMode) -> Self:
         """Set when results are emitted. Modes 1 and 2 are for tumbling and hopping windows.
 
         Modes 1 and 2 keep state in Python workers, which is slower, and need the extra ``state``.
@@ -199,9 +192,7 @@ class WindowStream(Generic[S]):
             raise PlanError(f"fireMode is 0, 1 or 2, not {mode!r}", step="window")
         return self._firing(mode=mode)
 
-    setFireMode = fireMode
-
-    def emitBeforeFire(self, every: Time, *, strict: bool = False) -> WindowStream[S]:
+    def emitBeforeFire(self, every: Time, *, strict: bool = False) -> Self:
         """Emit early results at an interval before the window's final result. The last one counts.
 
         Parameters
@@ -215,7 +206,7 @@ class WindowStream(Generic[S]):
         """
         return self._firing(before=_length(every, "emitBeforeFire"), strict=strict)
 
-    def emitAfterFire(self, every: Time) -> WindowStream[S]:
+    def emitAfterFire(self, every: Time) -> Self:
         """Emit the result again at an interval after the window's final result, while late rows change it.
 
         Rows are dropped an hour after the result, as in RocketMQ Streams. The state is kept for that hour in
@@ -223,15 +214,15 @@ class WindowStream(Generic[S]):
         """
         return self._firing(after=_length(every, "emitAfterFire"))
 
-    def _firing(self, **changes: Any) -> WindowStream[S]:
+    def _firing(self, **changes: Any) -> Self:
         return self._with(firing=replace(self._settings.firing, **changes))
 
-    def setMaxMsgGap(self, seconds: float) -> WindowStream[S]:
+    def setMaxMsgGap(self, seconds: float) -> Self:
         """Set after how many seconds without messages windows close (180 with a time field, else 1)."""
         self._job.idle_s = seconds
         return self
 
-    def setLocalStorageOnly(self, localOnly: bool) -> WindowStream[S]:
+    def setLocalStorageOnly(self, localOnly: bool) -> Self:
         """Allow local storage only, or (False) require shared storage.
 
         ``True`` changes nothing: state and progress are in RocksDB and a checkpoint on this machine, or where
@@ -267,19 +258,14 @@ class WindowStream(Generic[S]):
         )
         return self._stream(self._job, node)
 
-    toDataSteam = toDataStream
-
     group_by = groupBy
     time_field = timeField
-    set_time_field = setTimeField
     water_mark = waterMark
     fire_mode = fireMode
-    set_fire_mode = setFireMode
     emit_before_fire = emitBeforeFire
     emit_after_fire = emitAfterFire
     set_max_msg_gap = setMaxMsgGap
     set_local_storage_only = setLocalStorageOnly
-    to_data_steam = toDataStream
     to_data_stream = toDataStream
 
 
@@ -291,7 +277,7 @@ def _length(value: Time, step: str) -> Time:
     return value
 
 
-class OverWindowStream(Generic[S]):
+class OverWindowStream(ResultNames[S]):
     """The first rows of each window and group."""
 
     def __init__(  # noqa: PLR0917 - what topN says
@@ -311,22 +297,22 @@ class OverWindowStream(Generic[S]):
         self._keys = keys
         self._order: tuple[tuple[str, bool], ...] = ()
 
-    def setRowNumName(self, name: str) -> OverWindowStream[S]:
+    def setRowNumName(self, name: str) -> Self:
         """Set the name of the rank column. Ranks start at 1."""
         self._rank = name
         return self
 
-    def setTopN(self, count: int) -> OverWindowStream[S]:
+    def setTopN(self, count: int) -> Self:
         """Set the number of rows."""
         self._count = count
         return self
 
-    def groupBy(self, *fieldNames: str) -> OverWindowStream[S]:
+    def groupBy(self, *fieldNames: str) -> Self:
         """Set the fields within which rows are ranked, in addition to the window."""
         self._keys = fieldNames
         return self
 
-    def addOrderByFieldName(self, fieldName: str, isAsc: bool = True) -> OverWindowStream[S]:
+    def addOrderByFieldName(self, fieldName: str, isAsc: bool = True) -> Self:
         """Rank rows by a field. Earlier calls take precedence over later ones.
 
         Numeric texts are compared as numbers, and come before other texts. Rows without the field come last,
@@ -356,11 +342,8 @@ class OverWindowStream(Generic[S]):
         )
         return self._stream(self._job, node)
 
-    toDataSteam = toDataStream
-
     set_row_num_name = setRowNumName
     set_top_n = setTopN
     group_by = groupBy
     add_order_by_field_name = addOrderByFieldName
-    to_data_steam = toDataStream
     to_data_stream = toDataStream
