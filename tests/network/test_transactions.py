@@ -235,7 +235,7 @@ def test_the_command_line_ends_a_batch_without_what_brokers_have_lost(
     assert "--skip-lost" in refused.err
     (done,) = run("tx", "recover", folder, "--yes", "--skip-lost", "--json").json()
     assert (done["committed"], done["lost"]) == (0, 2)
-    assert "every batch" in run("tx", "list", folder).out
+    assert "no unfinished transactions" in run("tx", "list", folder).out
     assert sum(visible(mq).values()) == 8
     second = job()
     second.commit(second.write(BODIES[:10], NAME), NAME)  # the query is started again
@@ -341,4 +341,4 @@ def test_the_command_line_finishes_what_is_not_to_be_started_again(
     (done,) = run("tx", "recover", str(checkpoint), "--yes", "--json").json()
     assert done["committed"] == len(BODIES) - 100
     assert visible(mq) == Counter(BODIES)
-    assert "every batch" in run("tx", "list", str(checkpoint)).out
+    assert "no unfinished transactions" in run("tx", "list", str(checkpoint)).out

@@ -14,10 +14,11 @@ from pyspark_rocketmq.errors import OptionError, RocketMQError
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.admin import Admin
     from pyspark_rocketmq.client.client import Client
+    from pyspark_rocketmq.model import MessageQueue
     from pyspark_rocketmq.options import ClientOptions, SourceOptions
 
 __all__ = ["Group", "Namesrv", "Settings", "Topic", "client_options", "complete_groups", "connect", "pairs"]
-__all__ += ["source_options"]
+__all__ += ["find_start", "source_options"]
 
 Namesrv = Annotated[
     str | None,
@@ -81,6 +82,28 @@ def source_options(
     where = "startingTimestamp" if is_time(start) else "startingOffsets"
     given = {"topic": topic, "consumerGroup": group, where: with_local_zone(start)}
     return parse_options(SourceOptions, {**pairs(settings), **_name_server(namesrv), **given})
+
+
+def find_start(client: Client, options: SourceOptions) -> dict[MessageQueue, int]:
+    """Return the offset at which a reader with these options starts in each queue.
+
+    Raises
+    ------
+    OptionError
+        The start names a queue that does not exist.
+    RocketMQError
+    """
+    from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, queues_to_read, resolve_offsets
+    from pyspark_rocketmq.planning.offset_resolution import check_listed
+
+    policy = options.start_policy(streaming=True)
+    planner = PlanningClient(options.client)
+    try:
+        queues = queues_to_read(planner, options)
+        check_listed(policy, queues)
+        return resolve_offsets(planner, policy, queues, options, start_time_ms=client.clock.now_ms())
+    finally:
+        planner.close()
 
 
 def pairs(settings: Sequence[str] | None) -> dict[str, str]:

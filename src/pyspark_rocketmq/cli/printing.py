@@ -7,9 +7,9 @@ import enum
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["AsJson", "console", "examples", "print_json", "print_table", "table", "timestamp", "to_plain"]
+    from pyspark_rocketmq.model import MessageQueue
+
+__all__ = ["AsJson", "console", "examples", "name_queue", "print_applied", "print_json", "print_table"]
+__all__ += ["show_offset", "table", "timestamp", "to_plain"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -35,8 +38,14 @@ def console() -> Console:
     return Console(highlight=False, soft_wrap=not terminal, width=None if terminal else _piped_width())
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
-    """Return a table. Numbers are right-aligned and have thousands separators."""
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str | None = None,
+    right: Collection[str] = (),
+) -> Table:
+    """Return a table. Numbers have thousands separators; they and the columns ``right`` are right-aligned."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -44,22 +53,42 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
     made = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
     for at, name in enumerate(columns):
         numeric = any(isinstance(row[at], int | float) for row in cells)
-        made.add_column(name, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+        justify: Literal["left", "right"] = "right" if numeric or name in right else "left"
+        made.add_column(name, justify=justify, no_wrap=numeric, overflow="fold")
     for row in cells:
         made.add_row(*map(_cell, row))
     return made
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str | None = None,
+    right: Collection[str] = (),
 ) -> None:
     """Print a table."""
-    console().print(table(columns, rows, title=title))
+    console().print(table(columns, rows, title=title, right=right))
+
+
+def print_applied(*, applied: bool) -> None:
+    """Print whether a shown change was applied, and how to apply it."""
+    console().print("done" if applied else "nothing was changed: apply it with --yes")
 
 
 def print_json(value: object) -> None:
     """Print a value as JSON; see `to_plain`."""
     typer.echo(json.dumps(to_plain(value), ensure_ascii=False, indent=2))
+
+
+def name_queue(queue: MessageQueue) -> str:
+    """Return a queue's name within its topic."""
+    return f"{queue.broker_name}:{queue.queue_id}"
+
+
+def show_offset(committed: int | None) -> str:
+    """Return a committed offset."""
+    return "never" if committed is None else f"{committed:,}"
 
 
 def timestamp(milliseconds: int) -> str:

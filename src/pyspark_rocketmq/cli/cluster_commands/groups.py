@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pyspark_rocketmq.cli.connect import Group, Namesrv, Settings, connect
-from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, table
+from pyspark_rocketmq.cli.printing import (
+    AsJson,
+    console,
+    examples,
+    name_queue,
+    print_json,
+    print_table,
+    show_offset,
+    table,
+)
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 if TYPE_CHECKING:
@@ -151,13 +160,13 @@ def _table(
     from pyspark_rocketmq.client.groups.group_lag import without
 
     now_ms = time.time() * 1000
-    made = table(
+    return table(
         ("Topic", "Queue", "Committed", "Max", "Lag", "Behind", *(("Consumed/s",) if rates else ())),
         [
             (
                 row.queue.topic,
-                f"{row.queue.broker_name}:{row.queue.queue_id}",
-                "never" if row.committed is None else f"{row.committed:,}",
+                name_queue(row.queue),
+                show_offset(row.committed),
                 row.max_offset,
                 row.lag,
                 _behind(row, now_ms),
@@ -166,9 +175,8 @@ def _table(
             for row in rows
         ],
         title=f"{group} is {sum(row.lag for row in rows):,} messages behind{without(away)}",
+        right=("Committed", "Behind"),
     )
-    made.columns[2].justify = made.columns[5].justify = "right"
-    return made
 
 
 def _behind(row: GroupPosition, now_ms: float) -> str:

@@ -18,9 +18,20 @@ from pyspark_rocketmq.cli.connect import (
     Topic,
     complete_groups,
     connect,
+    find_start,
     source_options,
 )
-from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, table, timestamp
+from pyspark_rocketmq.cli.printing import (
+    AsJson,
+    console,
+    examples,
+    name_queue,
+    print_applied,
+    print_json,
+    print_table,
+    show_offset,
+    timestamp,
+)
 from pyspark_rocketmq.errors import OptionError
 
 if TYPE_CHECKING:
@@ -69,22 +80,21 @@ def show(
     if json:
         print_json(rows)
         return
-    made = table(
+    print_table(
         ("Topic", "Queue", "Committed", "Min", "Max", "Consumed up to"),
         [
             (
                 row.queue.topic,
-                f"{row.queue.broker_name}:{row.queue.queue_id}",
-                "never" if row.committed is None else f"{row.committed:,}",
+                name_queue(row.queue),
+                show_offset(row.committed),
                 row.min_offset,
                 row.max_offset,
                 timestamp(row.consumed_timestamp),
             )
             for row in rows
         ],
+        right=("Committed",),
     )
-    made.columns[2].justify = "right"
-    console().print(made)
 
 
 @app.command(
@@ -109,20 +119,9 @@ def reset(
     json: AsJson = False,
 ) -> None:
     """Move a group's offsets of a topic. Only shows the change unless --yes is given."""
-    from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, queues_to_read, resolve_offsets
-    from pyspark_rocketmq.planning.offset_resolution import check_listed
-
     options = source_options(namesrv, option, topic=topic, group=group, start=to)
-    policy = options.start_policy(streaming=True)
     with connect(namesrv, option) as client:
-        planner = PlanningClient(options.client)
-        try:
-            queues = queues_to_read(planner, options)
-            check_listed(policy, queues)
-            wanted = resolve_offsets(planner, policy, queues, options, start_time_ms=client.clock.now_ms())
-        finally:
-            planner.close()
-        _commit(client, group, wanted, yes=yes, json=json)
+        _commit(client, group, find_start(client, options), yes=yes, json=json)
 
 
 @app.command(
@@ -281,13 +280,8 @@ def forget_(
         rows = [{"queue": queue, "offset": at} for queue, at in dropped.items()]
         print_json({"checkpoint": checkpoint, "applied": yes, "forgotten": rows})
         return
-    made = table(
-        ("Topic", "Queue", "Offset"),
-        [(q.topic, f"{q.broker_name}:{q.queue_id}", at) for q, at in dropped.items()],
-    )
-    made.columns[2].justify = "right"
-    console().print(made)
-    console().print("done" if yes else "nothing was changed: add --yes to do it")
+    print_table(("Topic", "Queue", "Offset"), [(q.topic, name_queue(q), at) for q, at in dropped.items()])
+    print_applied(applied=yes)
 
 
 def _finished(checkpoint: str, source: int | None) -> Mapping[MessageQueue, int]:
@@ -331,23 +325,21 @@ def _changes(
 def _print_changes(
     now: Mapping[MessageQueue, int | None], wanted: Mapping[MessageQueue, int], *, yes: bool
 ) -> None:
-    made = table(
+    print_table(
         ("Topic", "Queue", "From", "To", "Change"),
         [
             (
                 queue.topic,
-                f"{queue.broker_name}:{queue.queue_id}",
-                "never" if now[queue] is None else f"{now[queue]:,}",
+                name_queue(queue),
+                show_offset(now[queue]),
                 offset,
                 f"{offset - (now[queue] or 0):+,}",
             )
             for queue, offset in sorted(wanted.items())
         ],
+        right=("From", "Change"),
     )
-    for column in made.columns[2:]:
-        column.justify = "right"
-    console().print(made)
-    console().print("done" if yes else "nothing was changed: add --yes to do it")
+    print_applied(applied=yes)
 
 
 def _existing(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:

@@ -9,7 +9,15 @@ import typer
 
 from pyspark_rocketmq.cli.command_groups import CommandGroup
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, pairs
-from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, timestamp
+from pyspark_rocketmq.cli.printing import (
+    AsJson,
+    console,
+    examples,
+    name_queue,
+    print_json,
+    print_table,
+    timestamp,
+)
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 if TYPE_CHECKING:
@@ -107,16 +115,13 @@ def show(topic: Topic, namesrv: Namesrv = None, option: Settings = None, json: A
     if route.static_queues:
         print_table(
             ("Queue of the static topic", "Owner"),
-            [
-                (f"{queue.broker_name}:{queue.queue_id}", owner or "away")
-                for queue, owner in sorted(route.static_queues.items())
-            ],
+            [(name_queue(queue), owner or "away") for queue, owner in sorted(route.static_queues.items())],
         )
     print_table(
         ("Queue", "Min", "Max", "Messages", "Last stored"),
         [
             (
-                f"{queue.broker_name}:{queue.queue_id}",
+                name_queue(queue),
                 seen.min_offset,
                 seen.max_offset,
                 seen.max_offset - seen.min_offset,
@@ -259,7 +264,7 @@ def delete(
     if json:
         print_json({"topic": topic, "deletedMessages": messages})
     else:
-        console().print(f"{topic} is deleted, with {messages:,} messages")
+        console().print(f"deleted {topic} and its {messages:,} messages")
 
 
 def _permission_of(text: str | None) -> Permission | None:

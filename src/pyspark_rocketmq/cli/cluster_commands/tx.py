@@ -77,7 +77,7 @@ def recover_(
             f"{sum(what.committed for what in done.values())} messages committed, "
             f"{sum(what.lost for what in done.values())} lost"
             if yes
-            else "nothing was changed: add --yes to finish them"
+            else "nothing was changed: finish them with --yes"
         )
         console().print(text)
 
@@ -97,7 +97,7 @@ def _outcome(what: Finished | None) -> dict[str, object]:
 
 def _print(found: tuple[Unfinished, ...]) -> None:
     if not found:
-        console().print("every batch that was decided about is finished")
+        console().print("no unfinished transactions")
         return
     print_table(
         ["query or job", "batch", "producer group", "messages"],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, source_options
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, find_start, source_options
 from pyspark_rocketmq.cli.message_commands.messages import message_json, message_text
 from pyspark_rocketmq.cli.printing import AsJson, examples, timestamp
 from pyspark_rocketmq.errors import OptionError
@@ -61,21 +61,12 @@ def consume(
     from pyspark_rocketmq.client.read.read_options import ReadOptions
     from pyspark_rocketmq.client.requests import TOOLS_GROUP
     from pyspark_rocketmq.model import MessageSelector
-    from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, queues_to_read, resolve_offsets
-    from pyspark_rocketmq.planning.offset_resolution import check_listed
 
     if commit and group is None:
         raise OptionError("--commit needs --group")
     options = source_options(namesrv, option, topic=topic, group=group, start=start)
-    policy = options.start_policy(streaming=True)
     with connect(namesrv, option) as client:
-        planner = PlanningClient(options.client)
-        try:
-            queues = queues_to_read(planner, options)
-            check_listed(policy, queues)
-            positions = resolve_offsets(planner, policy, queues, options, start_time_ms=client.clock.now_ms())
-        finally:
-            planner.close()
+        positions = find_start(client, options)
         read = ReadOptions(consumer_group=group or TOOLS_GROUP, selector=MessageSelector.by_tag(tags))
         try:
             for message in islice(_messages(client, positions, read, follow=follow), count):

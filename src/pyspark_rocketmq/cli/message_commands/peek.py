@@ -8,7 +8,7 @@ import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect
 from pyspark_rocketmq.cli.message_commands.messages import message_json, message_panel
-from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, name_queue, print_json
 from pyspark_rocketmq.cli.times import moment
 from pyspark_rocketmq.errors import OptionError
 
@@ -105,6 +105,6 @@ def _queues(client: Client, topic: str, queue: str | None) -> tuple[MessageQueue
     asked = MessageQueue(topic, broker, int(queue_id)) if queue_id.isdecimal() else None
     named = () if asked is None else tuple(each for each in queues if each == named_as(queues)(asked))
     if not named:
-        there = ", ".join(f"{each.broker_name}:{each.queue_id}" for each in queues)
+        there = ", ".join(map(name_queue, queues))
         raise OptionError(f"the topic has no such queue; it has {there}", topic=topic, queue=queue)
     return named

@@ -96,7 +96,7 @@ def replay(
     )
     if len(found) > _SHOWN:
         console().print(f"and {len(found) - _SHOWN:,} more")
-    said = f"{sent:,} messages sent" if yes else f"{len(found):,} messages would be sent: do it with --yes"
+    said = f"{sent:,} messages sent" if yes else f"{len(found):,} messages to send: send them with --yes"
     console().print(said)
 
 
