@@ -12,7 +12,7 @@ import pytest
 from tests.support.cli import CommandLine, every_command
 
 from pyspark_rocketmq.cli import connect, main
-from pyspark_rocketmq.client import Client, OutgoingMessage
+from pyspark_rocketmq.client import Admin, Client, OutgoingMessage
 from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.testing import MockBroker, MockCluster
 
@@ -293,3 +293,51 @@ def test_a_lag_above_the_limit_is_exit_code_1(cli: CommandLine) -> None:
         assert cli(*words, "--max", "1", "--watch").code == 2
         mq.stop_broker("broker-b", unregister=False)
         assert cli(*words, "--max", "5").code == 1, "a lag that is not known is no lag below the limit"
+
+
+# --- groups that do not exist ---
+
+
+@pytest.fixture
+def billing(mq: MockBroker) -> str:
+    with Client(mq.name_server) as client:
+        client.commit_offsets("billing", dict.fromkeys(client.read_queues("orders"), 0))
+    return "billing"
+
+
+def groups(mq: MockBroker) -> set[str]:
+    with Client(mq.name_server) as client:
+        return set(Admin(client).groups())
+
+
+@pytest.mark.parametrize(("answer", "created"), [("y", True), ("n", False), ("", False)])
+def test_a_person_is_asked_about_a_group_that_does_not_exist(cli, mq, billing, answer, created):
+    words = ("offsets", "reset", "biling", "orders", "--to", "latest", "-n", mq.name_server)
+    done = cli(*words, "--yes", given=f"{answer}\n", terminal=True)
+    assert "the group biling does not exist (did you mean billing?)" in done.out
+    assert "Create the group biling?" in done.out
+    assert done.code == (0 if created else 1)
+    assert ("biling" in groups(mq)) is created
+
+
+def test_a_script_is_told_about_a_group_that_does_not_exist(cli, mq, billing):
+    words = ("offsets", "reset", "biling", "orders", "--to", "latest", "-n", mq.name_server)
+    assert "does not exist (did you mean billing?)" in cli(*words).out
+    assert "biling" not in groups(mq)
+    assert cli(*words, "--json").json()["groupExists"] is False
+    assert cli(*words, "--yes").code == 0
+    assert "biling" in groups(mq)
+    assert cli(*words, "--json").json()["groupExists"] is True
+
+
+def test_a_group_that_exists_is_not_asked_about(cli, mq, billing):
+    words = ("offsets", "reset", billing, "orders", "--to", "latest", "--yes", "-n", mq.name_server)
+    done = cli(*words, terminal=True)
+    assert done.code == 0
+    assert "does not exist" not in done.out
+
+
+def test_the_lag_of_a_group_that_does_not_exist_names_near_ones(cli, mq, billing):
+    done = cli("lag", "biling", "-n", mq.name_server)
+    assert done.code == 1
+    assert done.err.startswith("error: the group biling does not exist (did you mean billing?)")

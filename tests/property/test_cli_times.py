@@ -50,7 +50,7 @@ def test_a_printed_time_is_the_same_time_typed_in_any_zone(ms, printed_in, typed
         text = timestamp(ms)
     with local_zone(typed_in):
         assert moment("--at", text, 0) == ms
-        options = source_options("127.0.0.1:1", None, topic="orders", group=None, start=text)
+        options = source_options("127.0.0.1:1", None, topic="orders", group=None, start=text, name="--from")
         assert options.start_policy(streaming=True) == AtTimestamp(ms)
 
 

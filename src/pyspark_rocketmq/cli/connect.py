@@ -31,6 +31,10 @@ Settings = Annotated[
                  "$ROCKETMQ_ACCESS_KEY and $ROCKETMQ_SECRET_KEY."),
 ]  # fmt: skip
 
+_STARTS: Final = (
+    "earliest, latest, group, last:100, a time (2030-01-31T08:00:00, or milliseconds since the epoch), "
+    'a time ago (-2h), or JSON {"topic": {"broker": {"queue id": offset}}}'
+)
 _OPERATION_TIMEOUT_MS: Final = 10_000
 _COMPLETION_TIMEOUT_MS: Final = 1_000
 
@@ -69,17 +73,31 @@ def connect(namesrv: str | None, settings: Sequence[str] | None) -> Client:
 
 
 def source_options(
-    namesrv: str | None, settings: Sequence[str] | None, *, topic: str, group: str | None, start: str
+    namesrv: str | None,
+    settings: Sequence[str] | None,
+    *,
+    topic: str,
+    group: str | None,
+    start: str,
+    name: str,
 ) -> SourceOptions:
     """Return the options of a reader that starts there. It accepts what a query accepts, including times.
 
     Raises
     ------
     OptionError
+        The start, which the option ``name`` gave, or another option is malformed.
     """
     from pyspark_rocketmq.options import SourceOptions, parse_options
+    from pyspark_rocketmq.options.text.policies import OFFSETS
 
     where = "startingTimestamp" if is_time(start) else "startingOffsets"
+    if where == "startingOffsets":
+        try:
+            OFFSETS.parse(start)
+        except ValueError as error:
+            detail = f": {error}" if start.lstrip().startswith("{") else ""
+            raise OptionError(f"{name} takes {_STARTS}{detail}", given=start) from None
     given = {"topic": topic, "consumerGroup": group, where: with_local_zone(start)}
     return parse_options(SourceOptions, {**pairs(settings), **_name_server(namesrv), **given})
 

@@ -48,6 +48,10 @@ def moment(name: str, text: str, now_ms: int) -> int:
     try:
         position = TIMESTAMP.parse(with_local_zone(text))
     except ValueError:
-        raise OptionError(f"{name} takes {TIMESTAMP.label}", given=text) from None
+        raise OptionError(
+            f"{name} takes milliseconds since the epoch, a time (2030-01-31T08:00:00), now, or a time ago "
+            "(-10m)",
+            given=text,
+        ) from None
     assert isinstance(position, AtTimestamp | Ago)
     return position.timestamp_ms if isinstance(position, AtTimestamp) else now_ms - position.ago_ms

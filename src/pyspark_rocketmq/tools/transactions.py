@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyarrow import fs
 
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options.sink import TRANSACTIONS_FOLDER
 from pyspark_rocketmq.spark.filesystem import file_system
 from pyspark_rocketmq.spark.write.transaction import Finished, Transactions
@@ -36,10 +37,14 @@ def open_log(folder: str) -> TransactionLog:
     Raises
     ------
     OptionError
-        The folder cannot be opened.
+        The folder does not exist or cannot be opened.
     """
     log = TransactionLog(folder)
     filesystem, inner = file_system(folder)
+    kind = filesystem.get_file_info(inner).type
+    if kind is not fs.FileType.Directory:
+        what = "there is no such folder" if kind is fs.FileType.NotFound else "it is not a folder"
+        raise OptionError(f"{what}: give a query's checkpointLocation or transactionLog", folder=folder)
     within = f"{inner.rstrip('/')}/{TRANSACTIONS_FOLDER}"
     if filesystem.get_file_info(within).type is fs.FileType.Directory:
         return TransactionLog(f"{folder.rstrip('/')}/{TRANSACTIONS_FOLDER}")

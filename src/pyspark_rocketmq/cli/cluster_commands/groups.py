@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.client.groups.group_lag import GroupPosition, OnAway
     from pyspark_rocketmq.model import MessageQueue
 
-__all__ = ["GROUPS_EXAMPLES", "LAG_EXAMPLES", "groups", "lag", "topics_of"]
+__all__ = ["GROUPS_EXAMPLES", "LAG_EXAMPLES", "groups", "lag", "topics_of", "unknown_group"]
 
 GROUPS_EXAMPLES: Final = examples("groups", "groups --json")
 LAG_EXAMPLES: Final = examples(
@@ -123,12 +124,25 @@ def topics_of(
 
     names = tuple(topics or ()) or group_topics(client, group, on_away=on_away)
     if not names:
+        stranger = unknown_group(client, group) or f"the group {group} exists"
         raise RocketMQError(
-            "the group has committed no offset of any topic: name one with --topic, or look for the group's "
-            "name with `pyspark-rocketmq groups`",
+            f"{stranger}; it has committed no offset of any topic: name one with --topic, or look for the "
+            "group's name with `pyspark-rocketmq groups`",
             group=group,
         )
     return names
+
+
+def unknown_group(client: Client, group: str) -> str | None:
+    """Return the fact that the brokers do not know a group, with near names; None if they know it."""
+    from pyspark_rocketmq.client.admin import Admin
+
+    known = Admin(client).groups(include_system=True)
+    if group in known:
+        return None
+    near = difflib.get_close_matches(group, known, 2)
+    meant = f" (did you mean {' or '.join(near)}?)" if near else ""
+    return f"the group {group} does not exist{meant}"
 
 
 def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyspark_rocketmq.cli.cluster_commands.groups import topics_of
+from pyspark_rocketmq.cli.cluster_commands.groups import topics_of, unknown_group
 from pyspark_rocketmq.cli.command_groups import CommandGroup
 from pyspark_rocketmq.cli.connect import (
     Group,
@@ -119,7 +119,7 @@ def reset(
     json: AsJson = False,
 ) -> None:
     """Move a group's offsets of a topic. Only shows the change unless --yes is given."""
-    options = source_options(namesrv, option, topic=topic, group=group, start=to)
+    options = source_options(namesrv, option, topic=topic, group=group, start=to, name="--to")
     with connect(namesrv, option) as client:
         _commit(client, group, find_start(client, options), yes=yes, json=json)
 
@@ -297,16 +297,25 @@ def _finished(checkpoint: str, source: int | None) -> Mapping[MessageQueue, int]
 
 
 def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, yes: bool, json: bool) -> None:
-    """Show the change, and apply it if requested."""
+    """Show the change, and apply it if requested. A person is asked before a new group is created."""
+    from rich.markup import escape
+
     from pyspark_rocketmq.client.admin import Admin
 
     now = client.committed_offsets(group, wanted)
     online = sum(len(seen.clients) for seen in Admin(client).consumer_connections(group).values())
+    idle = not online and all(offset is None for offset in now.values())
+    stranger = unknown_group(client, group) if idle else None
+    if stranger and not json:
+        console().print(f"[yellow]{escape(stranger)}[/yellow]")
+        if yes and sys.stdin.isatty():
+            typer.confirm(f"Create the group {group}?", abort=True)
     if yes:
         client.commit_offsets(group, wanted)
     if json:
         changes = _changes(now, wanted)
-        print_json({"group": group, "applied": yes, "consumersOnline": online, "offsets": changes})
+        told = {"group": group, "groupExists": stranger is None, "applied": yes}
+        print_json({**told, "consumersOnline": online, "offsets": changes})
         return
     if online:
         console().print(

@@ -36,7 +36,7 @@ def list_(folder: Folder, json: AsJson = False) -> None:
     if json:
         print_json([_plain(each) for each in found])
         return
-    _print(found)
+    _print(folder, found)
 
 
 @app.command("recover", epilog=examples("tx recover /data/checkpoints/orders --yes"))
@@ -71,7 +71,7 @@ def recover_(
     if json:
         print_json([{**_plain(each), **_outcome(done.get(str(each.name)))} for each in found])
         return
-    _print(found)
+    _print(folder, found)
     if found:
         text = (
             f"{sum(what.committed for what in done.values())} messages committed, "
@@ -95,9 +95,9 @@ def _outcome(what: Finished | None) -> dict[str, object]:
     return {"committed": what and what.committed, "lost": what and what.lost}
 
 
-def _print(found: tuple[Unfinished, ...]) -> None:
+def _print(folder: str, found: tuple[Unfinished, ...]) -> None:
     if not found:
-        console().print("no unfinished transactions")
+        typer.echo(f"no unfinished transactions in {folder}")
         return
     print_table(
         ["query or job", "batch", "producer group", "messages"],

@@ -64,7 +64,7 @@ def consume(
 
     if commit and group is None:
         raise OptionError("--commit needs --group")
-    options = source_options(namesrv, option, topic=topic, group=group, start=start)
+    options = source_options(namesrv, option, topic=topic, group=group, start=start, name="--from")
     with connect(namesrv, option) as client:
         positions = find_start(client, options)
         read = ReadOptions(consumer_group=group or TOOLS_GROUP, selector=MessageSelector.by_tag(tags))
