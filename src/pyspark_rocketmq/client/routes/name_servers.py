@@ -141,9 +141,13 @@ class NameServers:
         return frozenset(name for names in self._on_all(ask, deadline) for name in names)
 
     def topics(self, *, deadline: Deadline) -> tuple[str, ...]:
-        """Return the topics that one name server knows, system topics included. Raises as `routes`."""
-        answer = self.call(GetAllTopicListFromNameserverRequest(), deadline=deadline)
-        return decode_topic_list(answer.require().body)
+        """Return the topics that any name server knows, system topics included. Raises as `routes`."""
+
+        def ask(connection: Connection, until: Deadline) -> Iterable[str]:
+            answer = connection.call(GetAllTopicListFromNameserverRequest(), deadline=until)
+            return decode_topic_list(answer.require().body)
+
+        return tuple(dict.fromkeys(name for names in self._on_all(ask, deadline) for name in names))
 
     def _on_all(self, use: Callable[[Connection, Deadline], T], deadline: Deadline) -> list[T]:
         """Send to one that answers, then to the others, except those that did not answer recently."""

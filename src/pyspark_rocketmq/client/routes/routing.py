@@ -105,11 +105,10 @@ class RouteCache:
         with self._lock:
             seen = dict(self._seen)
             homes = [seen[name] for name in self._had.get(topic, ()) if name in seen]
-            misspelled = topic not in self._ever_known
         topics: tuple[str, ...] = ()
         try:
             registered = self._name_servers.registered_brokers(deadline=deadline)
-            if registered and misspelled:
+            if registered:
                 names = self._name_servers.topics(deadline=deadline)
                 topics = tuple(self._namespace.plain(n) for n in names if self._is_users(n, registered))
         except BrokerError:  # a proxy does not know these requests

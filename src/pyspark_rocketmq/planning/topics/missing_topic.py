@@ -53,12 +53,13 @@ def why_missing(
     homes, seen : iterable of SeenBroker
         The brokers that had the topic, and all brokers, as far as the caller saw them.
     topics : sequence of str
-        The topics that exist, for near names.
+        The topics that exist, as asked after ``registered``.
 
     Returns
     -------
     BrokerNotFoundError
-        No broker is registered, or one that had the topic is not: an outage, which may end.
+        No broker is registered, or one that had the topic is not, or they have registered since the route
+        was looked up: an outage, which may end or is over.
     TopicNotFoundError
         Brokers are registered, and none has the topic.
     """
@@ -70,6 +71,8 @@ def why_missing(
         return BrokerNotFoundError(
             f"brokers that had the topic are not registered at the name servers{_last_seen(away)}", **facts
         )
+    if topic in topics:
+        return BrokerNotFoundError("the topic had no route: its brokers have just registered", **facts)
     near: list[str] = []
     if len(topics) <= _MOST_COMPARED:
         near = difflib.get_close_matches(topic, topics, _NEAREST, cutoff=0.6)

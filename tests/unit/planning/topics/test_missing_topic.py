@@ -31,6 +31,12 @@ def test_a_topic_whose_broker_is_away_may_come_back() -> None:
     assert "broker-b" not in error.message
 
 
+@pytest.mark.parametrize("homes", [(), (A,)], ids=["a topic never seen", "a known topic"])
+def test_a_topic_whose_broker_registers_between_two_requests_exists(homes: tuple[SeenBroker, ...]) -> None:
+    error = why_missing("orders", registered={"broker-a"}, homes=homes, topics=("orders",))
+    assert isinstance(error, BrokerNotFoundError)
+
+
 @pytest.mark.parametrize(
     ("topics", "hint"),
     [
