@@ -80,7 +80,7 @@ class _BatchReader:
     def __call__(self, _: int, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
         found = list(ranges)
         reads_now(found)
-        return read_ranges(found, self.options, self.projection)
+        return read_ranges(task_client(self.options.client), found, self.options, self.projection)
 
 
 class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):

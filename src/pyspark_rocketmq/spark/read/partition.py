@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
+from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.model import OffsetRange
@@ -77,17 +78,17 @@ def read_partition(
         A broker did not answer in time.
     """
     if isinstance(partition, RangesPartition):  # else Spark's stand-in for "no partition at all"
-        yield from read_ranges(partition.value, options, projection)
+        yield from read_ranges(task_client(options.client), partition.value, options, projection)
 
 
 def read_ranges(
-    ranges: Sequence[OffsetRange], options: SourceOptions, projection: Projection
+    client: Client, ranges: Sequence[OffsetRange], options: SourceOptions, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
     """Read ranges as record batches and account for every offset. Raises as `read_partition`."""
     account = Account(ranges)
     rows = 0
     for batch in read_batches(
-        task_client(options.client),
+        client,
         ranges,
         read_options(options),
         DecodeOptions(

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
 from pyspark_rocketmq.offsets.offset_lookup import (
@@ -80,6 +81,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     connect : Callable
         Opens the client for planning; replaced in tests.
     clock : Clock
+    host : Host
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         *,
         connect: Callable[[ClientOptions], PlanningClient] = PlanningClient,
         clock: Clock = SYSTEM_CLOCK,
+        host: Host = SYSTEM_HOST,
     ) -> None:
         self._options = options
         self._aligned, schema = AlignedColumn.of(schema, options)
@@ -101,6 +104,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._identity = SourceIdentity.of(options)
         self._connect = connect
         self._clock = clock
+        self._host = host
         self._admission = Admission(options, clock)
         self._commits: GroupCommits | None = None
         self._client: PlanningClient | None = None
@@ -223,6 +227,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._connected(),
                 interval_ms=self._options.commit_interval_ms,
                 clock=self._clock,
+                host=self._host,
             )
         self._commits.finished(offset.offsets)
 
