@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from pyspark_rocketmq.errors import OptionError
 
@@ -110,6 +110,9 @@ class OffsetRange:
         return f"{self.queue}[{self.from_offset}, {self.until_offset})"
 
 
+ExpressionType: TypeAlias = Literal["TAG", "SQL92"]
+
+
 @dataclass(frozen=True, slots=True)
 class MessageSelector:
     """The filter that a broker applies to messages (``MessageSelector`` of the Java client).
@@ -118,7 +121,7 @@ class MessageSelector:
     """
 
     expression: str = "*"
-    expression_type: str = "TAG"
+    expression_type: ExpressionType = "TAG"
 
     @classmethod
     def by_tag(cls, expression: str) -> MessageSelector:

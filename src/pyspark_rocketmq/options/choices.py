@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Final, Literal, assert_never
+from typing import Final, Literal, TypeAlias, assert_never
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options.declare import Kind
@@ -16,8 +16,10 @@ __all__ = [
     "KAFKA_RESET",
     "TAGS",
     "BodyAs",
+    "BodyType",
     "CorruptPolicy",
     "EventTime",
+    "ObjectPolicy",
     "TimestampStrategy",
 ]
 
@@ -30,6 +32,13 @@ KAFKA_RESET: Final = {
     "end": "latest",
 }
 """The values of Kafka's ``auto.offset.reset``, old and new, and the values of this package's options."""
+
+
+BodyType: TypeAlias = Literal["binary", "string"]
+"""The type of a body, as methods take it."""
+
+ObjectPolicy: TypeAlias = Literal["fail", "skip"]
+"""How a message that cannot be decoded is handled where each message is an object."""
 
 
 class BodyAs(enum.Enum):
@@ -62,7 +71,7 @@ class EventTime(enum.Enum):
     BORN = "born"
 
 
-def policy_of_objects(policy: CorruptPolicy) -> Literal["fail", "skip"]:
+def policy_of_objects(policy: CorruptPolicy) -> ObjectPolicy:
     """Return how messages that cannot be decoded are handled where each message is an object.
 
     Raises

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.groups.membership import Membership
@@ -28,6 +28,8 @@ from pyspark_rocketmq.model import Message, MessageQueue
 __all__ = ["BrokerLane", "LaneMember"]
 
 _LOG: Final = logging.getLogger(__name__)
+
+_Step: TypeAlias = Literal["begin", "commit", "farewell", "heartbeat", "lock", "release"]
 
 _TICK_S: Final = 1.0
 _SHORTEST_TICK_S: Final = 0.1
@@ -94,8 +96,8 @@ class BrokerLane:
         self._workers: dict[MessageQueue, QueueWorker] = {}
         self._leaving: dict[QueueWorker, float] = {}
         self._committed: dict[MessageQueue, int] = {}
-        self._due: dict[str, float] = {}
-        self._pauses: dict[tuple[str, str], tuple[float, float]] = {}
+        self._due: dict[_Step, float] = {}
+        self._pauses: dict[tuple[_Step, str], tuple[float, float]] = {}
         self._wake = threading.Event()
         self._takes_on = True
         self._ends = False
@@ -344,14 +346,14 @@ class BrokerLane:
     def _now(self) -> float:
         return self._member.client.clock.monotonic()
 
-    def _is_due(self, what: str, every_s: float) -> bool:
+    def _is_due(self, what: _Step, every_s: float) -> bool:
         now = self._now()
         if now < self._due.get(what, now):
             return False
         self._due[what] = now + every_s
         return True
 
-    def _attempt(self, what: tuple[str, str], step: Callable[[], None]) -> None:
+    def _attempt(self, what: tuple[_Step, str], step: Callable[[], None]) -> None:
         """Do a step unless it failed a moment ago; the pause doubles with each failure."""
         until, pause_s = self._pauses.get(what, (0.0, _FIRST_PAUSE_S))
         if self._now() < until:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options.choices import ObjectPolicy
 from pyspark_rocketmq.planning.assign import AllocateStrategy
 
 __all__ = ["ConsumeFromWhere", "ConsumeResult", "PushOptions"]
@@ -104,7 +104,7 @@ class PushOptions:
     heartbeat_ms: int = 30_000
     rebalance_ms: int = 20_000
     commit_ms: int = 5_000
-    on_corrupt: Literal["fail", "skip"] = "fail"
+    on_corrupt: ObjectPolicy = "fail"
     check_crc: bool = False
     progress_file: Path | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final, TextIO
+from typing import Final, Literal, TextIO
 
 from pyspark_rocketmq.client.clock import Clock
 from pyspark_rocketmq.remoting.acl import Credentials
@@ -80,7 +80,7 @@ class WireLog:
             what += f" to {name} after {(self._clock.monotonic() - since) * 1000:.1f} ms"
         self._write("←", what, command, body_bytes)
 
-    def _write(self, direction: str, what: str, command: Command, body_bytes: int) -> None:
+    def _write(self, direction: Literal["→", "←"], what: str, command: Command, body_bytes: int) -> None:
         moment = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         parts = [
             f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03} {self._addr} {direction} #{command.opaque}"

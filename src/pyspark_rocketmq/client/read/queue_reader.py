@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, assert_never
+from typing import TYPE_CHECKING, Final, TypeVar, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.read.reread import read_again
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, RangeReport
+from pyspark_rocketmq.options.choices import BodyType, ObjectPolicy
 from pyspark_rocketmq.record.decode.arrow import BatchDecoder, Chunk, Column
 from pyspark_rocketmq.record.decode.corrupt import Corrupt, OnCorrupt
 from pyspark_rocketmq.record.decode.objects import MessageDecoder
@@ -62,7 +63,7 @@ class DecodeOptions:
     """
 
     columns: Sequence[str | Column]
-    body_as: Literal["binary", "string"] = "binary"
+    body_as: BodyType = "binary"
     on_corrupt: OnCorrupt = "fail"
     check_crc: bool = False
     max_batch_rows: int = 10_000
@@ -121,7 +122,7 @@ def read_messages(
     ranges: Sequence[OffsetRange],
     options: ReadOptions,
     *,
-    on_corrupt: Literal["fail", "skip"] = "fail",
+    on_corrupt: ObjectPolicy = "fail",
     check_crc: bool = False,
 ) -> Iterator[Message]:
     """Read ranges as one `Message` object each: convenient, and many times slower than `read_batches`.

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.options.choices import BodyType
 from pyspark_rocketmq.record.decode.columns import COLUMNS, ColumnBuilder, Constants
 from pyspark_rocketmq.record.decode.corrupt import Corrupt, OnCorrupt
 from pyspark_rocketmq.record.decode.rows import Chunk, Rows
@@ -86,7 +87,7 @@ class BatchDecoder:
         columns: Sequence[str | Column],
         *,
         queue: MessageQueue,
-        body_as: Literal["binary", "string"] = "binary",
+        body_as: BodyType = "binary",
         on_corrupt: OnCorrupt = "fail",
         check_crc: bool = False,
         max_batch_rows: int = 10_000,
@@ -191,7 +192,7 @@ class BatchDecoder:
         return batch.filter(pa.array(~marked))
 
 
-def _field(column: Column, body_as: Literal["binary", "string"]) -> pa.Field:
+def _field(column: Column, body_as: BodyType) -> pa.Field:
     kind = COLUMNS.get(column.source)
     if kind is None:
         raise OptionError(f"there is no column {column.source}; there are {', '.join(COLUMNS)}")

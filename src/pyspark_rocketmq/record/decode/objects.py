@@ -8,11 +8,12 @@ times as long.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
 from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.options.choices import ObjectPolicy
 from pyspark_rocketmq.record.decode.corrupt import Corrupt
 from pyspark_rocketmq.record.decode.rows import Chunk, Rows
 from pyspark_rocketmq.record.decode.scan import scan
@@ -54,7 +55,7 @@ class MessageDecoder:
         self,
         queue: MessageQueue,
         *,
-        on_corrupt: Literal["fail", "skip"] = "fail",
+        on_corrupt: ObjectPolicy = "fail",
         check_crc: bool = False,
         body_limit: int = MAX_BODY_BYTES,
     ) -> None:

@@ -151,7 +151,8 @@ def decode_consumer_connection(view: Buffer) -> ConsumerConnection:
         group["consumeFromWhere"].string(""),
         {
             table.name(topic): MessageSelector(
-                subscription["subString"].string("*"), subscription["expressionType"].string("TAG")
+                subscription["subString"].string("*"),
+                "SQL92" if subscription["expressionType"].string("TAG") == "SQL92" else "TAG",
             )
             for topic, subscription in table.members()
         },

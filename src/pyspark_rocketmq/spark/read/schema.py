@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from pyspark.sql.types import (
     BinaryType,
@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options.choices import BodyType
 from pyspark_rocketmq.record.decode.arrow import Column
 
 __all__ = [
@@ -81,14 +82,14 @@ class Projection:
     """
 
     columns: tuple[Column, ...]
-    body_as: Literal["binary", "string"]
+    body_as: BodyType
 
 
 def read_schema(
     columns: Sequence[str] | None,
     *,
     include_properties: bool = False,
-    body_as: Literal["binary", "string"] = "binary",
+    body_as: BodyType = "binary",
     with_aliases: bool = False,
 ) -> StructType:
     """Return the schema of a read without a user schema.
