@@ -14,6 +14,7 @@ __all__ = [
     "COUNT",
     "COUNT_OR_NONE",
     "KAFKA_RESET",
+    "KAFKA_SOURCE",
     "TAGS",
     "BodyAs",
     "BodyType",
@@ -32,6 +33,16 @@ KAFKA_RESET: Final = {
     "end": "latest",
 }
 """The values of Kafka's ``auto.offset.reset``, old and new, and the values of this package's options."""
+
+KAFKA_SOURCE: Final = {
+    "kafka.group.id": "consumerGroup",
+    "groupidprefix": "consumerGroup",
+    "kafka.auto.offset.reset": "startingOffsets",
+    "kafka.max.poll.records": "pullBatchSize",
+    "kafkaconsumer.polltimeoutms": "requestTimeoutMs",
+    "includeheaders": "includeProperties",
+}
+"""Keys of Spark's Kafka source, in lower case, and the options to use instead."""
 
 
 BodyType: TypeAlias = Literal["binary", "string"]

@@ -9,9 +9,22 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options.declare import Options, option
 from pyspark_rocketmq.options.text.kinds import ADDRESSES, BOOLEAN, FILE, NAMESPACE, TEXT, whole_number
 
-__all__ = ["ClientOptions"]
+__all__ = ["KAFKA_CLIENT", "ClientOptions"]
 
 _TIMEOUT: Final = whole_number(1, example=10_000)
+
+KAFKA_CLIENT: Final = {
+    "kafka.bootstrap.servers": "nameServer",
+    "bootstrap.servers": "nameServer",
+    "kafka.request.timeout.ms": "requestTimeoutMs",
+    "kafka.metadata.max.age.ms": "routeRefreshMs",
+    "kafka.sasl.jaas.config": "credentialsFile",
+    "kafka.sasl.mechanism": "credentialsFile",
+    "kafka.security.protocol": "tls",
+    "kafka.ssl.truststore.location": "tlsCaFile",
+    "kafka.ssl.keystore.location": "tlsCertFile",
+}
+"""Keys of Spark's Kafka source and sink, in lower case, and the options to use instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

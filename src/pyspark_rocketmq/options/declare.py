@@ -168,6 +168,7 @@ class Options:
     ``IGNORED``: the keys that Spark adds, in lower case. ``COMPATIBILITY``: keys of other connectors that
     have no counterpart here, with the reason; they are accepted with one warning. ``TRANSLATED``: aliases, in
     lower case, whose values are translated to the option's values; a warning says what was translated.
+    ``ELSEWHERE``: keys of Spark's Kafka source and sink, in lower case, and the option to use instead.
     """
 
     __slots__ = ()
@@ -175,6 +176,7 @@ class Options:
     IGNORED: ClassVar[frozenset[str]] = frozenset()
     COMPATIBILITY: ClassVar[Mapping[str, str]] = {}
     TRANSLATED: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +307,7 @@ def _sort_out(
             compatible.append(compatibility[lowered])
             continue
         if lowered not in by_key:
-            raise _unknown(key, options)
+            raise _unknown(key, options, cls.ELSEWHERE)
         o, spelling = by_key[lowered]
         text = (str(value).lower() if isinstance(value, bool) else str(value)).strip()
         if (here := cls.TRANSLATED.get(lowered, {}).get(text.lower())) is not None:
@@ -320,7 +322,14 @@ def _sort_out(
     return texts, compatible, became
 
 
-def _unknown(key: str, options: tuple[Option, ...]) -> OptionError:
+def _unknown(key: str, options: tuple[Option, ...], elsewhere: Mapping[str, str]) -> OptionError:
+    instead = next((o for o in options if o.name == elsewhere.get(key.lower())), None)
+    if instead is not None:
+        return OptionError(
+            f"unknown option {key}: that is Kafka's name; here it is {instead.name} ({instead.kind.label}), "
+            f"for example {instead.name}={instead.kind.example}",
+            option=key,
+        )
     spellings = {spelling.lower(): spelling for o in options for spelling in o.spellings}
     near = [
         spellings[match] for match in difflib.get_close_matches(key.lower(), spellings, _NEAREST, cutoff=0.6)

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import SendStatus
-from pyspark_rocketmq.options.client import ClientOptions
+from pyspark_rocketmq.options.client import KAFKA_CLIENT, ClientOptions
 from pyspark_rocketmq.options.declare import Kind, Options, group, option
 from pyspark_rocketmq.options.text.kinds import (
     BOOLEAN,
@@ -94,6 +94,15 @@ class SinkOptions(Options):
         "brokerserver.heartbeat.interval": "sends need no heartbeat",
         "vipChannel": "the normal port answers everything",
         "vipChannelEnabled": "the normal port answers everything",
+    }
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = KAFKA_CLIENT | {
+        "kafka.acks": "acceptStatuses",
+        "kafka.batch.size": "batchBytes",
+        "kafka.compression.type": "compression",
+        "kafka.max.request.size": "maxMessageBytes",
+        "kafka.retries": "retries",
+        "kafka.transactional.id": "deliveryGuarantee",
     }
 
     client: ClientOptions = group(ClientOptions)

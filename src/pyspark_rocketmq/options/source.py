@@ -19,11 +19,12 @@ from pyspark_rocketmq.options.choices import (
     COUNT,
     COUNT_OR_NONE,
     KAFKA_RESET,
+    KAFKA_SOURCE,
     BodyAs,
     CorruptPolicy,
     EventTime,
 )
-from pyspark_rocketmq.options.client import ClientOptions
+from pyspark_rocketmq.options.client import KAFKA_CLIENT, ClientOptions
 from pyspark_rocketmq.options.declare import Options, Where, group, option
 from pyspark_rocketmq.options.pulling import (
     check_crc_option,
@@ -86,6 +87,7 @@ class SourceOptions(Options):
     }
 
     TRANSLATED: ClassVar[Mapping[str, Mapping[str, str]]] = {"auto.offset.reset": KAFKA_RESET}
+    ELSEWHERE: ClassVar[Mapping[str, str]] = KAFKA_CLIENT | KAFKA_SOURCE
 
     client: ClientOptions = group(ClientOptions)
 

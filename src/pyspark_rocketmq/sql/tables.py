@@ -21,7 +21,7 @@ from pyspark_rocketmq.options import (
 from pyspark_rocketmq.spark.body_formats import AT, BODY, KEYS, PLACE, BodyColumn, Decoded, Format, judge
 from pyspark_rocketmq.spark.body_formats import quoted as quoted_text
 from pyspark_rocketmq.sql.catalog import sample_columns
-from pyspark_rocketmq.sql.flink_options import SortedOptions, sort_options
+from pyspark_rocketmq.sql.flink.table_options import SortedOptions, sort_options
 from pyspark_rocketmq.sql.metadata import metadata_of
 from pyspark_rocketmq.sql.statements import (
     ComputedColumn,
@@ -57,8 +57,15 @@ class Table:
     format: Format | None
 
     @classmethod
-    def of(cls, declared: CreateTable, *, default_format: BodyFormat) -> Table:
+    def of(cls, declared: CreateTable, *, default_format: BodyFormat, infer: bool = True) -> Table:
         """Check a declaration.
+
+        Parameters
+        ----------
+        declared : CreateTable
+        default_format : BodyFormat
+        infer : bool
+            Look at the topic for the columns of ``inferSchema``. Without them, the table has no columns.
 
         Raises
         ------
@@ -67,7 +74,7 @@ class Table:
         given = sort_options(declared.options, with_columns=bool(declared.columns))
         at = TableOption("", "", declared.position)
         options = given.parse(TableOptions, given.table, at)
-        if options.infer_schema:
+        if options.infer_schema and infer:
             declared = _with_inferred(declared, given, options)
         for column in declared.columns:
             if isinstance(column, MetadataColumn):

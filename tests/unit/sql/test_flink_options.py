@@ -13,7 +13,7 @@ from pyspark_rocketmq.options import (
     parse_options,
 )
 from pyspark_rocketmq.options.declare import option_reference
-from pyspark_rocketmq.sql.flink_options import FLINK_NAMES, sort_options
+from pyspark_rocketmq.sql.flink.table_options import FLINK_NAMES, sort_options
 from pyspark_rocketmq.sql.statements import Position, TableOption
 
 

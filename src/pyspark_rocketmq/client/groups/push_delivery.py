@@ -19,6 +19,7 @@ from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptio
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
 
 __all__ = ["Delivery", "Listener", "home_address", "send_back_request", "shown_message"]
@@ -126,10 +127,13 @@ class Delivery:
 
     def _call(self, messages: Sequence[Message]) -> ConsumeResult:
         try:
-            return self._listener([shown_message(message) for message in messages]) or ConsumeResult.SUCCESS
+            result = self._listener([shown_message(message) for message in messages])
+            if result is not None:
+                require_member(ConsumeResult, result, "the listener's result")
         except Exception:  # noqa: BLE001 - the user's code; as in Java an exception defers messages
             _LOG.exception("the listener of group %s failed: the messages come again", self._group)
             return ConsumeResult.LATER
+        return result or ConsumeResult.SUCCESS
 
 
 def send_back_request(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options.choices import ObjectPolicy
+from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.planning.assign import AllocateStrategy
 
 __all__ = ["ConsumeFromWhere", "ConsumeResult", "PushOptions"]
@@ -109,6 +110,8 @@ class PushOptions:
     progress_file: Path | None = None
 
     def __post_init__(self) -> None:
+        require_member(ConsumeFromWhere, self.start, "start")
+        require_member(AllocateStrategy, self.allocate, "allocate")
         for name in (
             *("threads", "batch_size", "pull_batch_size", "max_queued", "max_queued_bytes", "max_span"),
             *("order_pause_ms", "heartbeat_ms", "rebalance_ms", "commit_ms"),

@@ -40,6 +40,7 @@ from pyspark_rocketmq.errors import (
     SendRefusedError,
 )
 from pyspark_rocketmq.model import MessageQueue, OutgoingMessage, Permission, SendResult, SendStatus
+from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import SendBatchMessageRequest, SendMessageRequest, SendMessageResponse
@@ -95,6 +96,12 @@ class ProducerOptions:
     compress_above: int = DEFAULT_COMPRESS_ABOVE
     batch_compression: Compression = Compression.NONE
     max_message_bytes: int = MAX_SEND_BYTES
+
+    def __post_init__(self) -> None:
+        require_member(Compression, self.compression, "compression")
+        require_member(Compression, self.batch_compression, "batch_compression")
+        for status in self.accept_statuses:
+            require_member(SendStatus, status, "accept_statuses")
 
 
 class Producer:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model.names import GROUP_TOPIC_PREFIXES
 from pyspark_rocketmq.options.declare import Kind
 
@@ -25,6 +26,7 @@ __all__ = [
     "choice",
     "names",
     "parse_duration_ms",
+    "require_member",
     "whole_number",
 ]
 
@@ -88,6 +90,24 @@ def choice(values: type[E]) -> Kind[E]:
         return by_text[text.lower()]
 
     return Kind(f"one of {', '.join(by_text)}", next(iter(by_text)), parse)
+
+
+def require_member(kind: type[E], value: object, name: str) -> None:
+    """Check an argument whose type is an enum: its text or name would fail much later.
+
+    Raises
+    ------
+    OptionError
+        The value is not a member of the enum.
+    """
+    if isinstance(value, kind):
+        return
+    members = [f"{kind.__name__}.{member.name}" for member in kind]
+    given = str(value).rpartition(".")[2].lower()
+    meant = [f"{kind.__name__}.{m.name}" for m in kind if given in (m.name.lower(), str(m.value).lower())]
+    raise OptionError(
+        f"{name} must be {' or '.join(meant or members)}, not the {type(value).__name__} {value!r}"
+    )
 
 
 def names(label: str, example: str, check: Callable[[str], str] = _text) -> Kind[tuple[str, ...]]:

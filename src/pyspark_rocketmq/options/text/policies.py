@@ -161,6 +161,17 @@ def _entries(path: str, value: Any, what: str) -> Iterator[tuple[str, str, Any]]
         yield f"{path} > {key}", key, inner
 
 
+def _brokers(topic: str, value: Any) -> Iterator[tuple[str, str, Any]]:
+    """Iterate over a topic's brokers. In the form of Kafka's source, queue ids are in their place."""
+    ids = list(value) if isinstance(value, dict | list) else []
+    if ids and all(str(number).isdigit() for number in ids):
+        raise ValueError(
+            f"at {topic}: expected an object of brokers, found {json.dumps(value)} (the broker's name is "
+            "missing between topic and queue id: each broker numbers its own queues)"
+        )
+    return _entries(topic, value, "brokers")
+
+
 def _per_queue(text: str, position: Callable[[Any], Position]) -> AtOffsets:
     offsets: dict[MessageQueue, Position] = {}
     topics: dict[str, Position] = {}
@@ -168,7 +179,7 @@ def _per_queue(text: str, position: Callable[[Any], Position]) -> AtOffsets:
         if not isinstance(brokers, dict):
             topics[topic] = _at(topic, position, brokers)
             continue
-        for broker_path, broker, queues in _entries(topic, brokers, "brokers"):
+        for broker_path, broker, queues in _brokers(topic, brokers):
             for path, key, value in _entries(broker_path, queues, "queue ids"):
                 queue = MessageQueue(topic, broker, _at(path, _queue_id, key))
                 if queue in offsets:  # "1" and "01"
@@ -195,7 +206,7 @@ def _offsets(text: str) -> StartPolicy:
 def _assignment(text: str) -> tuple[MessageQueue, ...]:
     found: dict[MessageQueue, None] = {}
     for topic, brokers in _load_object(text).items():
-        for path, broker, queue_ids in _entries(topic, brokers, "brokers"):
+        for path, broker, queue_ids in _brokers(topic, brokers):
             if not isinstance(queue_ids, list) or not queue_ids:
                 raise ValueError(f"at {path}: expected a list of queue ids, found {json.dumps(queue_ids)}")
             for queue_id in queue_ids:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.nested_offsets import nest
 from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.sql.flink.config import OffsetResetStrategy, to_options
 from pyspark_rocketmq.sql.flink.schemas import KeyValueDeserializationSchema, deserialized
 
@@ -98,4 +99,5 @@ class RocketMQSourceFunction:
 
 
 def _from_group(strategy: OffsetResetStrategy) -> dict[str, str]:
+    require_member(OffsetResetStrategy, strategy, "offsetResetStrategy")
     return {"startingOffsets": "group", "groupOffsetReset": strategy.value}

@@ -155,3 +155,11 @@ def test_a_message_that_came_again_shows_the_topic_it_was_sent_to():
     request = send_back_request("billing", PushOptions(retry_delay_level=3), again)
     assert (request.origin_topic, request.delay_level, request.max_reconsume_times) == ("payments", 3, 16)
     assert request.broker_name == "broker-a"
+
+
+@pytest.mark.parametrize("result", ["LATER", "CONSUME_SUCCESS", True])
+def test_a_result_of_another_type_defers_the_messages(result: object, caplog: pytest.LogCaptureFixture):
+    worker, _ = deliver(lambda _: result, messages(b"a"), threads=1)
+    eventually(lambda: worker.finished == [b"a"], what="the message")
+    assert worker.put_back == [b"a"]
+    assert "the listener's result must be ConsumeResult." in caplog.text

@@ -227,6 +227,9 @@ _CONNECTION: Final = _spellings(ClientOptions)
 
 
 def _unknown(option: TableOption) -> NoReturn:
+    kafkas = {**SinkOptions.ELSEWHERE, **SourceOptions.ELSEWHERE}
+    if instead := kafkas.get(option.name.lower()):
+        option.position.fail(f"unknown option {option.name!r}: that is Kafka's name; here it is {instead}")
     shown = {
         name.lower(): name
         for cls in (TableOptions, SourceOptions, SinkOptions)
