@@ -73,7 +73,7 @@ def test_without_yes_a_change_is_only_shown(cli, mq):
         ["broker-a", "write", "queues", "16", "8"],
     ]
     assert "1 messages are in queues that could no longer be read" in done.out
-    assert "nothing was changed: add --yes" in done.out
+    assert "nothing was changed: apply it with --yes" in done.out
     assert queues(mq) == {(16, 16)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.client.admin import Admin
     from pyspark_rocketmq.client.client import Client
     from pyspark_rocketmq.model import MessageQueue
-    from pyspark_rocketmq.options import ClientOptions, SourceOptions
+    from pyspark_rocketmq.options import ClientOptions, Options, SourceOptions
 
 __all__ = ["Group", "Namesrv", "Settings", "Topic", "client_options", "complete_groups", "connect", "pairs"]
 __all__ += ["find_start", "source_options"]
+
+O = TypeVar("O", bound="Options")  # noqa: E741 - O for options
 
 Namesrv = Annotated[
     str | None,
@@ -60,9 +62,9 @@ def client_options(namesrv: str | None, settings: Sequence[str] | None) -> Clien
     ------
     OptionError
     """
-    from pyspark_rocketmq.options import ClientOptions, parse_options
+    from pyspark_rocketmq.options import ClientOptions
 
-    return parse_options(ClientOptions, {**pairs(settings), **_name_server(namesrv)})
+    return _parsed(ClientOptions, namesrv, pairs(settings))
 
 
 def connect(namesrv: str | None, settings: Sequence[str] | None) -> Client:
@@ -88,7 +90,7 @@ def source_options(
     OptionError
         The start, which the option ``name`` gave, or another option is malformed.
     """
-    from pyspark_rocketmq.options import SourceOptions, parse_options
+    from pyspark_rocketmq.options import SourceOptions
     from pyspark_rocketmq.options.text.policies import OFFSETS
 
     where = "startingTimestamp" if is_time(start) else "startingOffsets"
@@ -99,7 +101,7 @@ def source_options(
             detail = f": {error}" if start.lstrip().startswith("{") else ""
             raise OptionError(f"{name} takes {_STARTS}{detail}", given=start) from None
     given = {"topic": topic, "consumerGroup": group, where: with_local_zone(start)}
-    return parse_options(SourceOptions, {**pairs(settings), **_name_server(namesrv), **given})
+    return _parsed(SourceOptions, namesrv, {**pairs(settings), **given})
 
 
 def find_start(client: Client, options: SourceOptions) -> dict[MessageQueue, int]:
@@ -133,12 +135,25 @@ def pairs(settings: Sequence[str] | None) -> dict[str, str]:
     """
     for setting in settings or ():
         if not setting.partition("=")[0] or "=" not in setting:
-            raise OptionError("it is given as name=value", option=setting)
+            raise OptionError(f"{setting!r} is not name=value")
     return dict(setting.split("=", 1) for setting in settings or ())
 
 
-def _name_server(namesrv: str | None) -> Mapping[str, str]:
-    return {} if namesrv is None else {"nameServer": namesrv}
+def _parsed(cls: type[O], namesrv: str | None, given: Mapping[str, str | None]) -> O:
+    """Parse options. The name servers have another name here than in Spark's options."""
+    from pyspark_rocketmq.options import parse_options
+
+    try:
+        return parse_options(cls, {**given, **({} if namesrv is None else {"nameServer": namesrv})})
+    except OptionError as error:
+        if error.facts.get("option") != "nameServer":
+            raise
+        value = error.facts.get("value")
+        what = "no name server was given" if value is None else f"{value} names no name server"
+        raise OptionError(
+            f"{what}: set --namesrv or $NAMESRV_ADDR to host:port, or to several as 'host:port;host:port'",
+            option="nameServer",
+        ) from None
 
 
 def _complete(incomplete: str, names: Callable[[Admin], Sequence[str]]) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any, Final
 
-from pyspark_rocketmq.errors import OptionError, RocketMQError, SqlError
+from pyspark_rocketmq.errors import NameServerError, OptionError, RocketMQError, SqlError
 
 __all__ = ["USAGE_EXIT_CODE", "report_error", "report_usage_error"]
 
@@ -20,12 +20,14 @@ def report_error(error: RocketMQError, *, as_json: bool) -> int:
         _print_json(error.message, type(error).__name__, code, error.facts)
     else:
         _print(str(error))
+        if isinstance(error, NameServerError):
+            print("  see: pyspark-rocketmq doctor; cluster start starts a RocketMQ here", file=sys.stderr)
     return code
 
 
 def report_usage_error(error: Any, *, as_json: bool) -> int:
     """Print an error of click to standard error, and return the exit code."""
-    message = error.format_message()
+    message = error.format_message().replace("Value error, ", "")  # pydantic's words
     if not message or type(error).__name__ == "NoArgsIsHelpError":  # a group alone shows its help
         error.show()
         return USAGE_EXIT_CODE

@@ -140,7 +140,7 @@ def _last_batch(files: CheckpointFiles, source: int | None) -> _LastBatch:
     except OSError as error:
         raise OptionError(f"the checkpoint cannot be read: {error.strerror}", checkpoint=files) from error
     if not batches:
-        raise OptionError("no finished batch of a query is there", checkpoint=files)
+        raise OptionError("the folder has no finished batch of a query", checkpoint=files)
     batch = max(batches)
     try:
         lines = files.read(f"offsets/{batch}").splitlines()

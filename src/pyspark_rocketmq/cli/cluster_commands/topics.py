@@ -14,6 +14,7 @@ from pyspark_rocketmq.cli.printing import (
     console,
     examples,
     name_queue,
+    print_applied,
     print_json,
     print_table,
     timestamp,
@@ -239,7 +240,7 @@ def alter(
     if json:
         print_json({"topic": topic, "applied": applied, "changes": changes, "hiddenMessages": hidden})
     elif changes:
-        console().print("done" if applied else "nothing was changed: add --yes to do it")
+        print_applied(applied=applied)
 
 
 @app.command(epilog=examples("topic delete orders", "topic delete orders --yes"))
