@@ -36,7 +36,8 @@ def transactional_writer(
         For example ``SqlOffsetStore(url, job="orders")``.
     write : Callable
         Called with the transaction's handle and the batch's rows. ``append_to(table)`` and
-        ``upsert_into(table, key=[...])`` return such functions for databases.
+        ``upsert_into(table, key=[...])`` return such functions for databases. The table must exist: it is not
+        created, and the error names its CREATE TABLE statement.
 
     Raises
     ------

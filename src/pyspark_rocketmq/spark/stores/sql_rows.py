@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.spark.stores.table_statement import create_table_statement
 
 __all__ = ["append_to", "upsert_into"]
 
@@ -22,11 +23,12 @@ RowWriter = Callable[[sa.Connection, DataFrame], None]
 def append_to(table: str, *, schema: str | None = None) -> RowWriter:
     """Return a function that inserts a batch's rows into an existing table with the same column names.
 
-    The rows pass through the driver and one connection: use it for results, not for large data.
+    If the table does not exist, the query fails with an error that has its CREATE TABLE statement. The rows
+    pass through the driver and one connection: use it for results, not for large data.
     """
 
     def write(connection: sa.Connection, batch: DataFrame) -> None:
-        target = _reflected(connection, table, schema)
+        target = _reflected(connection, table, schema, batch)
         _execute(connection, sa.insert(target), target, batch)
 
     return write
@@ -54,17 +56,23 @@ def upsert_into(table: str, *, key: Sequence[str], schema: str | None = None) ->
         raise OptionError("an upsert needs the columns of a key")
 
     def write(connection: sa.Connection, batch: DataFrame) -> None:
-        target = _reflected(connection, table, schema)
+        target = _reflected(connection, table, schema, batch, key)
         _execute(connection, _upsert(connection.dialect.name, target, key, batch.columns), target, batch)
 
     return write
 
 
-def _reflected(connection: sa.Connection, table: str, schema: str | None) -> sa.Table:
+def _reflected(
+    connection: sa.Connection, table: str, schema: str | None, batch: DataFrame, key: Sequence[str] = ()
+) -> sa.Table:
     try:
         target = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
     except sa.exc.NoSuchTableError as error:
-        raise OptionError("the table does not exist: create it before the query", table=table) from error
+        statement = create_table_statement(connection.dialect, table, batch.schema, key=key, schema=schema)
+        raise OptionError(
+            f"the table does not exist, create it before the query, for example with: {statement}",
+            table=table,
+        ) from error
     engine = target.kwargs.get(f"{connection.dialect.name}_engine")
     if engine is not None and not _has_transactions(connection, engine):
         raise OptionError(

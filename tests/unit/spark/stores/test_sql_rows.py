@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from types import SimpleNamespace
+
 import pytest
 import sqlalchemy as sa
+from pyspark.sql import types
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.spark.stores.sql_rows import _upsert, upsert_into
+from pyspark_rocketmq.spark.stores.sql_rows import _upsert, append_to, upsert_into
+from pyspark_rocketmq.spark.stores.table_statement import create_table_statement
 
 DIALECTS = {
     "postgresql": postgresql.dialect(),
@@ -79,3 +84,48 @@ def test_what_cannot_be_updated():
         upsert_into("totals", key=[])
     with pytest.raises(OptionError, match="not oracle"):
         _upsert("oracle", totals(), ["product"], ["product", "n"])
+
+
+ROWS = (
+    types.StructType()
+    .add("product", "string")
+    .add("day", "date")
+    .add("cents", "long")
+    .add("share", "double")
+    .add("price", "decimal(10,2)")
+    .add("at", "timestamp")
+    .add("local", "timestamp_ntz")
+    .add("raw", "binary")
+    .add("sold", "boolean")
+    .add("names", types.ArrayType(types.StringType()))
+)
+
+
+def test_a_missing_table_s_error_has_the_statement_that_creates_it():
+    engine = sa.create_engine("sqlite://")
+    batch = SimpleNamespace(schema=ROWS, columns=ROWS.names)
+    with engine.begin() as connection:
+        with pytest.raises(OptionError, match=r"CREATE TABLE totals .*product TEXT"):
+            append_to("totals")(connection, batch)
+        with pytest.raises(OptionError, match=r"PRIMARY KEY \(product, day\)") as caught:
+            upsert_into("totals", key=["product", "day"])(connection, batch)
+        statement = re.search(r"CREATE TABLE .* PRIMARY KEY \(.*?\) \)", str(caught.value))
+        connection.execute(sa.text(statement[0]))
+        found = sa.Table("totals", sa.MetaData(), autoload_with=connection)
+    assert found.columns.keys() == ROWS.names
+    assert found.primary_key.columns.keys() == ["product", "day"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "parts"),
+    [
+        ("postgresql", ["product VARCHAR(255) NOT NULL", "at TIMESTAMP WITH TIME ZONE", "raw BYTEA"]),
+        ("mysql", ["product VARCHAR(255) NOT NULL", "at TIMESTAMP(6)", "local DATETIME(6)", "raw BLOB"]),
+        ("mariadb", ["cents BIGINT", "share DOUBLE", "price NUMERIC(10, 2)", "names TEXT"]),
+    ],
+)
+def test_the_statement_has_the_database_s_types(dialect, parts):
+    statement = create_table_statement(DIALECTS[dialect], "totals", ROWS, key=["product"], schema="shop")
+    assert statement.startswith("CREATE TABLE shop.totals (")
+    assert [part for part in parts if part not in statement.replace("`", "").replace('"', "")] == []
+    assert "PRIMARY KEY (product)" in statement
