@@ -10,20 +10,11 @@ import sys
 from pyspark.sql import SparkSession
 
 
-# --8<-- [start:register]
-def register(spark: SparkSession) -> None:
-    """Register the source so that Spark sends the package to its workers."""
-    from pyspark_rocketmq.spark.source import RocketMQDataSource  # noqa: PLC0415 - Spark first, then its files
-
-    spark.dataSource.register(RocketMQDataSource)
-
-
-# --8<-- [end:register]
-
-
 def main(name_server: str, topic: str) -> None:
     """Count a topic's messages."""
     spark = SparkSession.builder.getOrCreate()
+    from pyspark_rocketmq.spark import register  # noqa: PLC0415 - Spark first, then its files
+
     register(spark)
     print(spark.read.format("rocketmq").options(nameServer=name_server, topic=topic).load().count())
 

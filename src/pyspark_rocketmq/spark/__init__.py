@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from pyspark_rocketmq.spark.stores.sql_rows import append_to, upsert_into
     from pyspark_rocketmq.spark.stores.sql_store import SqlOffsetStore
+    from pyspark_rocketmq.spark.worker_python import register
     from pyspark_rocketmq.spark.write.transaction_checker import (
         TransactionalQuery,
         TransactionResolver,
@@ -59,6 +60,7 @@ __all__ = [
     "lag",
     "message_writer",
     "ordered_by",
+    "register",
     "start_transactional",
     "take_rows",
     "to_rocketmq",
@@ -87,6 +89,7 @@ __getattr__, __dir__ = lazy_names(
         ".stores.sql_rows": ("append_to", "upsert_into"),
         ".stores.sql_store": ("SqlOffsetStore",),
         ".stores.foreach_batch": ("transactional_writer",),
+        ".worker_python": ("register",),
         ".write.update_mode": ("message_writer",),
         ".first_rows": ("take_rows",),
     },

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError, SqlError
 from pyspark_rocketmq.options import BadRecords, JobOptions, OutputMode, RuntimeMode, parse_options
+from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.sql.error_positions import place_of, reason_of
 from pyspark_rocketmq.sql.parse import parse_statements
@@ -78,6 +79,8 @@ def execute(
         A statement is invalid. The error has its line and column.
     OptionError
         A setting is invalid.
+    RocketMQError
+        The interpreter of Spark's workers lacks this package.
 
     Examples
     --------
@@ -85,6 +88,7 @@ def execute(
     >>> job.await_termination()  # doctest: +SKIP
     """
     statements = parse_statements(text)
+    check_worker_python(spark)
     given = dict(settings or {})
     if checkpoint_location is not None:
         given["checkpointLocation"] = checkpoint_location

@@ -10,6 +10,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL
 from pyspark_rocketmq.streams.plan.resources import Footprint
@@ -48,6 +49,7 @@ def session_for(spark: SparkSession | None, plan: p.Plan) -> SparkSession:
     Warns if the session has far more shuffle partitions than cores and the plan keeps state.
     """
     found = session_of(spark, plan.footprint)
+    check_worker_python(found)
     stateful = any(isinstance(node, STATEFUL) for node in plan.nodes())
     if stateful and plan.footprint is None and _is_local(found):
         partitions = int(found.conf.get(_PARTITIONS) or 0)
