@@ -78,8 +78,9 @@ mariadb:  ## Install MariaDB's server for tests, if missing
 	  echo "MariaDB's server is needed: install mariadb-server with the system's package manager"; exit 1; }
 
 .PHONY: screenshots
-screenshots: setup browser  ## Recreate the documentation's pictures of the dashboard
+screenshots: setup browser  ## Recreate the documentation's pictures of the dashboard and the demo
 	SCREENSHOTS=1 $(PYTEST) tests/network/test_dashboard.py -k draws
+	$(BIN)/python -m tests.support.demo_picture docs/pictures/demo.svg
 
 .PHONY: unit
 unit: setup browser  ## Run tests without a broker: unit, property, golden, network, fuzz
@@ -139,6 +140,10 @@ dist: setup  ## Build wheel and sdist into dist/, reproducible for a commit
 .PHONY: docs-options
 docs-options: setup  ## Generate docs/options.md, after an option has changed
 	PYTHONPATH=src $(BIN)/python -m pyspark_rocketmq.options.reference > docs/options.md
+
+.PHONY: docs-api
+docs-api: setup  ## Refresh the entries of docs/api.md, after a docstring has changed
+	$(BIN)/python -m tests.support.api_page
 
 .PHONY: test-matrix
 test-matrix: setup  ## Run unit and Spark tests with every Python found (PYTHONS=) and each Spark (SPARKS=)

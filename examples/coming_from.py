@@ -16,7 +16,6 @@ from pyspark_rocketmq import ConsumerStrategy, OffsetRange, RocketMQUtils, Topic
 from pyspark_rocketmq.spark import from_rocketmq, to_rocketmq
 
 
-# --8<-- [start:pull-stream]
 def print_bodies(ssc: StreamingContext, name_server: str, topic: str) -> None:
     stream = RocketMQUtils.createMQPullStream(
         ssc,
@@ -31,10 +30,6 @@ def print_bodies(ssc: StreamingContext, name_server: str, topic: str) -> None:
     stream.map(lambda message: message.body).pprint()
 
 
-# --8<-- [end:pull-stream]
-
-
-# --8<-- [start:rdd]
 def two_queues(sc: SparkContext, name_server: str, topic: str, until: int) -> list[bytes]:
     ranges = {
         TopicQueueId(topic, 0): [OffsetRange.create(topic, 0, "broker-a", 0, until)],
@@ -44,10 +39,6 @@ def two_queues(sc: SparkContext, name_server: str, topic: str, until: int) -> li
     return rdd.map(lambda message: message.body).collect()
 
 
-# --8<-- [end:rdd]
-
-
-# --8<-- [start:commit]
 def commit_after_output(ssc: StreamingContext, name_server: str, topic: str, group: str, save: Any) -> None:
     stream = RocketMQUtils.createMQPullStream(
         ssc, group, topic, ConsumerStrategy.earliest, autoCommit=False, options={"nameServer": name_server}
@@ -60,10 +51,6 @@ def commit_after_output(ssc: StreamingContext, name_server: str, topic: str, gro
     stream.foreachRDD(output)
 
 
-# --8<-- [end:commit]
-
-
-# --8<-- [start:windows]
 def sums_by_window(spark: SparkSession, name_server: str, topic: str) -> DataFrame:
     return (
         spark.readStream.format("rocketmq")
@@ -78,10 +65,6 @@ def sums_by_window(spark: SparkSession, name_server: str, topic: str) -> DataFra
     )
 
 
-# --8<-- [end:windows]
-
-
-# --8<-- [start:etl]
 def provinces(
     spark: SparkSession, name_server: str, source: str, target: str, checkpoint: str
 ) -> StreamingQuery:
@@ -101,10 +84,6 @@ def provinces(
     )
 
 
-# --8<-- [end:etl]
-
-
-# --8<-- [start:structured]
 def source_to_sink(
     spark: SparkSession, name_server: str, source: str, target: str, checkpoint: str
 ) -> StreamingQuery:
@@ -127,10 +106,6 @@ def source_to_sink(
     )
 
 
-# --8<-- [end:structured]
-
-
-# --8<-- [start:tables]
 def tables(spark: SparkSession, name_server: str, source: str) -> DataFrame:
     messages = spark.read.format("rocketmq").options(nameServer=name_server, topic=source).load()
     return from_rocketmq(
@@ -138,10 +113,6 @@ def tables(spark: SparkSession, name_server: str, source: str) -> DataFrame:
     )
 
 
-# --8<-- [end:tables]
-
-
-# --8<-- [start:kafka]
 def from_kafka(
     spark: SparkSession, name_server: str, source: str, target: str, checkpoint: str
 ) -> StreamingQuery:
@@ -162,6 +133,3 @@ def from_kafka(
         .option("checkpointLocation", checkpoint)
         .start()
     )
-
-
-# --8<-- [end:kafka]

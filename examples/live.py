@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-# --8<-- [start:log]
 from pyspark_rocketmq.spark.monitor.query_log import QueryLog
 
 
@@ -15,10 +14,6 @@ def write_log(spark: SparkSession, folder: str) -> QueryLog:
     return log
 
 
-# --8<-- [end:log]
-
-
-# --8<-- [start:notebook]
 def look(
     name_server: str, group: str, topic: str, stream: DataFrame, folder: str, *, seconds: float = 10
 ) -> list[object]:
@@ -32,6 +27,3 @@ def look(
         notebook.live(stream.groupBy("tags").count(), seconds=seconds, mode="complete"),
         notebook.plot_lag(folder),
     ]
-
-
-# --8<-- [end:notebook]

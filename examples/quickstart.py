@@ -1,92 +1,39 @@
-"""The first five minutes: write a topic, read it as a table, and follow it as a stream.
+"""The quickstart's blocks in one file: write a topic, read it, and follow it as a stream.
 
     pyspark-rocketmq cluster start
-    python examples/quickstart.py 127.0.0.1:9876
+    python examples/quickstart.py
 
-The documentation includes parts of this file.
+Each block is the same as in docs/quickstart.md.
 """
 
-from __future__ import annotations
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-import sys
+from pyspark_rocketmq.spark import from_rocketmq
 
-# --8<-- [start:session]
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+builder = SparkSession.builder.master("local[2]").appName("quickstart")
+spark = builder.config("spark.sql.shuffle.partitions", 2).getOrCreate()
+options = {"nameServer": "127.0.0.1:9876", "topic": "quickstart"}
 
+rows = [
+    ("order-1", "new", '{"product": "tent", "cents": 24900}'),
+    ("order-2", "new", '{"product": "lamp", "cents": 1990}'),
+    ("order-3", "paid", '{"product": "tent", "cents": 24900}'),
+]
+orders = spark.createDataFrame(rows, "keys STRING, tags STRING, body STRING")
+writer = orders.write.format("rocketmq").options(**options)
+writer.options(createTopic=True, topicQueues=4).mode("append").save()
 
-def start_spark() -> SparkSession:
-    """Start Spark. The source needs no registration."""
-    return SparkSession.builder.master("local[2]").appName("quickstart").getOrCreate()
+messages = spark.read.format("rocketmq").options(**options).load()
+messages.selectExpr("keys", "tags", "string(body)").orderBy("keys").show(truncate=False)
 
+reader = spark.readStream.format("rocketmq").options(**options)
+stream = reader.options(startingOffsets="earliest", consumerGroup="revenue").load()
+order = from_rocketmq(stream, "json", schema="product STRING, cents LONG")
+revenue = order.groupBy("product").agg(F.sum("cents").alias("cents"), F.count("*").alias("orders"))
 
-# --8<-- [end:session]
-
-
-# --8<-- [start:write]
-def write(spark: SparkSession, name_server: str, topic: str) -> None:
-    """Send three orders. The topic is created if it does not exist."""
-    orders = spark.createDataFrame(
-        [
-            ("order-1", "new", '{"product": "tent", "cents": 24900}'),
-            ("order-2", "new", '{"product": "lamp", "cents": 1990}'),
-            ("order-3", "paid", '{"product": "tent", "cents": 24900}'),
-        ],
-        "keys STRING, tags STRING, body STRING",
-    )
-    (
-        orders.write.format("rocketmq")
-        .options(nameServer=name_server, topic=topic, createTopic=True, topicQueues=4)
-        .mode("append")
-        .save()
-    )
-
-
-# --8<-- [end:write]
-
-
-# --8<-- [start:read]
-def read(spark: SparkSession, name_server: str, topic: str) -> DataFrame:
-    """Read all current messages of the topic."""
-    messages = spark.read.format("rocketmq").options(nameServer=name_server, topic=topic).load()
-    return messages.selectExpr("queueId", "queueOffset", "keys", "tags", "string(body)")
-
-
-# --8<-- [end:read]
-
-
-# --8<-- [start:stream]
-def follow(spark: SparkSession, name_server: str, topic: str, checkpoint: str) -> StreamingQuery:
-    """Sum revenue by product while the query runs. After a restart it continues where it stopped."""
-    return (
-        spark.readStream.format("rocketmq")
-        .options(nameServer=name_server, topic=topic, startingOffsets="earliest", consumerGroup="revenue")
-        .load()
-        .selectExpr("from_json(string(body), 'product STRING, cents LONG') AS o")
-        .groupBy("o.product")
-        .sum("o.cents")
-        .withColumnRenamed("sum(cents)", "cents")
-        .writeStream.format("memory")
-        .queryName("revenue")
-        .outputMode("complete")
-        .option("checkpointLocation", checkpoint)
-        .start()
-    )
-
-
-# --8<-- [end:stream]
-
-
-def main(name_server: str) -> None:
-    """Run every step once."""
-    spark = start_spark()
-    write(spark, name_server, "quickstart")
-    read(spark, name_server, "quickstart").show()
-    query = follow(spark, name_server, "quickstart", "/tmp/quickstart-revenue")
-    query.processAllAvailable()
-    spark.table("revenue").show()
-    query.stop()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+writer = revenue.writeStream.format("memory").queryName("revenue").outputMode("complete")
+query = writer.option("checkpointLocation", "quickstart-checkpoint").start()
+query.processAllAvailable()
+spark.table("revenue").orderBy("product").show()
+query.stop()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.api_page import ENTRY, PAGE, refreshed
 from tests.support.cli import every_command
 from tests.support.collected import collected_tests
 from tests.support.wheel import ROOT
@@ -19,9 +20,7 @@ PAGES = sorted(DOCS.glob("*.md"))
 
 SHOWN_BY = {
     "coming_from": "tests/spark/test_docs_examples.py",
-    "deployment": "tests/spark/test_docs_examples.py",
     "live": "tests/spark/test_notebook.py",
-    "quickstart": "tests/spark/test_docs_examples.py",
 }
 """The examples that pages show pieces of, and the test that runs them."""
 
@@ -56,11 +55,36 @@ def test_every_error_has_advice() -> None:
     described = {section.split("\n", 1)[0]: section for section in sections}
     assert set(errors.__all__) <= described.keys(), set(errors.__all__) - described.keys()
     for name in errors.__all__:
-        doc = inspect.getdoc(getattr(errors, name)) or ""
-        told = (f"::: pyspark_rocketmq.errors.{name}\n", doc.split("\n")[0] + "\n")
-        assert any(text in described[name] for text in told), name
-        advice = re.sub(r"^(:::.*|    .*)$", "", described[name].split("\n", 1)[1], flags=re.MULTILINE)
-        assert advice.strip(), f"{name} has no advice"
+        section = " ".join(described[name].split("\n", 1)[1].split())
+        doc = prose(inspect.getdoc(getattr(errors, name)) or "")
+        assert section.startswith(doc), f"{name}: the page does not begin with its docstring: {doc}"
+        assert section.removeprefix(doc).strip(), f"{name} has no advice"
+
+
+def prose(docstring: str) -> str:
+    """Return a docstring's sentences, up to its first numpydoc section, as Markdown in one line."""
+    return " ".join(re.split(r"\n\n\w+\n-", docstring)[0].replace("``", "`").split())
+
+
+def test_the_api_page_shows_what_docstrings_say() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert len(ENTRY.findall(page)) == len(re.findall(r"^- ", page, re.MULTILINE)) > 50
+    assert refreshed(page) == page, "run: make docs-api"
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in PAGES)])
+def test_pages_read_well_where_only_markdown_is_rendered(page: str) -> None:
+    outside = re.sub(r"^ *```.*?^ *```$", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+    directives = re.findall(r"^\s*(?:--8<--|:::|===|!!!|\?\?\?|\{:).*", outside, re.MULTILINE)
+    assert not directives
+    assert "--8<--" not in (ROOT / page).read_text()
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{page.name}" for page in PAGES)])
+def test_no_page_claims_a_package_index(page: str) -> None:
+    """Only an extra of an installed package is named: pip adds it without looking for the package."""
+    lines = re.findall(r"pip install.*pyspark[-_]rocketmq.*", (ROOT / page).read_text())
+    assert [line for line in lines if "pyspark-rocketmq[" not in line and ".whl" not in line] == []
 
 
 def test_every_condition_of_data_loss_has_advice() -> None:
@@ -83,27 +107,31 @@ def test_every_command_is_described() -> None:
 
 def test_code_is_a_piece_of_an_example_or_run_by_a_test() -> None:
     sources = [file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py")]
+    pieces = [example(name) for name in SHOWN_BY]
+    programs = {file.name: file.read_text().strip() for file in (ROOT / "examples").rglob("*.py")}
+    whole = [code for name, code in programs.items() if any(f'"{name}"' in source for source in sources)]
     for page in PAGES:
         if page.name not in navigation() or page.name in NOT_RUN:
             continue
         for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
-            piece = re.fullmatch(r'\s*--8<-- "examples/(\w+)\.py:[\w-]+"\s*', block)
-            if piece is None:
+            if block.strip() not in whole and not any(block.strip() in program for program in pieces):
                 assert any(f'"{page.name}"' in source for source in sources), f"no test runs {page.name}"
-            else:
-                imports = (ROOT / SHOWN_BY[piece[1]]).read_text(encoding="utf-8")
-                assert re.search(rf"^from examples import .*\b{piece[1]}\b", imports, re.MULTILINE)
 
 
-@pytest.mark.parametrize("example", sorted(SHOWN_BY))
-def test_every_shown_function_is_called_by_its_test(example: str) -> None:
-    source = (ROOT / "examples" / f"{example}.py").read_text(encoding="utf-8")
-    runner = (ROOT / SHOWN_BY[example]).read_text(encoding="utf-8")
-    shown = re.findall(r"--8<-- \[start:.*?\]\n(.*?)# --8<-- \[end", source, re.DOTALL)
-    functions = [name for piece in shown for name in re.findall(r"^def (\w+)", piece, re.MULTILINE)]
-    assert functions
-    idle = [name for name in functions if f".{name}(" not in runner and name != "start_spark"]
-    assert not idle
+@pytest.mark.parametrize("name", sorted(SHOWN_BY))
+def test_every_shown_function_is_called_by_its_test(name: str) -> None:
+    runner = (ROOT / SHOWN_BY[name]).read_text(encoding="utf-8")
+    assert name in runner
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    blocks = re.findall(r"```python\n(.*?)```", pages, re.DOTALL)
+    shown = [block for block in blocks if block.strip() in example(name)]
+    assert shown
+    functions = [function for block in shown for function in re.findall(r"^def (\w+)", block, re.MULTILINE)]
+    assert not [function for function in functions if f".{function}(" not in runner]
+
+
+def example(name: str) -> str:
+    return (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")
 
 
 def navigation() -> set[str]:
@@ -113,13 +141,22 @@ def navigation() -> set[str]:
 def test_the_navigation_leads_to_pages_that_are_there() -> None:
     found = navigation()
     assert len(found) > 15
-    assert found <= {page.name for page in PAGES}
+    assert found - {"changelog.md"} <= {page.name for page in PAGES}  # mkdocs_hooks.py adds the changelog
 
 
 def site_configuration() -> dict[str, object]:
     configuration = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     assert isinstance(configuration, dict)
     return configuration
+
+
+def test_the_image_s_spark_is_a_supported_one() -> None:
+    supported = re.search(r"^\| Spark \| ([\d., ]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert supported
+    page = text("deployment.md")
+    used = re.findall(r"FROM apache/spark:(\d+\.\d+)|pyspark==(\d+\.\d+)", page)
+    assert len(used) == 2
+    assert {image or package for image, package in used} <= set(supported[1].split(", "))
 
 
 def test_public_names_have_docstrings() -> None:

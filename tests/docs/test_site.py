@@ -43,11 +43,12 @@ def test_no_page_loads_anything_from_another_server(site: Path) -> None:
 
 def test_pieces_of_examples_docstrings_and_pictures_are_in_it(site: Path) -> None:
     quickstart = re.sub(r"<[^>]+>", "", (site / "quickstart.html").read_text(encoding="utf-8"))
-    assert "def follow(" in quickstart
-    assert "--8&lt;--" not in quickstart
+    assert "query.processAllAvailable()" in quickstart
     api = (site / "api.html").read_text(encoding="utf-8")
     assert "pyspark_rocketmq.spark.monitor.listener.RocketMQQueryListener" in api
     assert "Monitors every RocketMQ source" in api
     trouble = (site / "troubleshooting.html").read_text(encoding="utf-8")
     assert "No name server has a route of the topic." in trouble
+    assert ":::" not in trouble + api
+    assert "listens on port 9876" in (site / "changelog.html").read_text(encoding="utf-8")
     assert (site / "pictures" / "queues.svg").stat().st_size > 1_000

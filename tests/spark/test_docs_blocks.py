@@ -1,4 +1,4 @@
-"""The code of docs/source.md, docs/rdd-and-dstream.md and docs/receivers.md, as it stands there."""
+"""The code of index.md, source.md, rdd-and-dstream.md and receivers.md as it stands."""
 
 from __future__ import annotations
 
@@ -39,6 +39,13 @@ def test_what_source_md_shows(spark, mq, send, topic, tmp_path, capsys):
         query.stop()
         spark.streams.removeListener(names["listener"])
         names["listener"].close()
+
+
+def test_what_index_md_shows(spark, mq, send, topic):
+    name = topic(queues=2)
+    send(name, 4)
+    (block,) = blocks("index.md")
+    assert eval(here(block, mq, name), {"spark": spark}).count() == 4
 
 
 def test_what_rdd_and_dstream_md_shows(spark, mq, send, topic, capfd, tmp_path, monkeypatch):

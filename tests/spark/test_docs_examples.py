@@ -1,13 +1,15 @@
-"""The pieces of ``examples/`` that the documentation shows."""
+"""The pieces of ``examples/`` that the documentation shows, and the code of docs/deployment.md."""
 
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from examples import coming_from, deployment, quickstart
+from examples import coming_from
 from pyspark.streaming import StreamingContext
 from tests.support.wait import eventually
 
@@ -43,19 +45,6 @@ def bodies(client, topic: str, count: int) -> list[str]:
     queues = client.read_queues(topic)
     eventually(lambda: sum(client.max_offsets(queues).values()) == count, what=f"{count} messages")
     return sorted(message.body.decode() for message in last_messages(client, queues, count))
-
-
-def test_the_quickstart(spark, mq, client, topic, tmp_path):
-    name = topic(queues=4)
-    quickstart.write(spark, mq.name_server, name)
-    eventually(lambda: quickstart.read(spark, mq.name_server, name).count() == 3, what="three rows")
-    query = quickstart.follow(spark, mq.name_server, name, str(tmp_path))
-    try:
-        query.processAllAvailable()
-        found = {tuple(row) for row in spark.table("revenue").collect()}
-    finally:
-        query.stop()
-    assert found == {("tent", 49_800), ("lamp", 1_990)}
 
 
 def test_rocketmq_spark_s_pull_stream(ssc, mq, say, capfd):
@@ -133,6 +122,9 @@ def test_structured_streaming_with_the_options_of_rocketmq_spark(spark, mq, say,
 
 
 def test_a_source_that_registers_itself(spark, mq, say):
-    deployment.register(spark)
-    reader = spark.read.format("rocketmq").options(nameServer=mq.name_server, topic=say([(None, "one")]))
-    assert reader.load().count() == 1
+    page = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(block, {"spark": spark})
+    for name in ("rocketmq", "org.apache.rocketmq.spark"):
+        reader = spark.read.format(name).options(nameServer=mq.name_server, topic=say([(None, "one")]))
+        assert reader.load().count() == 1
