@@ -287,9 +287,25 @@ def test_the_vip_channel_is_accepted_and_said_to_mean_nothing() -> None:
 # --- the kinds ------------------------------------------------------------------------------
 
 
+EVERY = {
+    declared.name: declared
+    for cls in (SourceOptions, SinkOptions, DirectOptions, ReceiverOptions, TableOptions, JobOptions)
+    for declared in _declared(cls)
+}
+
+
 def test_every_example_parses() -> None:
-    for declared in _declared(SourceOptions):
+    for declared in EVERY.values():
         declared.parse(declared.kind.example, declared.name)
+
+
+def test_the_example_of_a_text_fits_its_option() -> None:
+    """Of two options with the same text or path as an example, one shows what is not its own."""
+    shown: dict[str, set[str]] = {}
+    for declared in EVERY.values():
+        if declared.kind.label in {"a text", "a path", "a topic name"}:
+            shown.setdefault(declared.kind.example, set()).add(declared.name)
+    assert {example: names for example, names in shown.items() if len(names) > 1} == {}
 
 
 @pytest.mark.parametrize(

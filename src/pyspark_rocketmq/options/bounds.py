@@ -54,6 +54,7 @@ class OffsetBounds(Options):
         choice(TimestampStrategy),
         default=TimestampStrategy.LATEST,
         default_text="latest",
+        example="error",
         doc="If a start time is after a queue's last message: start at the queue's end, or fail.",
     )
     starting_offsets_default: Earliest | Latest | GroupOffsets | None = option(
@@ -77,6 +78,7 @@ class OffsetBounds(Options):
         default=None,
         default_text="latest",
         only=_BATCH,
+        example='{"orders": {"broker-a": {"0": 500, "1": -1}}}',
         doc="End position of a batch (exclusive).",
     )
     ending_timestamp: AtTimestamp | Ago | None = option(
@@ -84,6 +86,7 @@ class OffsetBounds(Options):
         TIMESTAMP,
         default=None,
         only=_BATCH,
+        example="2030-01-31T08:00:00Z",
         doc="End before the first message stored at or after this time. Overrides the two other forms.",
     )
     ending_offsets_by_timestamp: AtOffsets | None = option(
@@ -99,6 +102,7 @@ class OffsetBounds(Options):
         default=None,
         default_text="fail",
         only=_BATCH,
+        example="latest",
         doc="End position of queues that endingOffsets or endingOffsetsByTimestamp does not list.",
     )
 

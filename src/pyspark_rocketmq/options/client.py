@@ -55,6 +55,7 @@ class ClientOptions(Options):
         "connectTimeoutMs",
         _TIMEOUT,
         default=3_000,
+        example="3000",
         doc="Connect timeout, in milliseconds.",
     )
     route_refresh_ms: int = option(
@@ -76,6 +77,7 @@ class ClientOptions(Options):
         default=None,
         secret=True,
         env="ROCKETMQ_ACCESS_KEY",
+        example="orders-service",
         doc="User name (ACL 1.0: access key) for brokers with authentication.",
     )
     secret_key: str | None = option(
@@ -84,6 +86,7 @@ class ClientOptions(Options):
         default=None,
         secret=True,
         env="ROCKETMQ_SECRET_KEY",
+        example="a-long-random-text",
         doc="Secret that signs the requests. It is never sent.",
     )
     credentials_file: str | None = option(
@@ -92,6 +95,7 @@ class ClientOptions(Options):
         default=None,
         env="ROCKETMQ_CREDENTIALS_FILE",
         holds=("accessKey", "secretKey", "securityToken"),
+        example="/etc/rocketmq/credentials",
         doc="File with lines accessKey=… and secretKey=… (and securityToken=…). Only the driver reads it.",
     )
     security_token: str | None = option(
@@ -100,6 +104,7 @@ class ClientOptions(Options):
         default=None,
         secret=True,
         env="ROCKETMQ_SECURITY_TOKEN",
+        example="the-token-of-a-session",
         doc="Token of a temporary key pair.",
     )
     tls: bool = option(
@@ -113,16 +118,25 @@ class ClientOptions(Options):
         doc="PEM file of the trusted certificate authorities.",
     )
     tls_cert_file: str | None = option(
-        "tlsCertFile", FILE, default=None, doc="PEM file of the client certificate."
+        "tlsCertFile",
+        FILE,
+        default=None,
+        example="/etc/rocketmq/client.pem",
+        doc="PEM file of the client certificate.",
     )
     tls_key_file: str | None = option(
-        "tlsKeyFile", FILE, default=None, doc="PEM file of the client certificate's private key."
+        "tlsKeyFile",
+        FILE,
+        default=None,
+        example="/etc/rocketmq/client.key",
+        doc="PEM file of the client certificate's private key.",
     )
     tls_server_name: str | None = option(
         "tlsServerName",
         TEXT,
         default=None,
         default_text="the address",
+        example="broker.example.com",
         doc="Name that the servers' certificates must contain, since brokers are addressed by IP.",
     )
     tls_verify: bool = option(

@@ -109,6 +109,7 @@ def option(
     kind: Kind[Any],
     *,
     doc: str,
+    example: str | None = None,
     default: Any = MISSING,
     default_text: str | None = None,
     aliases: tuple[str, ...] = (),
@@ -127,6 +128,8 @@ def option(
         Its type of values.
     doc : str
         One or two sentences for the reference.
+    example : str, optional
+        A value that fits this option, if the kind's example does not.
     default : Any
         The value if the option is not set. Without a default, the option is required.
     default_text : str, optional
@@ -144,6 +147,8 @@ def option(
     """
     if default_text is None:
         default_text = "required" if default is MISSING else _shown(default)
+    if example is not None:
+        kind = dataclasses.replace(kind, example=example)
     declared = Option(name, kind, doc, aliases, env, secret, only, default_text, holds)
     return field(default=default, repr=not secret, metadata={_OPTION_KEY: declared})
 

@@ -74,6 +74,7 @@ def on_corrupt_option(*, objects: bool = False) -> Any:
         choice(CorruptPolicy),
         default=CorruptPolicy.FAIL,
         default_text="fail",
+        example="null",
         doc="For a message that cannot be decoded: fail, null (the affected columns), or skip (the message)."
         + nulls,
     )

@@ -95,6 +95,7 @@ class ReceiverOptions(Options):
         default=StartFrom.LATEST,
         default_text="latest",
         aliases=("consumer.offset.reset.to", "auto.offset.reset"),
+        example="earliest",
         doc="Where a group without offsets starts in a topic. Queues added later are read from their start.",
     )
     timestamp_ms: int | None = option(
@@ -117,6 +118,7 @@ class ReceiverOptions(Options):
         choice(MessageModel),
         default=MessageModel.CLUSTERING,
         default_text="clustering",
+        example="broadcasting",
         doc="broadcasting: every receiver gets every message, beginning at startFrom on each start.",
     )
     allocation: Allocation = option(
@@ -139,6 +141,7 @@ class ReceiverOptions(Options):
         DURATION_MS,
         default=30_000,
         aliases=("brokerserver.heartbeat.interval",),
+        example="30s",
         doc="Interval of a receiver's heartbeats to every broker.",
     )
     commit_ms: int = option(
@@ -146,6 +149,7 @@ class ReceiverOptions(Options):
         DURATION_MS,
         default=5_000,
         aliases=("consumer.offset.persist.interval",),
+        example="5s",
         doc="Interval at which the offsets of acknowledged messages are committed.",
     )
     queue_size: int = option(
@@ -167,6 +171,7 @@ class ReceiverOptions(Options):
         DURATION_MS,
         default=300_000,
         aliases=("spout.messages.ttl",),
+        example="5m",
         doc="Timeout for storing a block, after which the receiver restarts.",
     )
 

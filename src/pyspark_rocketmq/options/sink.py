@@ -117,6 +117,7 @@ class SinkOptions(Options):
         TEXT,
         default=None,
         aliases=("key",),
+        example="order-42",
         doc="The keys of every row; takes precedence over a column.",
     )
     sharding_key: str | None = option(
@@ -124,6 +125,7 @@ class SinkOptions(Options):
         TEXT,
         default=None,
         aliases=("messageGroup",),
+        example="customer-7",
         doc="Sharding key of every row: all rows go to one queue. Overrides the column.",
     )
     delay_level: int | None = option(
@@ -139,6 +141,7 @@ class SinkOptions(Options):
         GROUP,
         default=DEFAULT_PRODUCER_GROUP,
         aliases=("produceGroup", "producer.group"),
+        example="orders-writer",
         doc="Producer group. Used for transactions only; by default, each transaction log has a separate "
         "group.",
     )
@@ -161,6 +164,7 @@ class SinkOptions(Options):
         DURATION_MS,
         default=60_000,
         default_text="60s",
+        example="60s",
         doc="How long sends are retried, in addition to retries, while brokers are down or overloaded.",
     )
     accept_statuses: frozenset[SendStatus] = option(
@@ -196,6 +200,7 @@ class SinkOptions(Options):
         SIZE,
         default=1024 * 1024,
         default_text="1m",
+        example="1m",
         doc="Approximate maximum bytes per send. Smaller batches cost the client and the broker more.",
     )
     max_message_bytes: int = option(
@@ -203,6 +208,7 @@ class SinkOptions(Options):
         SIZE,
         default=MAX_BATCH_BYTES,
         default_text="4m",
+        example="4m",
         doc="Maximum body size as sent (after compression). Should equal the broker's maxMessageSize.",
     )
     compression: Compressor = option(
@@ -210,6 +216,7 @@ class SinkOptions(Options):
         choice(Compressor),
         default=Compressor.ZLIB,
         default_text="zlib",
+        example="zstd",
         doc="Compression of message bodies.",
     )
     compress_above: int = option(
@@ -218,6 +225,7 @@ class SinkOptions(Options):
         default=4_096,
         default_text="4k",
         aliases=("compressMsgBodyOverHowmuch",),
+        example="4k",
         doc="Bodies of at least this size are compressed.",
     )
 
@@ -227,6 +235,7 @@ class SinkOptions(Options):
         choice(Guarantee),
         default=Guarantee.AT_LEAST_ONCE,
         default_text="at-least-once",
+        example="effectively-once",
         doc="effectively-once adds a write id to each row, so that a reader can drop duplicates. "
         "transactional makes the rows of a batch visible only when all of them are stored; it adds write "
         "ids, too.",
@@ -236,6 +245,7 @@ class SinkOptions(Options):
         FILE,
         default=None,
         default_text="rocketmq-transactions in checkpointLocation",
+        example="/checkpoints/orders/transactions",
         doc="Folder for the decisions of a transactional write (a path or URI that the driver can write). "
         "A commit that a crash interrupted is completed from it.",
     )
@@ -244,6 +254,7 @@ class SinkOptions(Options):
         TEXT,
         default=None,
         default_text="Spark's setting",
+        example="/checkpoints/orders",
         doc="Spark's checkpointLocation of the query.",
     )
     job_id: str | None = option(
@@ -251,6 +262,7 @@ class SinkOptions(Options):
         TEXT,
         default=None,
         only=("write",),
+        example="orders-2030-01-31",
         doc="Id from which the write ids of a batch write are derived. Set the same id to run the job again.",
     )
 
@@ -260,6 +272,7 @@ class SinkOptions(Options):
         TOPIC,
         default=None,
         default_text="none: fail",
+        example="orders-dead",
         doc="Topic for rows that cannot be sent or that brokers refuse, with the cause.",
     )
     dead_letter_path: str | None = option(
@@ -267,6 +280,7 @@ class SinkOptions(Options):
         FILE,
         default=None,
         default_text="none: fail",
+        example="/data/orders-dead",
         doc="Folder for such rows, as Parquet files (a path or URI that every executor can write).",
     )
     create_topic: bool = option("createTopic", BOOLEAN, default=False, doc="Create topics that do not exist.")

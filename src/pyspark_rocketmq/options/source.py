@@ -191,6 +191,7 @@ class SourceOptions(Options):
         default=EventTime.OFF,
         default_text="off",
         only=_STREAM,
+        example="store",
         doc="No queue is read past the slowest queue with a backlog, by store or born time (for watermarks).",
     )
     include_aligned_timestamp: bool = option(
@@ -206,6 +207,7 @@ class SourceOptions(Options):
         DURATION_MS,
         default=None,
         only=_STREAM,
+        example="30s",
         doc="After this time without messages, emit a row that advances the watermark: only its times are "
         "set.",
     )
@@ -216,6 +218,7 @@ class SourceOptions(Options):
         default=600_000,
         default_text="10m",
         only=_STREAM,
+        example="10m",
         doc="How long a broker that does not answer delays heartbeats and alignedTimestamp.",
     )
 
@@ -287,7 +290,12 @@ class SourceOptions(Options):
         "includeProperties", BOOLEAN, default=False, doc="Add the column properties (map<string,string>)."
     )
     body_as: BodyAs = option(
-        "bodyAs", choice(BodyAs), default=BodyAs.BINARY, default_text="binary", doc="Type of the body column."
+        "bodyAs",
+        choice(BodyAs),
+        default=BodyAs.BINARY,
+        default_text="binary",
+        example="string",
+        doc="Type of the body column.",
     )
 
     def __post_init__(self) -> None:

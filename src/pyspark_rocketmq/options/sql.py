@@ -112,6 +112,7 @@ class TableOptions(Options):
         choice(BadRecords),
         default=BadRecords.FAIL,
         default_text="fail",
+        example="dead-letter",
         doc="For a body that does not match the schema: fail the query, return a row of nulls, drop it, or "
         "send it to badRecordsTopic. All but fail are counted.",
     )
@@ -119,6 +120,7 @@ class TableOptions(Options):
         "badRecordsTopic",
         TOPIC,
         default=None,
+        example="orders-bad",
         doc="Topic to which badRecords=dead-letter sends messages, with the cause.",
     )
     field_delimiter: str = option(
@@ -133,6 +135,7 @@ class TableOptions(Options):
         _DELIMITER,
         default="\n",
         default_text="\\n",
+        example="\\n",
         doc="Delimiter between the rows in one body of format=delimited.",
     )
     key_columns: tuple[str, ...] = option(
@@ -152,7 +155,11 @@ class TableOptions(Options):
         doc="Use dynamicTagColumn.",
     )
     dynamic_tag_column: str | None = option(
-        "dynamicTagColumn", TEXT, default=None, doc="Column that supplies the tag of written messages."
+        "dynamicTagColumn",
+        TEXT,
+        default=None,
+        example="region",
+        doc="Column that supplies the tag of written messages.",
     )
     write_tag_to_body: bool = option(
         "dynamicTagColumnWriteIncluded",
@@ -160,18 +167,33 @@ class TableOptions(Options):
         default=True,
         doc="Write the tag column to the body, too.",
     )
-    avro_schema: str | None = option("avroSchema", TEXT, default=None, doc="Schema of format=avro, as JSON.")
+    avro_schema: str | None = option(
+        "avroSchema",
+        TEXT,
+        default=None,
+        example='{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}',
+        doc="Schema of format=avro, as JSON.",
+    )
     avro_schema_file: str | None = option(
-        "avroSchemaFile", FILE, default=None, doc="File with the schema of format=avro."
+        "avroSchemaFile",
+        FILE,
+        default=None,
+        example="/schemas/order.avsc",
+        doc="File with the schema of format=avro.",
     )
     protobuf_descriptor_file: str | None = option(
         "protobufDescriptorFile",
         FILE,
         default=None,
+        example="/schemas/order.desc",
         doc="Descriptor set file of format=protobuf (`protoc --include_imports --descriptor_set_out`).",
     )
     protobuf_message: str | None = option(
-        "protobufMessage", TEXT, default=None, doc="Message type of format=protobuf, with its package."
+        "protobufMessage",
+        TEXT,
+        default=None,
+        example="shop.Order",
+        doc="Message type of format=protobuf, with its package.",
     )
     infer_schema: bool = option(
         "inferSchema",
@@ -228,6 +250,7 @@ class JobOptions(Options):
         default=RuntimeMode.STREAMING,
         default_text="streaming",
         aliases=("execution.runtime-mode",),
+        example="batch",
         doc="Read the tables of the statements that follow as streams or as batches.",
     )
     checkpoint_location: str | None = option(
@@ -235,6 +258,7 @@ class JobOptions(Options):
         FILE,
         default=None,
         aliases=("state.checkpoints.dir", "execution.checkpointing.dir"),
+        example="/checkpoints/orders",
         doc="Folder or URI for the checkpoints of the queries, each in a folder with the query's name.",
     )
     trigger_ms: int | None = option(
@@ -250,6 +274,7 @@ class JobOptions(Options):
         choice(OutputMode),
         default=OutputMode.APPEND,
         default_text="append",
+        example="update",
         doc="Which rows of an aggregation are written: final rows, changed rows, or all.",
     )
     query_name: str | None = option(
@@ -258,6 +283,7 @@ class JobOptions(Options):
         default=None,
         default_text="the sink's name",
         aliases=("pipeline.name",),
+        example="orders-per-minute",
         doc="Name of the next INSERT. Its checkpoint is identified by this name.",
     )
     default_format: BodyFormat = option(

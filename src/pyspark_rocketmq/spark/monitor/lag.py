@@ -24,6 +24,9 @@ __all__ = ["Lag", "QueueLag", "Spread", "lag", "lag_between", "measured", "newes
 _SAMPLED_QUEUES: Final = 64
 """Number of queues whose message sizes are sampled for one answer."""
 
+_TEXTS: Final = 2
+"""Number of columns of a printed lag that are no numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -102,6 +105,27 @@ class Lag:
         """Minimum, mean and maximum seconds of the queues for which they are known."""
         return Spread.of(queue.seconds for queue in self.queues if queue.seconds is not None)
 
+    def __str__(self) -> str:
+        """Return the lag as a table, with the total last. What is unknown is empty."""
+        rows: list[tuple[str, ...]] = [("topic", "queue", "position", "max", "messages", "seconds", "bytes")]
+        rows += [
+            (
+                queue.queue.topic,
+                f"{queue.queue.broker_name}:{queue.queue.queue_id}",
+                *map(_shown, (queue.position, queue.max_offset, queue.messages, queue.seconds, queue.bytes)),
+            )
+            for queue in self.queues
+        ]
+        rows.append(("total", "", "", "", *map(_shown, (self.messages, self.seconds, self.bytes))))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if at < _TEXTS else cell.rjust(width)
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        )
+
 
 class _HasProgress(Protocol):
     @property
@@ -151,6 +175,10 @@ def lag(where: SparkSession | str, group: str, topic: str, **options: Any) -> La
     with closing(_connected(found.source.client_options() | options)) as client:
         positions = {queue: at for queue, at in found.offsets.items() if queue.topic == topic}
         return _now(client, positions, group)
+
+
+def _shown(number: float | None) -> str:
+    return "" if number is None else f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
 
 
 def lag_between(positions: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> Lag:

@@ -259,6 +259,18 @@ def test_sums_say_when_they_do_not_know():
     assert Lag().messages_by_queue is None
 
 
+def test_a_printed_lag_is_a_table():
+    known = QueueLag(queue=A0, position=1, max_offset=12_345, seconds=2.04, bytes=7_000)
+    unknown = QueueLag(queue=A1, position=5, max_offset=6)
+    assert str(Lag((known, unknown))) == (
+        "topic   queue  position     max  messages  seconds  bytes\n"
+        "orders  a:0           1  12,345    12,344      2.0  7,000\n"
+        "orders  a:1           5       6         1\n"
+        "total                              12,345"
+    )
+    assert str(Lag()).splitlines()[-1].split() == ["total", "0", "0.0", "0"]
+
+
 def test_lag_of_a_session_needs_a_running_query():
     session = SimpleNamespace(streams=SimpleNamespace(active=[SimpleNamespace(lastProgress=None)]))
     with pytest.raises(OptionError, match="no running query of this session"):
