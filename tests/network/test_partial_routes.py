@@ -14,7 +14,8 @@ from pyspark_rocketmq.client.routes.name_servers import merge_routes
 from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import BrokerNotFoundError, NameServerError
 from pyspark_rocketmq.model import BrokerData, MessageQueue, Permission, QueueData, TopicRoute
-from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, queues_to_read
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
+from pyspark_rocketmq.offsets.queue_lookup import queues_to_read
 from pyspark_rocketmq.options import ClientOptions, SourceOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame

@@ -48,7 +48,7 @@ def complete_topics(incomplete: str) -> list[str]:
 
 def complete_groups(incomplete: str) -> list[str]:
     """Return the consumer groups with this prefix for shell completion, as `complete_topics`."""
-    return _complete(incomplete, lambda admin: tuple(admin.groups()))
+    return _complete(incomplete, lambda admin: tuple(admin.groups(on_away=lambda *_: None)))
 
 
 Topic = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topics)]
@@ -113,7 +113,8 @@ def find_start(client: Client, options: SourceOptions) -> dict[MessageQueue, int
         The start names a queue that does not exist.
     RocketMQError
     """
-    from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, queues_to_read, resolve_offsets
+    from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, resolve_offsets
+    from pyspark_rocketmq.offsets.queue_lookup import queues_to_read
     from pyspark_rocketmq.planning.offset_resolution import check_listed
 
     policy = options.start_policy(streaming=True)

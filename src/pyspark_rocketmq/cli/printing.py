@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.model import MessageQueue
 
 __all__ = ["AsJson", "console", "examples", "name_queue", "print_applied", "print_json", "print_table"]
-__all__ += ["show_offset", "table", "timestamp", "to_plain"]
+__all__ += ["show_offset", "table", "timestamp", "to_plain", "warn_of"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -89,6 +89,12 @@ def name_queue(queue: MessageQueue) -> str:
 def show_offset(committed: int | None) -> str:
     """Return a committed offset."""
     return "never" if committed is None else f"{committed:,}"
+
+
+def warn_of(away: Iterable[str]) -> None:
+    """Print to stderr which brokers did not answer: the output is without them, also for programs."""
+    if names := ", ".join(sorted(away)):
+        print(f"warning: without {names}, which did not answer", file=sys.stderr)
 
 
 def timestamp(milliseconds: int) -> str:

@@ -12,24 +12,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from pyspark_rocketmq.client.broker_calls import call_at_once
+from pyspark_rocketmq.client.broker_calls import OnAway, call_until_done, glance
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.client.retry import retry
-from pyspark_rocketmq.errors import OptionError, RequestTimeoutError, RocketMQError
+from pyspark_rocketmq.errors import OptionError, RequestTimeoutError
 from pyspark_rocketmq.inventory import ClusterInfo, ConsumerConnection, GroupConfig, TopicConfig
 from pyspark_rocketmq.model import ConsumerOffset, MessageQueue, Permission, QueueStats, TopicRoute
 from pyspark_rocketmq.model.names import is_system_group, is_system_topic
 from pyspark_rocketmq.remoting.body import (
     decode_broker_properties,
-    decode_cluster_info,
     decode_consume_stats,
     decode_consumer_connection,
     decode_group_configs,
     decode_runtime_info,
     decode_topic_configs,
-    decode_topic_list,
     decode_topic_stats,
     encode_broker_properties,
     encode_group_config,
@@ -43,8 +40,6 @@ from pyspark_rocketmq.remoting.header import (
     DeleteTopicRequest,
     GetAllSubscriptionGroupRequest,
     GetAllTopicConfigRequest,
-    GetAllTopicListFromNameserverRequest,
-    GetBrokerClusterInfoRequest,
     GetBrokerConfigRequest,
     GetBrokerRuntimeInfoRequest,
     GetConsumerConnectionListRequest,
@@ -60,9 +55,6 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 READ_WRITE: Final = Permission.READ | Permission.WRITE
-
-GLANCE_MS: Final = 2_000
-"""How long callers for whom the answer is optional wait for each broker."""
 
 _REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 _ROUTE_POLL_S: Final = 0.01
@@ -93,11 +85,8 @@ class Admin:
     # --- clusters and brokers ---
 
     def cluster_info(self) -> ClusterInfo:
-        """Return every broker and cluster that is registered at the name server."""
-        answer = self._client.name_servers.call(
-            GetBrokerClusterInfoRequest(), deadline=self._client.deadline()
-        )
-        return decode_cluster_info(answer.require().body)
+        """Return every broker and cluster that is registered at a name server; none is no error here."""
+        return self._client.name_servers.cluster_info(deadline=self._client.deadline())
 
     def broker_config(self, broker_name: str) -> dict[str, str]:
         """Return the settings of a broker's master."""
@@ -125,19 +114,26 @@ class Admin:
 
     def broker_runtime_info(self, broker_name: str) -> dict[str, str]:
         """Return version, log positions and rates of a broker's master, by the broker's names."""
-        call = Call(
-            GetBrokerRuntimeInfoRequest(), lambda response: decode_runtime_info(response.require().body)
-        )
-        return self._at((broker_name,), call)[broker_name]
+        return self._at((broker_name,), _runtime_info())[broker_name]
+
+    def runtime_infos(self, *, on_away: OnAway) -> dict[str, dict[str, str]]:
+        """Return `broker_runtime_info` of every broker that answers at once; ``on_away`` gets the others."""
+        return glance(self._client, self._everywhere(), _runtime_info(), on_away)[0]
 
     # --- topics ---
 
     def topics(self, *, include_system: bool = False) -> tuple[str, ...]:
-        """Return the names of all topics, sorted; on request, including system topics."""
-        request = GetAllTopicListFromNameserverRequest()
-        answer = self._client.name_servers.call(request, deadline=self._client.deadline())
+        """Return the names of all topics, sorted; on request, including system topics.
+
+        Raises
+        ------
+        BrokerNotFoundError
+            No broker is registered.
+        """
+        all_names = self._client.name_servers.topics(deadline=self._client.deadline())
+        if not all_names:  # a broker has topics of its own: it is not registered
+            self._everywhere()
         namespace = self._client.namespace
-        all_names = decode_topic_list(answer.require().body)
         names = tuple(sorted(namespace.plain(name) for name in all_names if namespace.holds(name)))
         if include_system:
             return names
@@ -209,7 +205,7 @@ class Admin:
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic at every broker and name server. No error if it does not exist."""
-        self._at(tuple(self.cluster_info().brokers), Call(DeleteTopicRequest(topic=topic), _done))
+        self._at(self._everywhere(), Call(DeleteTopicRequest(topic=topic), _done))
         for answer in self._client.name_servers.call_each(
             DeleteTopicFromNamesrvRequest(topic=topic), deadline=self._client.deadline()
         ):
@@ -268,27 +264,28 @@ class Admin:
     def delete_group(self, group: str, *, clean_offsets: bool = True) -> None:
         """Delete a consumer group and its committed offsets. No error if it does not exist."""
         request = DeleteSubscriptionGroupRequest(group_name=group, clean_offset=clean_offsets)
-        self._at(tuple(self.cluster_info().brokers), Call(request, _done))
+        self._at(self._everywhere(), Call(request, _done))
 
-    def groups(self, *, include_system: bool = False) -> dict[str, GroupConfig]:
-        """Return all consumer groups and their settings; on request, including system groups."""
+    def groups(
+        self, *, include_system: bool = False, on_away: OnAway | None = None
+    ) -> dict[str, GroupConfig]:
+        """Return all consumer groups and their settings; on request, including system groups.
+
+        ``on_away``: as of `consume_stats`.
+        """
         call = Call(
             GetAllSubscriptionGroupRequest(), lambda response: decode_group_configs(response.require().body)
         )
         namespace = self._client.namespace
         found = {
             namespace.plain(name): replace(config, group=namespace.plain(name))
-            for name, config in _merged(self._at(tuple(self.cluster_info().brokers), call)).items()
+            for name, config in _merged(self._at(self._everywhere(), call, on_away)).items()
             if namespace.holds(name)
         }
         return {name: found[name] for name in sorted(found) if include_system or not is_system_group(name)}
 
     def consume_stats(
-        self,
-        group: str,
-        topic: str | None = None,
-        *,
-        on_away: Callable[[str, RocketMQError], None] | None = None,
+        self, group: str, topic: str | None = None, *, on_away: OnAway | None = None
     ) -> dict[MessageQueue, ConsumerOffset]:
         """Return a group's progress in every queue for which it has offsets, or in those of one topic.
 
@@ -297,24 +294,12 @@ class Admin:
         Parameters
         ----------
         on_away : Callable, optional
-            Called with the name of each broker that does not answer at once, and the cause. Without it, that
-            is an error.
+            Called with the name of each broker that does not answer at once, and the cause. Without it, or if
+            none answers, that is an error.
         """
-        request = GetConsumeStatsRequest(consumer_group=group, topic=topic)
-        call = Call(
-            request, lambda response: decode_consume_stats(response.require(group=group, topic=topic).body)
-        )
-        names = self._homes(topic) if topic is not None else tuple(self.cluster_info().brokers)
-        if on_away is None:
-            return self._plain(_merged(self._at(names, call)))
-        deadline = self._client.deadline(min(GLANCE_MS, self._client.request_timeout_ms))
-        found: dict[str, dict[MessageQueue, ConsumerOffset]] = {}
-        for name, outcome in call_at_once(self._client, self.cluster_info(), names, call, deadline).items():
-            if isinstance(outcome, RocketMQError):
-                on_away(name, outcome)
-            else:
-                found[name] = outcome
-        return self._plain(_merged(found))
+        call = consume_stats_call(group, topic)
+        names = self._homes(topic) if topic is not None else self._everywhere()
+        return self._plain(_merged(self._at(names, call, on_away)))
 
     def consumer_connections(self, group: str) -> dict[str, ConsumerConnection]:
         """Return the group's connected consumers by broker; brokers without consumers are omitted."""
@@ -325,7 +310,7 @@ class Admin:
             return decode_consumer_connection(response.require(group=group).body)
 
         call = Call(GetConsumerConnectionListRequest(consumer_group=group), parse)
-        found = self._at(tuple(self.cluster_info().brokers), call)
+        found = self._at(self._everywhere(), call)
         return {name: connection for name, connection in found.items() if connection is not None}
 
     # --- how ---
@@ -343,39 +328,34 @@ class Admin:
         """Return the names of the brokers that have queues of a topic."""
         return tuple(dict.fromkeys(data.broker_name for data in self._client.route(topic).queues))
 
+    def _everywhere(self) -> tuple[str, ...]:
+        """Return the names of all registered brokers, or raise: nothing can be done at none."""
+        names = tuple(self.cluster_info().brokers)
+        if not names:
+            raise self._client.routes.no_broker()
+        return names
+
     def _names(self, cluster: str | None, brokers: Iterable[str] | None) -> tuple[str, ...]:
         """Return the names of the selected brokers."""
         if brokers is not None:
             names = tuple(brokers)
         elif cluster is not None:
+            self._everywhere()
             names = self.cluster_info().clusters.get(cluster, ())
         else:
-            names = tuple(self.cluster_info().brokers)
+            names = self._everywhere()
         if not names:
             raise OptionError("no such broker or cluster at this name server", cluster=cluster)
         return names
 
-    def _at(self, broker_names: Iterable[str], call: Call[T]) -> dict[str, T]:
-        """Make the same call at the masters of brokers, in parallel, until each has succeeded."""
-        client = self._client
-        deadline = client.deadline()
-        wanted = tuple(broker_names)
-        answers: dict[str, T] = {}
-
-        def attempt() -> None:
-            left = [name for name in wanted if name not in answers]
-            errors: list[RocketMQError] = []
-            soon = deadline.sooner(client.request_timeout_ms)
-            for name, outcome in call_at_once(client, self.cluster_info(), left, call, soon).items():
-                if isinstance(outcome, RocketMQError):
-                    errors.append(outcome)
-                else:
-                    answers[name] = outcome
-            if errors:
-                raise min(errors, key=lambda error: error.retriable)
-
-        retry(attempt, deadline=deadline, clock=client.clock, random=client.random)
-        return answers
+    def _at(self, broker_names: Iterable[str], call: Call[T], on_away: OnAway | None = None) -> dict[str, T]:
+        """Make the same call at masters until each succeeds; with ``on_away`` once, and one must answer."""
+        if on_away is None:
+            return call_until_done(self._client, broker_names, call)
+        found, failed = glance(self._client, broker_names, call, on_away)
+        if failed and not found:
+            raise next(iter(failed.values()))
+        return found
 
     def _await_route(self, topic: str, settled: Callable[[TopicRoute | None], bool]) -> None:
         """Wait until the route shows a change."""
@@ -388,6 +368,18 @@ class Admin:
             if deadline.expired:
                 raise RequestTimeoutError("the name servers' route did not follow the change", topic=topic)
             client.clock.sleep(_ROUTE_POLL_S)
+
+
+def consume_stats_call(group: str, topic: str | None = None) -> Call[dict[MessageQueue, ConsumerOffset]]:
+    """Return the call of `Admin.consume_stats` at one broker, with the server's names of topics."""
+    request = GetConsumeStatsRequest(consumer_group=group, topic=topic)
+    return Call(
+        request, lambda response: decode_consume_stats(response.require(group=group, topic=topic).body)
+    )
+
+
+def _runtime_info() -> Call[dict[str, str]]:
+    return Call(GetBrokerRuntimeInfoRequest(), lambda response: decode_runtime_info(response.require().body))
 
 
 def _done(response: Response) -> None:

@@ -2,38 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias, TypeVar
 
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.pipelining import Call, pipeline
+from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.inventory import ClusterInfo
 
-__all__ = ["call_at_once"]
+__all__ = ["GLANCE_MS", "OnAway", "call_at_once", "call_until_done", "calls_at_once", "glance"]
 
+K = TypeVar("K")
 T = TypeVar("T")
+
+GLANCE_MS: Final = 2_000
+"""How long callers for whom the answer is optional wait for each broker."""
+
+OnAway: TypeAlias = Callable[[str, RocketMQError], None]
+"""Called with the name of a broker that does not answer soon, and the cause."""
 
 
 def call_at_once(
     client: Client, info: ClusterInfo, broker_names: Iterable[str], call: Call[T], deadline: Deadline
 ) -> dict[str, T | RocketMQError]:
-    """Make the same call at the masters of brokers, side by side and once; return what each came to."""
-    placed: list[tuple[str, Connection, Call[T]]] = []
-    found: dict[str, T | RocketMQError] = {}
-    for name in broker_names:
-        master = info.brokers[name].master if name in info.brokers else None
-        try:
-            if master is None:
-                raise BrokerNotFoundError("no name server knows a master of the broker")
-            placed.append((name, client.connection(master), call))
-        except RocketMQError as error:
-            found[name] = error
+    """Make the same call at the masters of brokers, in parallel and once; return each outcome."""
+    calls = {(name, 0): call for name in broker_names}
+    return {name: outcome for (name, _), outcome in calls_at_once(client, info, calls, deadline).items()}
+
+
+def calls_at_once(
+    client: Client, info: ClusterInfo, calls: Mapping[tuple[str, K], Call[T]], deadline: Deadline
+) -> dict[tuple[str, K], T | RocketMQError]:
+    """Make calls at the masters of brokers, in parallel and once; the keys begin with the broker's name."""
+    placed: list[tuple[tuple[str, K], Connection, Call[T]]] = []
+    connections = {name: _connection(client, info, name) for name in {name: None for name, _ in calls}}
+    found: dict[tuple[str, K], T | RocketMQError] = {}
+    for key, call in calls.items():
+        connection = connections[key[0]]
+        if isinstance(connection, RocketMQError):
+            found[key] = connection
+        else:
+            placed.append((key, connection, call))
     outcomes = pipeline(placed, deadline=deadline)
     found.update(outcomes)
-    for name, outcome in found.items():
+    for (name, _), outcome in found.items():
         if isinstance(outcome, RocketMQError):
             outcome.facts.setdefault("broker_name", name)
     return found
+
+
+def _connection(client: Client, info: ClusterInfo, broker_name: str) -> Connection | RocketMQError:
+    master = info.brokers[broker_name].master if broker_name in info.brokers else None
+    try:
+        if master is None:
+            raise BrokerNotFoundError("no name server knows a master of the broker")
+        return client.connection(master)
+    except RocketMQError as error:
+        return error
+
+
+def call_until_done(client: Client, broker_names: Iterable[str], call: Call[T]) -> dict[str, T]:
+    """Make the same call at the masters of brokers, in parallel, until each has succeeded.
+
+    Raises
+    ------
+    RocketMQError
+        The error of a broker that rejected the call, or still failed at the client's operation timeout.
+    """
+    deadline = client.deadline()
+    wanted = tuple(broker_names)
+    answers: dict[str, T] = {}
+
+    def attempt() -> None:
+        left = [name for name in wanted if name not in answers]
+        info = client.name_servers.cluster_info(deadline=deadline)
+        soon = deadline.sooner(client.request_timeout_ms)
+        outcomes = call_at_once(client, info, left, call, soon)
+        found, failed = _parted(outcomes)
+        answers.update(found)
+        if failed:
+            raise min(failed.values(), key=lambda error: error.retriable)
+
+    retry(attempt, deadline=deadline, clock=client.clock, random=client.random)
+    return answers
+
+
+def glance(
+    client: Client, broker_names: Iterable[str], call: Call[T], on_away: OnAway
+) -> tuple[dict[str, T], dict[str, RocketMQError]]:
+    """Make the same call once, and tell ``on_away`` which brokers do not answer soon; return both parts."""
+    deadline = client.deadline(min(GLANCE_MS, client.request_timeout_ms))
+    info = client.name_servers.cluster_info(deadline=client.deadline())
+    outcomes = call_at_once(client, info, broker_names, call, deadline)
+    found, failed = _parted(outcomes)
+    for name, error in failed.items():
+        on_away(name, error)
+    return found, failed
+
+
+def _parted(outcomes: Mapping[str, T | RocketMQError]) -> tuple[dict[str, T], dict[str, RocketMQError]]:
+    """Return the answers, and the errors."""
+    found: dict[str, T] = {}
+    failed: dict[str, RocketMQError] = {}
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, RocketMQError):
+            failed[name] = outcome
+        else:
+            found[name] = outcome
+    return found, failed

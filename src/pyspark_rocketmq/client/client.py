@@ -24,8 +24,6 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import BrokerData, MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.planning.pulling.pull_hints import PullHints
-from pyspark_rocketmq.remoting.body import decode_cluster_info
-from pyspark_rocketmq.remoting.header import GetBrokerClusterInfoRequest
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 __all__ = ["Client"]
@@ -209,8 +207,7 @@ class Client:
         ------
         NameServerError
         """
-        answer = self.name_servers.call(GetBrokerClusterInfoRequest(), deadline=self.deadline())
-        return decode_cluster_info(answer.require().body).brokers.get(broker_name)
+        return self.name_servers.cluster_info(deadline=self.deadline()).brokers.get(broker_name)
 
     def connection(self, addr: str) -> Connection:
         """Return the open connection to an address.

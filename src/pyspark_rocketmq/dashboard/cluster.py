@@ -8,8 +8,8 @@ from typing import Any, Final
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
-from pyspark_rocketmq.client.groups.group_lag import group_lag, group_topics, held_messages
-from pyspark_rocketmq.errors import NameServerError, RocketMQError
+from pyspark_rocketmq.client.groups.group_lag import OnAway, group_totals, held_messages
+from pyspark_rocketmq.errors import RocketMQError, RouteError
 from pyspark_rocketmq.options import ClientOptions
 
 __all__ = ["ClusterView"]
@@ -42,7 +42,11 @@ class ClusterView:
         self._asked_s = float("-inf")
 
     def state(self) -> dict[str, Any]:
-        """Return the cluster as plain values. A request that failed is reported as ``error``."""
+        """Return the cluster as plain values.
+
+        A broker that does not answer is named in ``away``; the others are shown without it. A request that
+        failed otherwise is reported as ``error``.
+        """
         with self._lock:
             if self._clock.monotonic() - self._asked_s > _FRESH_S:
                 self._state = self._ask()
@@ -54,33 +58,40 @@ class ClusterView:
         self._client.close()
 
     def _ask(self) -> dict[str, Any]:
+        away: dict[str, str] = {}
+
+        def on_away(name: str, cause: RocketMQError) -> None:
+            away.setdefault(name, cause.message)
+
         told: dict[str, Any] = {"at": self._clock.now_ms(), "error": None}
         parts = {"brokers": self._brokers, "topics": self._topics, "groups": self._groups}
         told |= {name: [] for name in parts}
         for name, ask in parts.items():
             try:
-                told[name] = ask()
-            except NameServerError as error:  # then no other request can succeed either
+                told[name] = ask(on_away)
+            except RouteError as error:  # then no other request can succeed either
                 told["error"] = str(error)
                 break
             except RocketMQError as error:
                 told["error"] = str(error)
+        told["away"] = [{"broker": name, "cause": away[name]} for name in sorted(away)]
         if self._dead_letters is not None:
             counted = [topic["messages"] for topic in told["topics"] if topic["topic"] == self._dead_letters]
             told["deadLetters"] = {"topic": self._dead_letters, "messages": sum(counted)}
         return told
 
-    def _brokers(self) -> list[dict[str, Any]]:
+    def _brokers(self, on_away: OnAway) -> list[dict[str, Any]]:
         admin = Admin(self._client)
+        infos = admin.runtime_infos(on_away=on_away)
         rows = []
         for name, data in sorted(admin.cluster_info().brokers.items()):
-            facts = admin.broker_runtime_info(name)
+            facts = infos.get(name, {})
             rows.append(
                 {
                     "broker": name,
                     "cluster": data.cluster,
                     "address": ", ".join(data.addresses.values()),
-                    "version": facts.get("brokerVersionDesc", ""),
+                    "version": facts.get("brokerVersionDesc", "") if name in infos else "does not answer",
                     "inPerSecond": _rate(facts.get("putTps")),
                     "outPerSecond": _rate(facts.get("getTransferredTps") or facts.get("getTransferedTps")),
                     "diskRatio": _rate(facts.get("commitLogDiskRatio")),
@@ -88,21 +99,19 @@ class ClusterView:
             )
         return rows
 
-    def _topics(self) -> list[dict[str, Any]]:
-        held = held_messages(self._client, Admin(self._client).topics()[:_MOST_TOPICS])
+    def _topics(self, on_away: OnAway) -> list[dict[str, Any]]:
+        names = Admin(self._client).topics()[:_MOST_TOPICS]
         return [
             {"topic": topic, "queues": len(queues), "messages": sum(queues.values())}
-            for topic, queues in held.items()
+            for topic, queues in held_messages(self._client, names, on_away=on_away).items()
         ]
 
-    def _groups(self) -> list[dict[str, Any]]:
-        client, rows = self._client, []
-        for group in sorted(Admin(client).groups())[:_MOST_GROUPS]:
-            topics = group_topics(client, group)
-            if topics:
-                lag = sum(row.lag for row in group_lag(client, group, topics))
-                rows.append({"group": group, "topics": ", ".join(topics), "lag": lag})
-        return rows
+    def _groups(self, on_away: OnAway) -> list[dict[str, Any]]:
+        names = sorted(Admin(self._client).groups(on_away=on_away))[:_MOST_GROUPS]
+        return [
+            {"group": total.group, "topics": ", ".join(total.topics), "lag": total.lag}
+            for total in group_totals(self._client, names, on_away=on_away)
+        ]
 
 
 def _rate(text: str | None) -> float | None:

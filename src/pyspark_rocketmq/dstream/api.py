@@ -39,9 +39,9 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     PlanningClient,
     available_ends,
     check_filter,
-    queues_to_read,
     resolve_offsets,
 )
+from pyspark_rocketmq.offsets.queue_lookup import patient_queues
 from pyspark_rocketmq.options import (
     CompatibilityWarning,
     Kind,
@@ -176,7 +176,7 @@ class RocketMQUtils:
         client = PlanningClient(source.client)
         try:
             brokers = client.broker_names()  # before their topics: a broker registers with all its topics
-            wanted = queues_to_read(client, source)
+            wanted = patient_queues(client, source, clock=SYSTEM_CLOCK)
             queues = available_ends(client, wanted)
             check_filter(client, queues, source)
             policy = _policy(client, strategy, source, force_special=forceSpecial)

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.errors import BrokerNotFoundError, NameServerError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
 from pyspark_rocketmq.offsets.planning_client import (
     OPERATION_TIMEOUT_MS,
     Ends,
     PlanningClient,
 )
+from pyspark_rocketmq.offsets.queue_lookup import ask_again, topics_to_read, wanted
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import EventTime
 from pyspark_rocketmq.planning.data_loss import decide_hidden, decide_moved_back
@@ -26,7 +27,7 @@ from pyspark_rocketmq.planning.offset_resolution import (
     lookups,
     resolve,
 )
-from pyspark_rocketmq.planning.topics.discovery import discover, matching_topics
+from pyspark_rocketmq.planning.topics.discovery import discover
 from pyspark_rocketmq.planning.topics.queue_names import renamed
 
 __all__ = [
@@ -40,52 +41,12 @@ __all__ = [
     "late_begins",
     "moved_back",
     "patient_ends",
-    "queues_to_read",
     "resolve_batch",
     "resolve_offsets",
     "running_ends",
 ]
 
 _LOG: Final = logging.getLogger(__name__)
-
-_PAUSE_S: Final = 0.5
-
-
-def queues_to_read(
-    client: PlanningClient, options: SourceOptions, *, whole: bool = False
-) -> tuple[MessageQueue, ...]:
-    """Return the queues that the options name and the name servers know now, sorted.
-
-    Parameters
-    ----------
-    whole : bool
-        Wait for brokers that had queues of a topic recently: their messages would not be read later.
-
-    Raises
-    ------
-    TopicNotFoundError
-        A topic does not exist.
-    BrokerNotFoundError
-        With ``whole``: a broker that had queues of a topic recently is still unknown.
-    NameServerError
-        No name server answers.
-    """
-    if options.assign:
-        return _wanted(options.assign, options)
-    topics = _topics_to_read(client, options)
-    client.look_up(topics, whole=whole)
-    return _wanted(sorted(queue for topic in topics for queue in client.read_queues(topic)), options)
-
-
-def _topics_to_read(client: PlanningClient, options: SourceOptions) -> tuple[str, ...]:
-    pattern = options.topic_pattern
-    topics = options.topics if pattern is None else matching_topics(pattern, client.topics())
-    forgotten = {each.whole_topic for each in options.forget_queues}
-    return tuple(topic for topic in topics if topic not in forgotten)
-
-
-def _wanted(queues: Iterable[MessageQueue], options: SourceOptions) -> tuple[MessageQueue, ...]:
-    return tuple(queue for queue in queues if not options.forgets(queue))
 
 
 def check_filter(client: PlanningClient, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
@@ -244,34 +205,31 @@ def patient_ends(
     RocketMQError
         No broker has answered by the deadline.
     """
-    while True:
-        try:
-            return running_ends(client, options, patience_ms=patience_ms)
-        except RocketMQError as error:
-            may_come_back = error.retriable or isinstance(error, (NameServerError, TopicNotFoundError))
-            if deadline.expired or not may_come_back:
-                raise
-            _LOG.warning("nobody answers, asking again: %s", error)
-        clock.sleep(min(_PAUSE_S, deadline.remaining_s))
+    return ask_again(
+        lambda: running_ends(client, options, patience_ms=patience_ms),
+        lambda error: error.retriable or isinstance(error, (NameServerError, TopicNotFoundError)),
+        clock=clock,
+        deadline=deadline,
+    )
 
 
 def _queues_with_a_route(client: PlanningClient, options: SourceOptions) -> tuple[MessageQueue, ...]:
     if options.assign:
-        return _wanted(options.assign, options)
+        return wanted(options.assign, options)
     queues: list[MessageQueue] = []
-    missing: list[TopicNotFoundError] = []
-    topics = _topics_to_read(client, options)
+    missing: list[RocketMQError] = []
+    topics = topics_to_read(client, options)
     client.look_up(topics)
     for topic in topics:
         try:
             queues += client.read_queues(topic)
-        except TopicNotFoundError as error:
+        except (TopicNotFoundError, BrokerNotFoundError) as error:  # the other topics do not wait for it
             missing.append(error)
     if missing and not queues:
         raise missing[0]
     for gone in missing:
         _LOG.warning("%s; its queues wait", gone)
-    return _wanted(queues, options)
+    return wanted(queues, options)
 
 
 def late_begins(

@@ -17,7 +17,7 @@ from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.read.samples import MessageTimes, message_sizes, message_times, stored_at
 from pyspark_rocketmq.client.retry import RandomSource
 from pyspark_rocketmq.client.whole_routes import look_up
-from pyspark_rocketmq.errors import NameServerError, RocketMQError
+from pyspark_rocketmq.errors import RocketMQError, RouteError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.offsets.reachable import ReachableBrokers
 from pyspark_rocketmq.options import ClientOptions
@@ -103,7 +103,7 @@ class PlanningClient(Client):
         if self.clock.monotonic() >= self._topics_expire:
             try:
                 self._topics = Admin(self).topics(include_system=True)
-            except NameServerError as error:  # as with routes: brokers work without name servers
+            except RouteError as error:  # as with routes: brokers work without name servers
                 if not self._topics:
                     raise
                 _LOG.warning("the topics stay as they were: %s", error)

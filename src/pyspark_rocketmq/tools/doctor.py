@@ -206,10 +206,9 @@ def _topic(client: Client, topic: str) -> list[Finding]:
             perms = ", ".join(f"{data.broker_name} {data.perm!r}" for data in route.queues)
             return [bad(subject, f"no queue of it may be read ({perms})", "give it read permission (perm 6)")]
         mins, maxs = client.min_offsets(queues), client.max_offsets(queues)
-    except TopicNotFoundError:
-        near = difflib.get_close_matches(topic, Admin(client).topics(), 1)
-        hint = f"did you mean {near[0]}?" if near else "create it: pyspark-rocketmq topic create " + topic
-        return [bad(subject, "no name server has a route to it", hint)]
+    except TopicNotFoundError as error:
+        problem, _, guess = error.message.partition("; ")
+        return [bad(subject, problem, guess or "create it: pyspark-rocketmq topic create " + topic)]
     except AuthenticationError as error:
         return [bad(subject, str(error), _access_advice(client.options))]
     except RocketMQError as error:

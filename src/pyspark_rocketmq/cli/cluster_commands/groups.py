@@ -19,6 +19,7 @@ from pyspark_rocketmq.cli.printing import (
     print_table,
     show_offset,
     table,
+    warn_of,
 )
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
@@ -46,8 +47,10 @@ def groups(
     """List the consumer groups of the brokers."""
     from pyspark_rocketmq.client.admin import Admin
 
+    away: dict[str, RocketMQError] = {}
     with connect(namesrv, option) as client:
-        found = Admin(client).groups(include_system=system)
+        found = Admin(client).groups(include_system=system, on_away=away.__setitem__)
+    warn_of(away)
     if json:
         print_json(list(found.values()))
         return

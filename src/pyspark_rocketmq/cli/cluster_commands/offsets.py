@@ -31,8 +31,9 @@ from pyspark_rocketmq.cli.printing import (
     print_table,
     show_offset,
     timestamp,
+    warn_of,
 )
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
@@ -76,7 +77,10 @@ def show(
     from pyspark_rocketmq.client.groups.group_lag import group_lag
 
     with connect(namesrv, option) as client:
-        rows = group_lag(client, group, topics_of(client, group, topic))
+        away: dict[str, RocketMQError] = {}
+        names = topics_of(client, group, topic, on_away=away.__setitem__)
+        rows = group_lag(client, group, names, on_away=away.__setitem__)
+    warn_of(away)
     if json:
         print_json(rows)
         return

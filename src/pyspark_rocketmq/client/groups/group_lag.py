@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark_rocketmq.client import requests as broker
-from pyspark_rocketmq.client.admin import GLANCE_MS, Admin
+from pyspark_rocketmq.client.admin import Admin, consume_stats_call
+from pyspark_rocketmq.client.broker_calls import GLANCE_MS, OnAway, calls_at_once
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import ConsumerOffset, MessageQueue
 from pyspark_rocketmq.model.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
 
-__all__ = ["GroupPosition", "OnAway", "group_lag", "group_topics", "held_messages", "without"]
+__all__ = [
+    "GroupPosition",
+    "GroupTotal",
+    "OnAway",
+    "group_lag",
+    "group_topics",
+    "group_totals",
+    "held_messages",
+    "without",
+]
 
 T = TypeVar("T")
-
-OnAway: TypeAlias = Callable[[str, RocketMQError], None]
 
 _ONCE_MORE: Final = RetryPolicy(base_ms=20, attempts=2)
 """A restarted broker causes one failure: of its old connection, or at its old address."""
@@ -123,8 +131,12 @@ def without(away: Collection[str]) -> str:
     return f", without {', '.join(sorted(away))}, which did not answer" if away else ""
 
 
-def held_messages(client: Client, topics: Iterable[str]) -> dict[str, dict[MessageQueue, int]]:
+def held_messages(
+    client: Client, topics: Iterable[str], *, on_away: OnAway | None = None
+) -> dict[str, dict[MessageQueue, int]]:
     """Return for each topic, in the given order, the number of messages in each readable queue.
+
+    ``on_away``: as of `group_lag`.
 
     Raises
     ------
@@ -133,6 +145,51 @@ def held_messages(client: Client, topics: Iterable[str]) -> dict[str, dict[Messa
     names = tuple(topics)
     routes = client.routes.find_many(names, deadline=client.deadline())
     queues = {name: () if (route := routes[name]) is None else route.read_queues() for name in names}
-    everything = [queue for own in queues.values() for queue in own]
-    mins, maxs = client.min_offsets(everything), client.max_offsets(everything)
-    return {topic: {queue: maxs[queue] - mins[queue] for queue in own} for topic, own in queues.items()}
+    mins = _ask(client, {q: broker.min_offset(q) for own in queues.values() for q in own}, on_away)
+    maxs = _ask(client, {q: broker.max_offset(q) for q in mins}, on_away)
+    return {topic: {q: maxs[q] - mins[q] for q in own if q in maxs} for topic, own in queues.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTotal:
+    """The topics for which a group has committed offsets, and its lag over all of them."""
+
+    group: str
+    topics: tuple[str, ...]
+    lag: int
+
+
+def group_totals(client: Client, groups: Iterable[str], *, on_away: OnAway) -> tuple[GroupTotal, ...]:
+    """Return the lag of the groups that have committed offsets, with all requests in flight together.
+
+    Parameters and errors as of `group_lag`.
+    """
+    progress = _progress(client, groups, on_away)
+    queues = {queue for table in progress.values() for queue in table}
+    mins = _ask(client, {queue: broker.min_offset(queue) for queue in queues}, on_away)
+    totals = []
+    for group, table in progress.items():
+        own = {q: at for q, at in table.items() if q in mins and not q.topic.startswith(RETRY_PREFIX)}
+        lag = sum(max(0, at.broker_offset - max(at.consumer_offset, mins[q])) for q, at in own.items())
+        if own:
+            totals.append(GroupTotal(group, tuple(sorted({q.topic for q in own})), lag))
+    return tuple(totals)
+
+
+def _progress(
+    client: Client, groups: Iterable[str], on_away: OnAway
+) -> dict[str, dict[MessageQueue, ConsumerOffset]]:
+    """Return the progress of each group in the queues for which it has offsets."""
+    info = Admin(client).cluster_info()
+    calls = {(name, group): consume_stats_call(group) for group in groups for name in info.brokers}
+    deadline = client.deadline(min(GLANCE_MS, client.request_timeout_ms))
+    namespace = client.namespace
+    found: dict[str, dict[MessageQueue, ConsumerOffset]] = {group: {} for _, group in calls}
+    for (name, group), outcome in calls_at_once(client, info, calls, deadline).items():
+        if isinstance(outcome, RocketMQError):
+            on_away(name, outcome)
+            continue
+        for queue, offset in outcome.items():
+            if namespace.holds(queue.topic):
+                found[group][replace(queue, topic=namespace.plain(queue.topic))] = offset
+    return found

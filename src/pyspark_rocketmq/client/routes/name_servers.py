@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
@@ -30,6 +30,7 @@ from pyspark_rocketmq.errors import (
     RocketMQError,
     TransportError,
 )
+from pyspark_rocketmq.inventory import ClusterInfo
 from pyspark_rocketmq.model import BrokerData, MessageQueue, QueueData, TopicRoute
 from pyspark_rocketmq.remoting.body import decode_cluster_info, decode_route, decode_topic_list
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -131,23 +132,27 @@ class NameServers:
             for topic in topics
         }
 
+    def cluster_info(self, *, deadline: Deadline) -> ClusterInfo:
+        """Return the brokers that are registered at any name server, merged. Raises as `routes`."""
+
+        def ask(connection: Connection, until: Deadline) -> ClusterInfo:
+            answer = connection.call(GetBrokerClusterInfoRequest(), deadline=until)
+            return decode_cluster_info(answer.require().body)
+
+        return merge_cluster_infos(self._on_all(ask, deadline))
+
     def registered_brokers(self, *, deadline: Deadline) -> frozenset[str]:
         """Return the names of the brokers that are registered at any name server. Raises as `routes`."""
-
-        def ask(connection: Connection, until: Deadline) -> Iterable[str]:
-            answer = connection.call(GetBrokerClusterInfoRequest(), deadline=until)
-            return decode_cluster_info(answer.require().body).brokers
-
-        return frozenset(name for names in self._on_all(ask, deadline) for name in names)
+        return frozenset(self.cluster_info(deadline=deadline).brokers)
 
     def topics(self, *, deadline: Deadline) -> tuple[str, ...]:
         """Return the topics that any name server knows, system topics included. Raises as `routes`."""
 
-        def ask(connection: Connection, until: Deadline) -> Iterable[str]:
+        def ask(connection: Connection, until: Deadline) -> tuple[str, ...]:
             answer = connection.call(GetAllTopicListFromNameserverRequest(), deadline=until)
             return decode_topic_list(answer.require().body)
 
-        return tuple(dict.fromkeys(name for names in self._on_all(ask, deadline) for name in names))
+        return tuple(sorted({topic for topics in self._on_all(ask, deadline) for topic in topics}))
 
     def _on_all(self, use: Callable[[Connection, Deadline], T], deadline: Deadline) -> list[T]:
         """Send to one that answers, then to the others, except those that did not answer recently."""
@@ -249,6 +254,19 @@ def _route(topic: str, response: Response) -> TopicRoute | None:
     if response.code == ResponseCode.SYSTEM_ERROR:  # for example of one that waits for its brokers
         raise NameServerError(f"it refuses to answer: {response.remark}", addr=response.addr)
     return decode_route(topic, response.require(topic=topic).body)
+
+
+def merge_cluster_infos(infos: Sequence[ClusterInfo]) -> ClusterInfo:
+    """Merge what several name servers know of the brokers; the first one has precedence."""
+    brokers: dict[str, BrokerData] = {}
+    clusters: dict[str, set[str]] = {}
+    for info in infos:
+        for name, data in info.brokers.items():
+            known = brokers.setdefault(name, data)
+            brokers[name] = BrokerData(name, known.cluster, {**data.addresses, **known.addresses})
+        for cluster, names in info.clusters.items():
+            clusters.setdefault(cluster, set()).update(names)
+    return ClusterInfo(brokers, {cluster: tuple(sorted(names)) for cluster, names in clusters.items()})
 
 
 def merge_routes(routes: Sequence[TopicRoute]) -> TopicRoute | None:

@@ -19,7 +19,7 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.model import TopicRoute
 from pyspark_rocketmq.model.names import is_system_topic
-from pyspark_rocketmq.planning.topics.missing_topic import SeenBroker, why_missing
+from pyspark_rocketmq.planning.topics.missing_topic import SeenBroker, no_broker, why_missing
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 __all__ = ["RouteCache"]
@@ -94,6 +94,12 @@ class RouteCache:
                 raise self.why_missing(topic, deadline=deadline)
             routes[topic] = route
         return routes
+
+    def no_broker(self) -> BrokerNotFoundError:
+        """Return the error for name servers that know no broker, with the brokers that were in routes."""
+        with self._lock:
+            seen = tuple(self._seen.values())
+        return no_broker(seen, name_server=";".join(self._name_servers.addresses))
 
     def why_missing(self, topic: str, *, deadline: Deadline) -> RouteError:
         """Ask the name servers why a topic has no route, and return the error that says it.

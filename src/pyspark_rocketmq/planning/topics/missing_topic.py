@@ -14,7 +14,7 @@ from typing import Final
 
 from pyspark_rocketmq.errors import BrokerNotFoundError, RouteError, TopicNotFoundError
 
-__all__ = ["SeenBroker", "why_missing"]
+__all__ = ["SeenBroker", "no_broker", "why_missing"]
 
 _NEAREST: Final = 3
 _MOST_COMPARED: Final = 5_000
@@ -65,7 +65,7 @@ def why_missing(
     """
     facts = {"topic": topic, "name_server": name_server}
     if registered is not None and not registered:
-        return BrokerNotFoundError(f"no broker is registered at the name servers{_last_seen(seen)}", **facts)
+        return no_broker(seen, **facts)
     away = [each for each in homes if registered is not None and each.broker_name not in registered]
     if away:
         return BrokerNotFoundError(
@@ -78,6 +78,11 @@ def why_missing(
         near = difflib.get_close_matches(topic, topics, _NEAREST, cutoff=0.6)
     guess = f"; did you mean {' or '.join(near)}?" if near else ""
     return TopicNotFoundError(f"the topic does not exist: no name server has a route to it{guess}", **facts)
+
+
+def no_broker(seen: Iterable[SeenBroker], **facts: object) -> BrokerNotFoundError:
+    """Return the error for name servers that know no broker."""
+    return BrokerNotFoundError(f"no broker is registered at the name servers{_last_seen(seen)}", **facts)
 
 
 def _last_seen(brokers: Iterable[SeenBroker]) -> str:

@@ -25,10 +25,10 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     late_begins,
     moved_back,
     patient_ends,
-    queues_to_read,
     resolve_offsets,
 )
 from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS
+from pyspark_rocketmq.offsets.queue_lookup import patient_queues
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
 from pyspark_rocketmq.offsets.topic_recreation import (
     Place,
@@ -124,7 +124,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Record the ends at which the run stops."""
         client = self._connected()
         self._frozen_at_ms = self._clock.now_ms()
-        self._frozen = available_ends(client, queues_to_read(client, self._options))
+        self._frozen = available_ends(client, self._queues_at_start())
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the marker of an unresolved start: the same at every call."""
@@ -286,7 +286,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             client = self._connected()
             moment = self._clock.now_ms()
             brokers = self._first_brokers()
-            queues = self._visible(queues_to_read(client, self._options))
+            queues = self._visible(self._queues_at_start())
             check_listed(self._policy, queues)
             there = self._frozen or available_ends(client, queues)
             offsets = resolve_offsets(
@@ -299,6 +299,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 brokers=brokers - {queue.broker_name for queue in queues if queue not in there},
             )
         return self._origin
+
+    def _queues_at_start(self) -> tuple[MessageQueue, ...]:
+        return patient_queues(
+            self._connected(), self._options, clock=self._clock, patience_ms=_OUTAGE_PATIENCE_MS
+        )
 
     def _first_brokers(self) -> frozenset[str]:
         """Return the brokers, before queues are looked up: a broker registers with all its topics."""

@@ -1,0 +1,96 @@
+"""Which queues the options of a reader name now."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS, PlanningClient
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.planning.topics.discovery import matching_topics
+
+__all__ = ["ask_again", "patient_queues", "queues_to_read", "topics_to_read", "wanted"]
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 0.5
+
+
+def queues_to_read(
+    client: PlanningClient, options: SourceOptions, *, whole: bool = False
+) -> tuple[MessageQueue, ...]:
+    """Return the queues that the options name and the name servers know now, sorted.
+
+    Parameters
+    ----------
+    whole : bool
+        Wait for brokers that had queues of a topic recently: their messages would not be read later.
+
+    Raises
+    ------
+    TopicNotFoundError
+        A topic does not exist.
+    BrokerNotFoundError
+        No broker is registered. With ``whole``: a broker that had queues of a topic recently is still
+        unknown.
+    NameServerError
+        No name server answers.
+    """
+    if options.assign:
+        return wanted(options.assign, options)
+    topics = topics_to_read(client, options)
+    client.look_up(topics, whole=whole)
+    return wanted(sorted(queue for topic in topics for queue in client.read_queues(topic)), options)
+
+
+def patient_queues(
+    client: PlanningClient,
+    options: SourceOptions,
+    *,
+    clock: Clock,
+    patience_ms: float = OPERATION_TIMEOUT_MS,
+    whole: bool = False,
+) -> tuple[MessageQueue, ...]:
+    """Return what `queues_to_read` does, and wait while no broker of the topics is registered.
+
+    For the start of a query: it may be restarted during an outage.
+    """
+    return ask_again(
+        lambda: queues_to_read(client, options, whole=whole),
+        lambda error: error.retriable,
+        clock=clock,
+        deadline=Deadline(clock, patience_ms),
+    )
+
+
+def topics_to_read(client: PlanningClient, options: SourceOptions) -> tuple[str, ...]:
+    """Return the topics that the options name now, without those that are forgotten as a whole."""
+    pattern = options.topic_pattern
+    topics = options.topics if pattern is None else matching_topics(pattern, client.topics())
+    forgotten = {each.whole_topic for each in options.forget_queues}
+    return tuple(topic for topic in topics if topic not in forgotten)
+
+
+def wanted(queues: Iterable[MessageQueue], options: SourceOptions) -> tuple[MessageQueue, ...]:
+    """Return the queues without those that the options forget."""
+    return tuple(queue for queue in queues if not options.forgets(queue))
+
+
+def ask_again(
+    ask: Callable[[], T], may_come_back: Callable[[RocketMQError], bool], *, clock: Clock, deadline: Deadline
+) -> T:
+    """Call until it succeeds, fails with an error that will not go away, or the deadline has expired."""
+    while True:
+        try:
+            return ask()
+        except RocketMQError as error:
+            if deadline.expired or not may_come_back(error):
+                raise
+            _LOG.warning("nobody answers, asking again: %s", error)
+        clock.sleep(min(_PAUSE_S, deadline.remaining_s))
