@@ -5,7 +5,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.ready-for-development
-PYTEST := $(BIN)/python -m pytest --hypothesis-seed=1
+# Everything random in tests follows from it. `make test-all` selects one, and prints it.
+SEED   ?= 1
+PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
+# Hypothesis' settings, see tests/support/examples.py.
+EXAMPLES := fixed
 # Two processes, each with a broker and a Spark session. Tests of a file run in the same process.
 BY_FILE := --numprocesses 2 --dist loadfile
 
@@ -16,6 +20,10 @@ MATRIX  := tests/unit tests/property tests/spark
 
 export PYSPARK_PYTHON        := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(BIN)/python
+export TEST_SEED             := $(SEED)
+export CHAOS_SEED            := $(SEED)
+# Hundreds of processes import the package, and each would compile it.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
@@ -24,7 +32,7 @@ help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(DEV)  ## Create .venv with everything for development, and fetch RocketMQ's jars
+setup: $(DEV) $(ARCHIVE)  ## Create .venv with everything for development, and fetch RocketMQ's jars
 
 # The package's own dependencies, and the RocketMQ of the demo.
 $(READY): pyproject.toml constraints.txt
@@ -41,6 +49,13 @@ $(DEV): $(READY)
 	@$(BIN)/pyspark-rocketmq cluster fetch --version 4.9.7
 	@touch $@
 
+# Spark's JVM starts in half the time with its classes in an archive.
+ARCHIVE := $(VENV)/spark-classes.jsa
+
+$(ARCHIVE): $(DEV) tests/support/lean_jvm.py
+	@echo "archiving the classes of Spark"
+	@$(BIN)/python -m tests.support.lean_jvm 2>$@.log || { cat $@.log; exit 1; }
+
 .PHONY: demo
 demo: $(READY)  ## Start a real RocketMQ, stream orders through Spark, show and check the result
 	@$(BIN)/pyspark-rocketmq demo
@@ -52,8 +67,10 @@ QUICK := -m "not large"
 test: lint unit docs contract spark streams smoke chaos-bounded  ## Run everything that CI runs
 
 .PHONY: test-all
-test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB: over an hour
-	$(MAKE) --keep-going mariadb test QUICK=
+test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB, with a random SEED: over an hour
+	@seed=$(if $(filter file,$(origin SEED)),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' '),$(SEED)); \
+	echo "random choices follow from $$seed: make test-all SEED=$$seed repeats them"; \
+	$(MAKE) --keep-going mariadb test QUICK= EXAMPLES=search SEED=$$seed
 
 .PHONY: lint
 lint: setup  ## Check style, types and layers
@@ -84,7 +101,8 @@ screenshots: setup browser  ## Recreate the documentation's pictures of the dash
 
 .PHONY: unit
 unit: setup browser  ## Run tests without a broker: unit, property, golden, network, fuzz
-	$(PYTEST) --numprocesses 2 tests/unit tests/property tests/golden tests/network tests/fuzz
+	$(PYTEST) --hypothesis-profile=$(EXAMPLES) --numprocesses 4 $(QUICK) \
+	  tests/unit tests/property tests/golden tests/network tests/fuzz
 
 .PHONY: contract
 contract: setup  ## Run tests against a real RocketMQ 5.4 and 4.9
@@ -100,7 +118,7 @@ streams: setup  ## Run tests of stream pipelines, on a real RocketMQ where that 
 
 .PHONY: chaos-bounded
 chaos-bounded: setup  ## Run tests that kill processes and cut connections, for a few minutes
-	CHAOS_SEED=1 $(PYTEST) $(QUICK) tests/chaos
+	$(PYTEST) $(BY_FILE) $(QUICK) tests/chaos
 
 .PHONY: chaos
 chaos: setup  ## Run these with 20 kills of each kind, then send a million messages through every fault

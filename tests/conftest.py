@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.lean_jvm import LEAN, lean_spark
 from tests.support.session import local_session
 from tests.support.topics import TopicFactory, create_topic, fresh_name
 
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 
-# What is compiled thoroughly pays only in a broker that runs longer than a suite.
-LIGHT_JVM = JvmOptions(heap="1g", jvm_args=("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"))
+LIGHT_JVM = JvmOptions(heap="1g", jvm_args=LEAN)
+
+
+def pytest_configure() -> None:
+    """Set what every process that a test starts inherits."""
+    lean_spark(os.environ)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # In a script's background job, or below nohup. A signal that is handled, by nothing even, is reset in
+        # children: Ctrl-C must end them.
+        signal.signal(signal.SIGINT, lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("target")
     parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--runs", type=int, help="end after this number of inputs instead")
     parser.add_argument("--seed", type=int, default=0, help="0: another one each time")
     parser.add_argument("--keep", action="store_true", help="keep what was found in the corpus")
     given = parser.parse_args()
@@ -39,11 +40,11 @@ def main() -> None:
         (work / f"seed-{number}").write_bytes(seed)
     arguments = [
         sys.argv[0],
-        f"-max_total_time={given.seconds}",
+        f"-runs={given.runs}" if given.runs else f"-max_total_time={given.seconds}",
         f"-max_len={MAX_INPUT_BYTES}",
         f"-artifact_prefix={corpus.parent / given.target}-crash-",
         "-rss_limit_mb=2048",
-        "-timeout=10",
+        "-timeout=60",  # seconds, of a busy machine
         "-print_final_stats=1",
         "-verbosity=0",
     ]
