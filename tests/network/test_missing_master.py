@@ -233,7 +233,7 @@ def test_a_topic_that_is_gone_holds_no_other_queue_of_its_broker_back(mq: MockCl
     assert stream.trigger() == {A0: 1, p0: 0}
     mq.delete_topic("payments")
     send(mq, A0)
-    stream.reader._connected().invalidate("payments")  # type: ignore[attr-defined]
+    stream.reader._open_client().invalidate("payments")  # type: ignore[attr-defined]
     assert stream.trigger() == {A0: 2, p0: 0}
     stream.reader.stop()
     missing = Stream(mq, topic="", assign=given)

@@ -21,7 +21,7 @@ from pyspark_rocketmq.client import (
     PushConsumer,
     PushOptions,
 )
-from pyspark_rocketmq.client.groups.group_lag import group_lag, held_messages
+from pyspark_rocketmq.client.groups.group_lag import count_messages, group_lag
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches, read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import BrokerNotFoundError, CorruptMessageError, RocketMQError
@@ -127,7 +127,7 @@ def test_offsets_and_commits_follow_the_owner(mq: MockCluster, client: Client) -
     assert client.committed_offsets("g", [QUEUE]) == {QUEUE: 10_001} == {QUEUE: mq.committed("g", QUEUE)}
     (first, _) = group_lag(client, "g", [TOPIC])
     assert (first.queue, first.lag) == (QUEUE, 1)
-    assert held_messages(client, [TOPIC])[TOPIC][QUEUE] == 10_002
+    assert count_messages(client, [TOPIC])[TOPIC][QUEUE] == 10_002
 
 
 def test_a_moment_is_found_in_every_part_of_a_queue(mq: MockCluster, client: Client) -> None:

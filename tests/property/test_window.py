@@ -38,7 +38,9 @@ def drain(window: PullWindow[range], answer, order, depth: int, faults=lambda: N
                 window.postpone(ask.offset)
                 continue
         next_offset, messages = answer(ask)
-        window.answered(ask.offset, next_offset, messages=len(messages), payload=messages, payload_bytes=7)
+        window.record_answer(
+            ask.offset, next_offset, messages=len(messages), payload=messages, payload_bytes=7
+        )
         for taken in window.take():
             seen.extend(o for o in taken.payload if taken.from_offset <= o < taken.until_offset)
         assert window.held_bytes % 7 == 0

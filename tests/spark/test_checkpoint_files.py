@@ -7,7 +7,7 @@ from tests.unit.tools.test_checkpoint import QUEUE, ours, write
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.tools import checkpoint as module
-from pyspark_rocketmq.tools.checkpoint import finished_offsets, seek
+from pyspark_rocketmq.tools.checkpoint import read_finished_offsets, seek
 from pyspark_rocketmq.tools.hadoop_checkpoint import HadoopCheckpointFiles
 
 
@@ -19,12 +19,12 @@ def through_hadoop(spark, monkeypatch):
 def test_a_query_is_moved_through_hadoop(through_hadoop, tmp_path):
     uri = tmp_path.as_uri()
     with pytest.raises(OptionError, match="no finished batch"):
-        finished_offsets(uri)
+        read_finished_offsets(uri)
     write(tmp_path, 4, ours(40))
     write(tmp_path, 5, '{"logOffset":5}', ours(50))
-    assert finished_offsets(uri).offsets == {QUEUE: 50}
+    assert read_finished_offsets(uri).offsets == {QUEUE: 50}
     seek(uri, {QUEUE: 7})
-    found = finished_offsets(uri)
+    found = read_finished_offsets(uri)
     assert (found.batch, found.offsets) == (5, {QUEUE: 7})
     assert (tmp_path / "offsets" / "5").read_text().splitlines()[2] == '{"logOffset":5}'
     assert not list((tmp_path / "offsets").glob(".5.new"))
@@ -32,4 +32,4 @@ def test_a_query_is_moved_through_hadoop(through_hadoop, tmp_path):
 
 def test_a_file_system_that_is_not_there_is_said(spark, monkeypatch):
     with pytest.raises(OptionError, match=r"cannot be read: .*No FileSystem for scheme"):
-        finished_offsets("nowhere://host/checkpoint")
+        read_finished_offsets("nowhere://host/checkpoint")

@@ -224,7 +224,7 @@ class Admin:
             GetAllTopicConfigRequest(), lambda response: decode_topic_configs(response.require().body)
         )
         tables = self._at(self._homes(topic), call)
-        on_server = self._client.namespace.qualified(topic)
+        on_server = self._client.namespace.qualify(topic)
         return {
             name: replace(table[on_server], topic=topic)
             for name, table in tables.items()
@@ -242,7 +242,7 @@ class Admin:
             GetTopicStatsInfoRequest(topic=topic),
             lambda response: decode_topic_stats(response.require(topic=topic).body),
         )
-        return self._plain(_merged(self._at(self._homes(topic), call)))
+        return self._plain(_merge(self._at(self._homes(topic), call)))
 
     # --- groups ---
 
@@ -257,7 +257,7 @@ class Admin:
             The broker rejects the name.
         """
         config = GroupConfig(group) if isinstance(group, str) else group
-        config = replace(config, group=self._client.namespace.qualified(config.group))
+        config = replace(config, group=self._client.namespace.qualify(config.group))
         call = Call(UpdateAndCreateSubscriptionGroupRequest(), _done, encode_group_config(config))
         self._at(self._names(cluster, brokers), call)
 
@@ -279,7 +279,7 @@ class Admin:
         namespace = self._client.namespace
         found = {
             namespace.plain(name): replace(config, group=namespace.plain(name))
-            for name, config in _merged(self._at(self._everywhere(), call, on_away)).items()
+            for name, config in _merge(self._at(self._everywhere(), call, on_away)).items()
             if namespace.holds(name)
         }
         return {name: found[name] for name in sorted(found) if include_system or not is_system_group(name)}
@@ -299,7 +299,7 @@ class Admin:
         """
         call = consume_stats_call(group, topic)
         names = self._homes(topic) if topic is not None else self._everywhere()
-        return self._plain(_merged(self._at(names, call, on_away)))
+        return self._plain(_merge(self._at(names, call, on_away)))
 
     def consumer_connections(self, group: str) -> dict[str, ConsumerConnection]:
         """Return the group's connected consumers by broker; brokers without consumers are omitted."""
@@ -386,5 +386,5 @@ def _done(response: Response) -> None:
     response.require()
 
 
-def _merged(tables: Mapping[str, dict[T, V]]) -> dict[T, V]:
+def _merge(tables: Mapping[str, dict[T, V]]) -> dict[T, V]:
     return {key: value for table in tables.values() for key, value in table.items()}

@@ -343,7 +343,7 @@ class Client:
             return
         owners = self.owners(queues)
         places = {(selector, queue.topic, owner): queue for queue, owner in owners.items() if owner}
-        asked = self.namespace.qualified
+        asked = self.namespace.qualify
         calls = {
             queue: broker.check_selector(selector, asked(queue.topic), asked(group))
             for place, queue in places.items()

@@ -137,7 +137,7 @@ class GroupCommitter:
         until = deadline.sooner(client.request_timeout_ms)
         try:
             connection = client.connection(client.broker_address(broker_name, topic=topic))
-            body = encode_heartbeat(client_id, consumer_groups=(client.namespace.qualified(group),))
+            body = encode_heartbeat(client_id, consumer_groups=(client.namespace.qualify(group),))
             connection.call(HeartbeatRequest(), body, deadline=until).require(group=group)
             leave = UnregisterClientRequest(client_id=client_id, consumer_group=group)
             connection.call(leave, deadline=until).require(group=group)

@@ -47,7 +47,7 @@ def _require_brokers(client: Client, topics: tuple[str, ...], deadline: Deadline
     lacking = [topic for topic in topics if client.routes.missing_brokers(topic)]
     if not lacking:
         return
-    registered = client.name_servers.registered_brokers(deadline=deadline)
+    registered = client.name_servers.fetch_registered_brokers(deadline=deadline)
     for topic in lacking:
         client.invalidate(topic)
     client.routes.find_many(lacking, deadline=deadline)

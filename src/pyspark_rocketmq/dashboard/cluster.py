@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
-from pyspark_rocketmq.client.groups.group_lag import OnAway, group_totals, held_messages
+from pyspark_rocketmq.client.groups.group_lag import OnAway, count_messages, group_totals
 from pyspark_rocketmq.errors import RocketMQError, RouteError
 from pyspark_rocketmq.options import ClientOptions
 
@@ -103,7 +103,7 @@ class ClusterView:
         names = Admin(self._client).topics()[:_MOST_TOPICS]
         return [
             {"topic": topic, "queues": len(queues), "messages": sum(queues.values())}
-            for topic, queues in held_messages(self._client, names, on_away=on_away).items()
+            for topic, queues in count_messages(self._client, names, on_away=on_away).items()
         ]
 
     def _groups(self, on_away: OnAway) -> list[dict[str, Any]]:

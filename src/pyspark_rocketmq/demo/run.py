@@ -172,10 +172,10 @@ class DemoRun:
         with ExitStack() as started:
             with self.timeline.phase("start RocketMQ") as phase:
                 phase.note = DEFAULT_VERSION
-                name_server = self._started(started)
+                name_server = self._start(started)
             yield name_server
 
-    def _started(self, started: ExitStack) -> str:
+    def _start(self, started: ExitStack) -> str:
         if not self.settings.keep:
             return started.enter_context(DevCluster(broker_options=_BROKER, clock=self._clock)).name_server
         running = find_detached()

@@ -13,7 +13,7 @@ from typing import Final, Self
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.devcluster.cluster import DevCluster
 from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, cache_folder
-from pyspark_rocketmq.devcluster.layout import kept_port
+from pyspark_rocketmq.devcluster.layout import read_port
 from pyspark_rocketmq.devcluster.system.locking import file_lock
 from pyspark_rocketmq.devcluster.system.ports import is_free
 from pyspark_rocketmq.devcluster.system.process import command_line, end_processes, resident_bytes
@@ -148,7 +148,7 @@ def start_detached(
 
 def _free_port(workdir: Path) -> int | None:
     """Return the preferred port of a cluster in this folder, or None if it is in use."""
-    port = kept_port(workdir) or DEFAULT_PORT
+    port = read_port(workdir) or DEFAULT_PORT
     return port if is_free(port) else None
 
 

@@ -22,7 +22,7 @@ from pyspark_rocketmq.devcluster.settings import (
 from pyspark_rocketmq.devcluster.system.ports import BROKER_PORTS, free_port, is_free
 from pyspark_rocketmq.errors import PortTakenError
 
-__all__ = ["JvmOptions", "Layout", "kept_port", "write_files"]
+__all__ = ["JvmOptions", "Layout", "read_port", "write_files"]
 
 _NAME_SERVER: Final = "org.apache.rocketmq.namesrv.NamesrvStartup"
 _SETTINGS: Final = "conf/server.properties"
@@ -126,7 +126,7 @@ class Layout:
         return ServerSpec(name, home, port, command, options.env)
 
 
-def kept_port(home: Path) -> int | None:
+def read_port(home: Path) -> int | None:
     """Return the port that the first name server had in this folder's last cluster, or None."""
     try:
         settings = (home / "namesrv-0" / _SETTINGS).read_text(encoding="utf-8")

@@ -113,7 +113,7 @@ class RocketMQUtils:
         if not topics:
             raise OptionError("an RDD needs at least one offset range, an empty one perhaps")
         given = dict(options or {})
-        source = parse_direct_options(given).source(topics, _parsed(GROUP, "groupId", groupId))
+        source = parse_direct_options(given).source(topics, _parse(GROUP, "groupId", groupId))
         if source.sql_filter is not None:
             with closing(PlanningClient(source.client)) as client:
                 check_filter(client, {found.queue for found in ranges}, source)
@@ -167,8 +167,8 @@ class RocketMQUtils:
         RocketMQError
             A name server or broker does not answer.
         """
-        names = _parsed(TOPICS, "topics", topics if isinstance(topics, str) else ",".join(topics))
-        group = _parsed(GROUP, "groupId", groupId)
+        names = _parse(TOPICS, "topics", topics if isinstance(topics, str) else ",".join(topics))
+        group = _parse(GROUP, "groupId", groupId)
         strategy, asked = _with_kafka_reset(consumerStrategy, options or {})
         given = _with_conf(ssc.sparkContext, asked)
         source = parse_direct_options(given).source(names, group)
@@ -391,7 +391,7 @@ def _interval_ms(ssc: StreamingContext) -> int:
     return int(ssc._jssc.ssc().graph().batchDuration().milliseconds())  # noqa: SLF001
 
 
-def _parsed(kind: Kind[T], name: str, text: str) -> T:
+def _parse(kind: Kind[T], name: str, text: str) -> T:
     try:
         return kind.parse(text)
     except ValueError as error:

@@ -38,8 +38,8 @@ __all__ = [
     "executors",
     "failures",
     "listen",
+    "make_planned_stream",
     "pending_times",
-    "planned_stream",
     "remember_ms",
     "report_input",
     "revive",
@@ -158,7 +158,7 @@ def empty_input(sc: SparkContext, jssc: Any) -> Any:
     return jvm.org.apache.spark.streaming.api.java.JavaDStream(stream, tag)
 
 
-def planned_stream(ssc: StreamingContext, maker: Any) -> tuple[Any, int]:
+def make_planned_stream(ssc: StreamingContext, maker: Any) -> tuple[Any, int]:
     """Return a Java DStream whose RDDs a function creates, called with each batch's time, and its id.
 
     Spark pickles the function into every checkpoint.

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from pyspark import RDD
 from pyspark.streaming import DStream, StreamingContext
 
-from pyspark_rocketmq.dstream.jvm import planned_stream, report_input, streaming_context
+from pyspark_rocketmq.dstream.jvm import make_planned_stream, report_input, streaming_context
 from pyspark_rocketmq.errors import OptionError
 
 __all__ = ["queue_stream"]
@@ -75,5 +75,5 @@ def queue_stream(
     if most is not None and most < 1:
         raise OptionError("a batch must have room for an element", maxPerBatch=most)
     maker = QueueMaker(waiting, most)
-    java, maker.stream_id = planned_stream(ssc, maker)
+    java, maker.stream_id = make_planned_stream(ssc, maker)
     return DStream(java, ssc, ssc.sparkContext.serializer)

@@ -143,7 +143,7 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
         It is exact if the brokers filter nothing and still have every offset; else the messages are read and
         counted. Compacted topics have gaps that only reading shows: use ``mapPartitions`` for them.
         """
-        if self._options.selector.takes_all and _all_there(shared_client(self._options.client), self._ranges):
+        if self._options.selector.takes_all and _has_all(shared_client(self._options.client), self._ranges):
             return self._ranges.planned
         return super().count()
 
@@ -217,7 +217,7 @@ def _readable(given: Mapping[str, Any]) -> dict[str, str]:
     return {key: str(value) for key, value in given.items() if key.lower() not in speeds}
 
 
-def _all_there(client: Client, ranges: OffsetRanges) -> bool:
+def _has_all(client: Client, ranges: OffsetRanges) -> bool:
     queues = {found.queue for found in ranges if len(found) > 0}
     mins, maxs = client.min_offsets(queues), client.max_offsets(queues)
     return all(

@@ -9,25 +9,25 @@ from typing import Any, Final
 
 from pyspark import RDD
 
-__all__ = ["keep_live", "of_batches"]
+__all__ = ["keep_live", "pass_batches"]
 
 _LIVE: Final[weakref.WeakValueDictionary[int, RDD[Any]]] = weakref.WeakValueDictionary()
 """The RDDs of running streams by Spark's id."""
 
 
 def keep_live(rdd: RDD[Any]) -> None:
-    """Have functions of `of_batches` receive this object, as long as it is referenced."""
+    """Have functions of `pass_batches` receive this object, as long as it is referenced."""
     _LIVE[rdd.id()] = rdd
 
 
-def of_batches(func: Callable[..., Any]) -> Callable[[datetime, RDD[Any]], Any]:
+def pass_batches(func: Callable[..., Any]) -> Callable[[datetime, RDD[Any]], Any]:
     """Pass a function the RDD that was created for the batch instead of PySpark's new wrapper."""
     if func.__code__.co_argcount == 1:
-        return lambda _, rdd: func(_made(rdd))
-    return lambda time, rdd: func(time, _made(rdd))
+        return lambda _, rdd: func(_find_made(rdd))
+    return lambda time, rdd: func(time, _find_made(rdd))
 
 
-def _made(rdd: RDD[Any]) -> RDD[Any]:
+def _find_made(rdd: RDD[Any]) -> RDD[Any]:
     made = _LIVE.get(rdd.id(), rdd)
     level = rdd.getStorageLevel()
     # PySpark runs a chain of Python steps as one, from its beginning, unless the RDD before them is cached.

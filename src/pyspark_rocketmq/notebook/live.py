@@ -64,7 +64,7 @@ def live(
     if every <= 0 or rows < 1:
         raise OptionError("every and rows must be above 0", every=every, rows=rows)
     deadline = None if seconds is None else Deadline(clock, seconds * 1000)
-    with _looking(df, rows, mode) as look:
+    with _look(df, rows, mode) as look:
         shown, finished = look()
         handle: _Display | None = display(shown, display_id=True)  # type: ignore[no-untyped-call]
         with contextlib.suppress(KeyboardInterrupt):
@@ -77,10 +77,10 @@ def live(
 
 
 @contextlib.contextmanager
-def _looking(df: DataFrame, rows: int, mode: str) -> Iterator[Callable[[], tuple[Shown, int]]]:
+def _look(df: DataFrame, rows: int, mode: str) -> Iterator[Callable[[], tuple[Shown, int]]]:
     """Yield a function that returns the current table and its number of a stream's batches."""
     if not df.isStreaming:
-        yield lambda: (_shown(df.limit(rows), f"the first {rows} rows"), 0)
+        yield lambda: (_show(df.limit(rows), f"the first {rows} rows"), 0)
         return
     name = f"live_{secrets.token_hex(4)}"
     query = df.writeStream.format("memory").queryName(name).outputMode(mode).start()
@@ -93,7 +93,7 @@ def _looking(df: DataFrame, rows: int, mode: str) -> Iterator[Callable[[], tuple
         finished = 0 if progress is None else progress.batchId + 1
         batch = f"batch {finished - 1}" if finished else "no batch yet"
         table = df.sparkSession.table(name)
-        return _shown(table, f"{batch}, the last {rows} rows", last=rows), finished
+        return _show(table, f"{batch}, the last {rows} rows", last=rows), finished
 
     try:
         yield look
@@ -102,6 +102,6 @@ def _looking(df: DataFrame, rows: int, mode: str) -> Iterator[Callable[[], tuple
         df.sparkSession.catalog.dropTempView(name)
 
 
-def _shown(df: DataFrame, title: str, *, last: int | None = None) -> Shown:
+def _show(df: DataFrame, title: str, *, last: int | None = None) -> Shown:
     found = df.collect() if last is None else df.tail(last)
     return Shown(title, df.columns, [tuple(row) for row in found])

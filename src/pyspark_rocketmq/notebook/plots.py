@@ -35,7 +35,7 @@ def plot_lag(folder: str | Path, query: str | None = None, *, ax: Axes | None = 
     times = [_moment(batch.at_ms) for batch in run.batches]
     for queue in sorted({queue for batch in run.batches for queue in batch.lag}):
         axes.plot(times, [batch.lag.get(queue) for batch in run.batches], label=queue)  # type: ignore[arg-type]
-    return _labelled(axes, run, "messages behind")
+    return _label(axes, run, "messages behind")
 
 
 def plot_rates(folder: str | Path, query: str | None = None, *, ax: Axes | None = None) -> Axes:
@@ -44,7 +44,7 @@ def plot_rates(folder: str | Path, query: str | None = None, *, ax: Axes | None 
     times = [_moment(batch.at_ms) for batch in run.batches]
     axes.plot(times, [batch.input_rate for batch in run.batches], label="in")  # type: ignore[arg-type]
     axes.plot(times, [batch.processed_rate for batch in run.batches], label="processed")  # type: ignore[arg-type]
-    return _labelled(axes, run, "rows a second")
+    return _label(axes, run, "rows a second")
 
 
 def _run(folder: str | Path, query: str | None) -> QueryHistory:
@@ -60,7 +60,7 @@ def _axes(ax: Axes | None) -> Axes:
     return ax if ax is not None else plt.subplots(figsize=(8, 3))[1]
 
 
-def _labelled(axes: Axes, run: QueryHistory, what: str) -> Axes:
+def _label(axes: Axes, run: QueryHistory, what: str) -> Axes:
     axes.set_title(f"{run.name or run.query_id}: {what}")
     axes.set_ylim(bottom=0)
     if axes.get_legend_handles_labels()[1]:

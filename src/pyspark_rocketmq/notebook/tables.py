@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.groups.group_lag import OnAway, group_lag, group_topics, held_messages, without
+from pyspark_rocketmq.client.groups.group_lag import OnAway, count_messages, group_lag, group_topics, without
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.options import ClientOptions, parse_options
 
@@ -60,7 +60,7 @@ def topics(name_server: str, **options: Any) -> Shown:
     OptionError, NameServerError, TransportError, BrokerError
     """
     with _client(name_server, options) as client:
-        held = held_messages(client, Admin(client).topics())
+        held = count_messages(client, Admin(client).topics())
     rows = [
         (topic, ", ".join(sorted({queue.broker_name for queue in queues})), len(queues), sum(queues.values()))
         for topic, queues in held.items()

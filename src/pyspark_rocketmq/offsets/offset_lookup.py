@@ -28,7 +28,7 @@ from pyspark_rocketmq.planning.offset_resolution import (
     resolve,
 )
 from pyspark_rocketmq.planning.topics.discovery import discover
-from pyspark_rocketmq.planning.topics.queue_names import renamed
+from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 
 __all__ = [
     "Ends",
@@ -37,9 +37,9 @@ __all__ = [
     "behind",
     "check_filter",
     "check_hidden",
+    "find_moved_back",
     "hidden",
     "late_begins",
-    "moved_back",
     "patient_ends",
     "resolve_batch",
     "resolve_offsets",
@@ -93,7 +93,7 @@ def resolve_offsets(
     queues = tuple(queues)
     strategy = options.bounds.starting_timestamp_strategy
     asked = lookups(policy, queues, start_time_ms=start_time_ms, strategy=strategy)
-    answers = _all_but_ends(client, asked, options)
+    answers = _look_up_all_but_ends(client, asked, options)
     known = {queue: ends[queue] for queue in asked.max_offsets if ends and queue in ends}
     unknown = asked.max_offsets - known.keys()
     maxs = known | (client.max_offsets(unknown) if unknown else {})
@@ -124,17 +124,17 @@ def resolve_batch(
     strategy = options.bounds.starting_timestamp_strategy
     before = lookups(start, queues, start_time_ms=start_time_ms, strategy=strategy)
     after = lookups(end, queues, start_time_ms=start_time_ms, strategy=strategy)
-    begins = _all_but_ends(client, before, options)
+    begins = _look_up_all_but_ends(client, before, options)
     wanted = before.max_offsets | after.max_offsets
     maxs = client.max_offsets(wanted) if wanted else {}
-    finishes = _all_but_ends(client, after, options)
+    finishes = _look_up_all_but_ends(client, after, options)
     return batch_ranges(
         resolve(start, queues, replace(begins, max_offsets=maxs), strategy=strategy),
         resolve(end, queues, replace(finishes, max_offsets=maxs), strategy=strategy),
     )
 
 
-def _all_but_ends(client: PlanningClient, asked: Lookups, options: SourceOptions) -> Answers:
+def _look_up_all_but_ends(client: PlanningClient, asked: Lookups, options: SourceOptions) -> Answers:
     """Request everything but max offsets: they come last, else a start by time may be after them."""
     return Answers(
         min_offsets=client.min_offsets(asked.min_offsets) if asked.min_offsets else {},
@@ -278,7 +278,7 @@ def late_begins(
         return {}
 
 
-def moved_back(
+def find_moved_back(
     client: PlanningClient,
     known: Mapping[MessageQueue, int],
     ends: Mapping[MessageQueue, int],
@@ -338,5 +338,5 @@ def check_hidden(
 
 def behind(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:
     """Return the queues that end before their position."""
-    known = renamed(known, ends, choose=max)
+    known = rename_queues(known, ends, choose=max)
     return [queue for queue, end in ends.items() if end < known.get(queue, end)]

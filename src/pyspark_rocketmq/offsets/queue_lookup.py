@@ -11,7 +11,7 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS, PlanningClient
 from pyspark_rocketmq.options import SourceOptions
-from pyspark_rocketmq.planning.topics.discovery import matching_topics
+from pyspark_rocketmq.planning.topics.discovery import match_topics
 
 __all__ = ["ask_again", "patient_queues", "queues_to_read", "topics_to_read", "wanted"]
 
@@ -72,7 +72,7 @@ def patient_queues(
 def topics_to_read(client: PlanningClient, options: SourceOptions) -> tuple[str, ...]:
     """Return the topics that the options name now, without those that are forgotten as a whole."""
     pattern = options.topic_pattern
-    topics = options.topics if pattern is None else matching_topics(pattern, client.topics())
+    topics = options.topics if pattern is None else match_topics(pattern, client.topics())
     forgotten = {each.whole_topic for each in options.forget_queues}
     return tuple(topic for topic in topics if topic not in forgotten)
 

@@ -88,7 +88,7 @@ class BrokerHealth:
         with self._lock:
             return self._records[broker_name].needs_ms
 
-    def answered(self, broker_name: str, after_ms: float) -> None:
+    def record_answer(self, broker_name: str, after_ms: float) -> None:
         """Record a broker's answer."""
         with self._lock:
             self._records[broker_name] = _Record(needs_ms=min(max(GRACE_MS, 2 * after_ms), _LONGEST_GRACE_MS))
@@ -199,7 +199,7 @@ class ReachableBrokers:
             failure = _common_failure(outcomes)
         finally:
             if failure is None:
-                self._health.answered(question.broker_name, (client.clock.monotonic() - begin) * 1000)
+                self._health.record_answer(question.broker_name, (client.clock.monotonic() - begin) * 1000)
             else:
                 self._health.failed(question.broker_name, failure)
         return outcomes

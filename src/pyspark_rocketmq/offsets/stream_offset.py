@@ -38,7 +38,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.nested_offsets import flatten, nest
 from pyspark_rocketmq.options import SourceOptions
-from pyspark_rocketmq.planning.topics.queue_names import renamed
+from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 
 __all__ = ["VERSION", "SourceIdentity", "SourceOffset", "Witness", "offset_of_rocketmq"]
 
@@ -173,11 +173,11 @@ class SourceOffset:
         seen = tuple(seen)
         return replace(
             self,
-            offsets=renamed(self.offsets, seen, choose=max),
-            witnesses=renamed(self.witnesses, seen, choose=_later),
+            offsets=rename_queues(self.offsets, seen, choose=max),
+            witnesses=rename_queues(self.witnesses, seen, choose=_later),
         )
 
-    def advanced(
+    def advance(
         self,
         offsets: Mapping[MessageQueue, int],
         begin: Mapping[MessageQueue, int],

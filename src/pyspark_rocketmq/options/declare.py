@@ -101,7 +101,7 @@ class Option:
                 raise OptionError(f"option {spelling} is malformed: {hint}", option=spelling) from None
             detail = str(error)
             problem = f"is malformed: {detail}; {hint}" if detail else f"is malformed: {hint}"
-            raise OptionError(f"option {spelling} {problem}", option=spelling, value=_clipped(text)) from None
+            raise OptionError(f"option {spelling} {problem}", option=spelling, value=_clip(text)) from None
 
 
 def option(
@@ -146,7 +146,7 @@ def option(
         The value is the path of a file that may set these options. They override the environment's.
     """
     if default_text is None:
-        default_text = "required" if default is MISSING else _shown(default)
+        default_text = "required" if default is MISSING else _show(default)
     if example is not None:
         kind = dataclasses.replace(kind, example=example)
     declared = Option(name, kind, doc, aliases, env, secret, only, default_text, holds)
@@ -205,7 +205,7 @@ def option_reference(cls: type[Options]) -> tuple[OptionRow, ...]:
         OptionRow(
             o.name, o.aliases, o.kind.label, o.kind.example, o.default_text, o.env, o.secret, o.only, o.doc
         )
-        for o in _declared(cls)
+        for o in _list_declared(cls)
     )
 
 
@@ -249,7 +249,7 @@ def parse_options(
     OptionError
         An option is unknown, malformed, missing, set twice with different values, or contradicts another.
     """
-    options = _declared(cls)
+    options = _list_declared(cls)
     texts, compatible, became = _sort_out(cls, options, given)
     misplaced = [o.name for o in options if o.name in texts and where and o.only and where not in o.only]
     _refuse_or_warn(cls, where, misplaced, compatible)
@@ -282,7 +282,7 @@ def _from_files(
     return found
 
 
-def _declared(cls: type[Options]) -> tuple[Option, ...]:
+def _list_declared(cls: type[Options]) -> tuple[Option, ...]:
     """Return the options of a class and of its groups."""
     return tuple(_walk(cls))
 
@@ -348,7 +348,7 @@ def _refuse_or_warn(
     cls: type[Options], where: Where | None, misplaced: list[str], compatible: list[str]
 ) -> None:
     """Reject what would change the meaning of the result, warn once of what has no effect."""
-    fatal = [o.name for o in _declared(cls) if o.name in misplaced and o.only == ("read",)]
+    fatal = [o.name for o in _list_declared(cls) if o.name in misplaced and o.only == ("read",)]
     if fatal:
         raise OptionError(
             f"{', '.join(fatal)} bounds a batch read and means nothing for {where}: "
@@ -379,11 +379,11 @@ def _build(cls: type[O], texts: Mapping[str, tuple[str, str]], environ: Mapping[
     return cls(**values)
 
 
-def _clipped(text: str) -> str:
+def _clip(text: str) -> str:
     return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
 
 
-def _shown(default: Any) -> str:
+def _show(default: Any) -> str:
     match default:
         case None | ():
             return "none"

@@ -43,7 +43,7 @@ def read_values(path: str, names: Collection[str], *, option: str) -> dict[str, 
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        name, separator, value = _parted(line)
+        name, separator, value = _part(line)
         value = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
         if not separator or name.lower() not in known or not value:
             raise OptionError(
@@ -55,6 +55,6 @@ def read_values(path: str, names: Collection[str], *, option: str) -> dict[str, 
     return values
 
 
-def _parted(line: str) -> tuple[str, str, str]:
+def _part(line: str) -> tuple[str, str, str]:
     at = min((found for found in (line.find("="), line.find(":")) if found >= 0), default=len(line))
     return line[:at].strip(), line[at : at + 1], line[at + 1 :].strip()

@@ -77,11 +77,11 @@ def _row(row: OptionRow) -> str:
         notes.append("Never shown.")
     also = ", ".join(f"`{alias}`" for alias in row.aliases)
     return (
-        "| " + " | ".join(_escaped(cell) for cell in (f"`{row.name}`", default, " ".join(notes), also)) + " |"
+        "| " + " | ".join(_escape(cell) for cell in (f"`{row.name}`", default, " ".join(notes), also)) + " |"
     )
 
 
-def _escaped(cell: str) -> str:
+def _escape(cell: str) -> str:
     return cell.replace("|", "\\|")
 
 

@@ -26,7 +26,7 @@ from pyspark_rocketmq.model import (
     StartPolicy,
 )
 from pyspark_rocketmq.options import TimestampStrategy
-from pyspark_rocketmq.planning.topics.queue_names import renamed
+from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 
 __all__ = ["Answers", "Lookups", "batch_ranges", "check_listed", "late_policy", "lookups", "resolve"]
 
@@ -224,8 +224,8 @@ def late_policy(
     default: Earliest | GroupOffsets | AtTimestamp
     match policy:
         case AtOffsets():
-            offsets = {queue: _frozen(p, start_time_ms) for queue, p in policy.offsets.items()}
-            topics = {topic: _frozen(p, start_time_ms) for topic, p in policy.topics.items()}
+            offsets = {queue: _freeze(p, start_time_ms) for queue, p in policy.offsets.items()}
+            topics = {topic: _freeze(p, start_time_ms) for topic, p in policy.topics.items()}
             default = _late_default(policy.default, start_time_ms)
         case _:
             default = _late_default(policy, start_time_ms)
@@ -277,7 +277,7 @@ def _named_as(policy: _Policy, queues: Iterable[MessageQueue]) -> _Policy:
             )
         return one
 
-    return replace(policy, offsets=renamed(policy.offsets, queues, choose=same))
+    return replace(policy, offsets=rename_queues(policy.offsets, queues, choose=same))
 
 
 def _of(policy: StartPolicy, queue: MessageQueue) -> _QueuePolicy | None:
@@ -307,7 +307,7 @@ def _moment(position: AtTimestamp | Ago, start_time_ms: int) -> int:
     return position.timestamp_ms
 
 
-def _frozen(position: Position, start_time_ms: int) -> Earliest | AtTimestamp | int:
+def _freeze(position: Position, start_time_ms: int) -> Earliest | AtTimestamp | int:
     match position:
         case int() | Earliest():
             return position

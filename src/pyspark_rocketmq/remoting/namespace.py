@@ -32,21 +32,21 @@ class Namespace:
 
     name: str | None = None
 
-    def qualified(self, resource: str) -> str:
+    def qualify(self, resource: str) -> str:
         """Return the server's name of a topic or group."""
         if not self.name or resource in _SYSTEM_NAMES or resource.startswith(_SYSTEM_PREFIXES):
             return resource
-        prefix, rest = _parted(resource)
+        prefix, rest = _part(resource)
         return resource if self._marks(rest) else f"{prefix}{self.name}{_SEPARATOR}{rest}"
 
     def plain(self, resource: str) -> str:
         """Return the user's name of a topic or group of this namespace; others stay as they are."""
-        prefix, rest = _parted(resource)
+        prefix, rest = _part(resource)
         return prefix + rest[len(self.name or "") + 1 :] if self._marks(rest) else resource
 
     def holds(self, resource: str) -> bool:
         """Whether a name on the server belongs to this namespace; without one, every name does."""
-        return not self.name or self._marks(_parted(resource)[1])
+        return not self.name or self._marks(_part(resource)[1])
 
     def _marks(self, rest: str) -> bool:
         return bool(self.name) and rest.startswith(f"{self.name}{_SEPARATOR}")
@@ -55,6 +55,6 @@ class Namespace:
 NO_NAMESPACE: Final = Namespace()
 
 
-def _parted(resource: str) -> tuple[str, str]:
+def _part(resource: str) -> tuple[str, str]:
     prefix = next((prefix for prefix in GROUP_TOPIC_PREFIXES if resource.startswith(prefix)), "")
     return prefix, resource[len(prefix) :]

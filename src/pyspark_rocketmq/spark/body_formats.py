@@ -17,7 +17,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, BodyFormat, TableOptions
 from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_START
 
-__all__ = ["AT", "BAD", "BODY", "KEYS", "PLACE", "BodyColumn", "Decoded", "Format", "judge", "quoted"]
+__all__ = ["AT", "BAD", "BODY", "KEYS", "PLACE", "BodyColumn", "Decoded", "Format", "judge", "quote"]
 
 BODY: Final = "__body"
 KEYS: Final = "__keys"
@@ -122,25 +122,25 @@ class Format:
         """Return the columns of rows that have ``BODY`` (and ``KEYS``)."""
         match self.kind:
             case BodyFormat.JSON | BodyFormat.CSV:
-                return self._decoded_text(rows)
+                return self._decode_text(rows)
             case BodyFormat.AVRO | BodyFormat.PROTOBUF:
-                return self._decoded_binary(rows)
+                return self._decode_binary(rows)
             case BodyFormat.RAW:
                 return self._cast(rows, [F.col(BODY)])
             case BodyFormat.KEY_VALUE:
                 return self._cast(rows, [F.col(KEYS), F.col(BODY)])
             case BodyFormat.DELIMITED:
-                return self._decoded_lines(rows)
+                return self._decode_lines(rows)
         assert_never(self.kind)
 
-    def _decoded_text(self, rows: DataFrame) -> Decoded:
-        schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
+    def _decode_text(self, rows: DataFrame) -> Decoded:
+        schema = ", ".join(f"{quote(column.name)} {column.type}" for column in self.columns)
         settings = self._settings() | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         parse = F.from_json if self.kind is BodyFormat.JSON else F.from_csv
         row = parse(F.col(BODY).cast("string"), f"{schema}, {_CORRUPT} STRING", settings)
         return self._of_struct(rows, row, lambda parsed: parsed.isNull() | parsed[_CORRUPT].isNotNull())
 
-    def _decoded_binary(self, rows: DataFrame) -> Decoded:
+    def _decode_binary(self, rows: DataFrame) -> Decoded:
         settings = self._settings() | {"mode": "PERMISSIVE"}
         if self.kind is BodyFormat.AVRO:
             from pyspark.sql.avro.functions import from_avro  # noqa: PLC0415 - needs Spark's module for it
@@ -177,7 +177,7 @@ class Format:
             columns = [field.cast(column.type) for field, column in zip(columns, self.columns, strict=True)]
         return Decoded(parsed, tuple(columns), self._bad(columns, F.col(BODY).isNotNull() & is_bad(fields)))
 
-    def _decoded_lines(self, rows: DataFrame) -> Decoded:
+    def _decode_lines(self, rows: DataFrame) -> Decoded:
         body = F.col(BODY).cast("string")
         lines = F.split(body, _pattern(self.options.line_delimiter))
         parsed = rows.withColumn(_LINE, F.explode_outer(lines)).withColumn(
@@ -215,7 +215,7 @@ class Format:
         """Return the sink's columns ``body`` (and ``keys``) of the physical columns' values."""
         if self.kind is BodyFormat.KEY_VALUE:
             keys, body = self.columns
-            return {"keys": values[keys.key].cast("string"), "body": _written(values, body)}
+            return {"keys": values[keys.key].cast("string"), "body": _write(values, body)}
         return {"body": self._body(values)}
 
     def _body(self, values: Mapping[str, Column]) -> Column:
@@ -237,7 +237,7 @@ class Format:
             case BodyFormat.DELIMITED:
                 return self._line(values)
             case BodyFormat.RAW | BodyFormat.KEY_VALUE:
-                return _written(values, self.columns[-1])
+                return _write(values, self.columns[-1])
         assert_never(self.kind)
 
     def _line(self, values: Mapping[str, Column]) -> Column:
@@ -330,12 +330,12 @@ def _avro_fields(schema: str) -> dict[str, bool]:
     }
 
 
-def _written(values: Mapping[str, Column], column: BodyColumn) -> Column:
+def _write(values: Mapping[str, Column], column: BodyColumn) -> Column:
     value = values[column.key]
     return value if column.type == "BINARY" else value.cast("string")
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Return a column's name quoted for Spark."""
     return "`" + name.replace("`", "``") + "`"
 

@@ -45,7 +45,7 @@ def write_durably(
     OSError
     """
     folder = path.rpartition("/")[0]
-    changed = _changed_folders(Path(folder)) if isinstance(filesystem, fs.LocalFileSystem) else []
+    changed = _list_changed_folders(Path(folder)) if isinstance(filesystem, fs.LocalFileSystem) else []
     filesystem.create_dir(folder, recursive=True)
     hidden = f"{folder}/.{uuid.uuid4().hex}"
     with filesystem.open_output_stream(hidden) as stream:
@@ -58,7 +58,7 @@ def write_durably(
         _sync(each)
 
 
-def _changed_folders(folder: Path) -> list[Path]:
+def _list_changed_folders(folder: Path) -> list[Path]:
     """Return the folders that get an entry when a file is created in this one, which may not exist yet."""
     changed = [folder]
     while not changed[-1].exists():

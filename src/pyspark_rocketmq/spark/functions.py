@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructF
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, TableOptions, parse_options
 from pyspark_rocketmq.record.properties import PROPERTY_WRITE_ID
-from pyspark_rocketmq.spark.body_formats import AT, BODY, KEYS, PLACE, BodyColumn, Format, judge, quoted
+from pyspark_rocketmq.spark.body_formats import AT, BODY, KEYS, PLACE, BodyColumn, Format, judge, quote
 from pyspark_rocketmq.spark.read.aligned_column import ALIGNED_TIMESTAMP
 
 __all__ = [
@@ -104,7 +104,7 @@ def from_rocketmq(
     what = f"the schema, format {body_format.kind.value}"
     judged = judge(body_format.decode(rows), policy, what=what, counted_as=name)
     values = [value.alias(column.name) for value, column in zip(judged.columns, columns, strict=True)]
-    return judged.rows.select(*(F.col(quoted(each)) for each in kept), *values)
+    return judged.rows.select(*(F.col(quote(each)) for each in kept), *values)
 
 
 def to_rocketmq(
@@ -148,13 +148,13 @@ def to_rocketmq(
     _check_columns(df, [*names, *kept, *filter(None, (keys, tags))])
     fields = {field.name: field for field in df.schema.fields}
     body_format = _format(format, _body_columns(StructType([fields[each] for each in names])), options)
-    parts = body_format.encode({each.lower(): F.col(quoted(each)) for each in names})
+    parts = body_format.encode({each.lower(): F.col(quote(each)) for each in names})
     parts |= {
-        part: F.col(quoted(column)).cast("string")
+        part: F.col(quote(column)).cast("string")
         for part, column in (("keys", keys), ("tags", tags))
         if column is not None
     }
-    parts |= {each: F.col(quoted(each)) for each in kept}
+    parts |= {each: F.col(quote(each)) for each in kept}
     return df.select(*(value.alias(part) for part, value in parts.items()))
 
 

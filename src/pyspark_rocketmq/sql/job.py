@@ -32,7 +32,7 @@ from pyspark_rocketmq.sql.statements import (
     SparkStatement,
     Statement,
 )
-from pyspark_rocketmq.sql.tables import SOURCE, Table, quoted
+from pyspark_rocketmq.sql.tables import SOURCE, Table, quote
 
 __all__ = ["SqlJob", "execute"]
 
@@ -178,7 +178,7 @@ class SqlJob:
                 return
             if not view.replace:
                 view.name.position.fail(f"{view.name.text} is there already: say CREATE OR REPLACE VIEW")
-        self._query(view.query).createOrReplaceTempView(quoted(view.name))
+        self._query(view.query).createOrReplaceTempView(quote(view.name))
         self._views.add(view.name.key)
 
     def _drop(self, statement: DropTable) -> None:
@@ -196,7 +196,7 @@ class SqlJob:
             table = self.tables[key]
             if self._viewed.get(key) is not mode:
                 rows = table.read(self._spark, streaming=mode is RuntimeMode.STREAMING)
-                rows.createOrReplaceTempView(quoted(table.declared.name))
+                rows.createOrReplaceTempView(quote(table.declared.name))
                 self._viewed[key] = mode
             if table.options.bad_records is BadRecords.DEAD_LETTER and key not in self._refused:
                 self._refused.add(key)

@@ -19,7 +19,7 @@ from pyspark_rocketmq.options import (
     TableOptions,
 )
 from pyspark_rocketmq.spark.body_formats import AT, BODY, KEYS, PLACE, BodyColumn, Decoded, Format, judge
-from pyspark_rocketmq.spark.body_formats import quoted as quoted_text
+from pyspark_rocketmq.spark.body_formats import quote as quoted_text
 from pyspark_rocketmq.sql.catalog import sample_columns
 from pyspark_rocketmq.sql.flink.table_options import SortedOptions, sort_options
 from pyspark_rocketmq.sql.metadata import metadata_of
@@ -33,7 +33,7 @@ from pyspark_rocketmq.sql.statements import (
     TableOption,
 )
 
-__all__ = ["SOURCE", "Table", "quoted"]
+__all__ = ["SOURCE", "Table", "quote"]
 
 SOURCE: Final = "rocketmq"
 
@@ -189,7 +189,7 @@ class Table:
         computed = [column for column in self.declared.columns if isinstance(column, ComputedColumn)]
         for column in computed:
             rows = rows.withColumn(column.name.text, F.expr(column.expression.padded))
-        return rows.select(*(F.col(quoted(column.name)) for column in self.declared.columns))
+        return rows.select(*(F.col(quote(column.name)) for column in self.declared.columns))
 
     def _marked(self, rows: DataFrame) -> DataFrame:
         mark = self.declared.watermark
@@ -247,7 +247,7 @@ class Table:
         if self.format is None:
             return rows
         named = rows.toDF(*(column.name.text for column in columns))
-        given = {column.name.key: F.col(quoted(column.name)).cast(column.type) for column in columns}
+        given = {column.name.key: F.col(quote(column.name)).cast(column.type) for column in columns}
         values = {
             column.name.key: given.get(column.name.key, F.lit(None).cast(column.type))
             for column in self.declared.columns
@@ -288,7 +288,7 @@ class Table:
         return self.given.write
 
 
-def quoted(name: Name) -> str:
+def quote(name: Name) -> str:
     """Return a name quoted for Spark."""
     return quoted_text(name.text)
 

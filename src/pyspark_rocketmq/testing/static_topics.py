@@ -198,14 +198,14 @@ def _pull(asked: _Asked, request: PullMessageRequest) -> Reply:
 
 
 def _max_offset(asked: _Asked, request: GetMaxOffsetRequest) -> Reply:
-    return _shifted(asked, request, asked.topic.parts[request.queue_id][-1])
+    return _shift(asked, request, asked.topic.parts[request.queue_id][-1])
 
 
 def _min_offset(asked: _Asked, request: GetMinOffsetRequest) -> Reply:
-    return _shifted(asked, request, asked.topic.parts[request.queue_id][0])
+    return _shift(asked, request, asked.topic.parts[request.queue_id][0])
 
 
-def _shifted(asked: _Asked, request: Any, part: Part) -> Reply:
+def _shift(asked: _Asked, request: Any, part: Part) -> Reply:
     reply = asked.at(part, replace(request, queue_id=part.queue_id))
     found = OffsetResponse.parse(reply.fields).offset
     return replace(reply, fields=OffsetResponse(offset=part.begin + found).fields())

@@ -17,10 +17,17 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.nested_offsets import flatten, nest
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset, offset_of_rocketmq
 from pyspark_rocketmq.options.text.queue_patterns import QueuePattern, covers
-from pyspark_rocketmq.planning.topics.queue_names import renamed
+from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 from pyspark_rocketmq.tools.checkpoint_files import CheckpointFiles, checkpoint_files
 
-__all__ = ["CheckpointOffsets", "finished_offsets", "forget", "offsets_from_json", "offsets_to_json", "seek"]
+__all__ = [
+    "CheckpointOffsets",
+    "forget",
+    "offsets_from_json",
+    "offsets_to_json",
+    "read_finished_offsets",
+    "seek",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,7 @@ class _LastBatch:
     offset: SourceOffset
 
 
-def finished_offsets(checkpoint: str | Path, *, source: int | None = None) -> CheckpointOffsets:
+def read_finished_offsets(checkpoint: str | Path, *, source: int | None = None) -> CheckpointOffsets:
     """Read a query's finished offsets from its checkpoint.
 
     Parameters
@@ -71,7 +78,7 @@ def seek(checkpoint: str | Path, offsets: Mapping[MessageQueue, int], *, source:
     Parameters
     ----------
     checkpoint : str or Path
-        The query's ``checkpointLocation``, as of `finished_offsets`; the query must not run.
+        The query's ``checkpointLocation``, as of `read_finished_offsets`; the query must not run.
     offsets : Mapping
         The next offset of each queue.
     source : int, optional
@@ -80,14 +87,14 @@ def seek(checkpoint: str | Path, offsets: Mapping[MessageQueue, int], *, source:
     Raises
     ------
     OptionError
-        As `finished_offsets`; or a batch is planned but not finished, which a restart would repeat as
+        As `read_finished_offsets`; or a batch is planned but not finished, which a restart would repeat as
         planned; or the checkpoint cannot be written.
     """
     files = checkpoint_files(checkpoint)
     last = _last_batch(files, source)
     names = [*last.offset.offsets, *offsets]
     position = last.offset.named_as(names)
-    moved = {**position.offsets, **renamed(offsets, names, choose=max)}
+    moved = {**position.offsets, **rename_queues(offsets, names, choose=max)}
     _rewrite(files, last, replace(position, offsets=moved))
 
 
@@ -99,7 +106,7 @@ def forget(checkpoint: str | Path, patterns: Collection[QueuePattern], *, source
     Parameters
     ----------
     checkpoint : str or Path
-        The query's ``checkpointLocation``, as of `finished_offsets`; the query must not run.
+        The query's ``checkpointLocation``, as of `read_finished_offsets`; the query must not run.
     patterns : collection of QueuePattern
     source : int, optional
         Which of the query's sources (from 0), where several read RocketMQ.

@@ -46,7 +46,7 @@ class HadoopCheckpointFiles:
     def batches(self, log: str) -> list[int]:
         """See `CheckpointFiles`."""
         with _as_os_errors():
-            path, files = self._opened(log)
+            path, files = self._open(log)
             if not files.exists(path):
                 return []
             names = [str(status.getPath().getName()) for status in files.listStatus(path)]
@@ -55,7 +55,7 @@ class HadoopCheckpointFiles:
     def read(self, name: str) -> str:
         """See `CheckpointFiles`."""
         with _as_os_errors():
-            path, files = self._opened(name)
+            path, files = self._open(name)
             stream = files.open(path)
             try:
                 return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -66,7 +66,7 @@ class HadoopCheckpointFiles:
         """See `CheckpointFiles`: by a rename, or if the file system has none, by writing the whole file."""
         folder, _, last = name.rpartition("/")
         with _as_os_errors():
-            path, files = self._opened(name)
+            path, files = self._open(name)
             try:
                 context = self._hadoop.FileContext.getFileContext(files.getUri(), self._configuration)
             except Py4JJavaError as error:
@@ -74,7 +74,7 @@ class HadoopCheckpointFiles:
                     raise
                 self._write(files, path, text)
                 return
-            new, _ = self._opened(f"{folder}/.{last}.new")
+            new, _ = self._open(f"{folder}/.{last}.new")
             self._write(files, new, text)
             rename = getattr(self._hadoop, "Options$Rename")
             options = self._new_array(rename, 1)
@@ -88,7 +88,7 @@ class HadoopCheckpointFiles:
         finally:
             stream.close()
 
-    def _opened(self, name: str) -> tuple[Any, Any]:
+    def _open(self, name: str) -> tuple[Any, Any]:
         path = self._hadoop.Path(f"{self._uri}/{name}")
         return path, path.getFileSystem(self._configuration)
 

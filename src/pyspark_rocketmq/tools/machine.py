@@ -50,7 +50,7 @@ def examine_machine(environ: Mapping[str, str]) -> list[Finding]:
 
 def _package(name: str, version: str | None) -> Finding:
     lowest, above = _MINIMUM[name], _BELOW.get(name)
-    wanted = f"{name}>={_dotted(lowest)}" + (f",<{_dotted(above)}" if above else "")
+    wanted = f"{name}>={_join_dotted(lowest)}" + (f",<{_join_dotted(above)}" if above else "")
     if version is None:
         return bad(name, "not installed", f"install it: pip install '{wanted}'")
     numbers = tuple(int(digits) for digits in re.findall(r"\d+", version)[:2])
@@ -96,5 +96,5 @@ def _workers(environ: Mapping[str, str], pyspark: str | None) -> Finding:
     return good(subject, f"{found} has this package")
 
 
-def _dotted(numbers: tuple[int, ...]) -> str:
+def _join_dotted(numbers: tuple[int, ...]) -> str:
     return ".".join(map(str, numbers))

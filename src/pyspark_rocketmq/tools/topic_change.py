@@ -107,7 +107,7 @@ def changes_of(configs: Mapping[str, TopicConfig], settings: TopicSettings) -> t
     return tuple(
         TopicChange(broker_name=broker, setting=setting, before=shown[setting], after=wanted[setting])
         for broker, config in sorted(configs.items())
-        for shown, wanted in [(_shown(config), _shown(settings.applied_to(config)))]
+        for shown, wanted in [(_show(config), _show(settings.applied_to(config)))]
         for setting in sorted(shown.keys() | wanted.keys())
         if shown.setdefault(setting, "") != wanted.setdefault(setting, "")
     )
@@ -148,7 +148,7 @@ def apply_changes(
         )
 
 
-def _shown(config: TopicConfig) -> dict[str, str]:
+def _show(config: TopicConfig) -> dict[str, str]:
     return {
         "read queues": str(config.read_queues),
         "write queues": str(config.write_queues),

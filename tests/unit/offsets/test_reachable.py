@@ -20,7 +20,7 @@ def clock() -> FakeClock:
 def health(clock: FakeClock) -> BrokerHealth:
     health = BrokerHealth(clock)
     assert health.due(BOTH) == BOTH
-    health.answered(A, 5)
+    health.record_answer(A, 5)
     health.failed(B, DOWN)
     return health
 
@@ -34,7 +34,7 @@ def test_a_broker_that_failed_is_asked_again_after_a_pause_that_doubles(
         if B in health.due(BOTH):
             asked.append(clock.monotonic() - begin)
             health.failed(B, DOWN)
-        health.answered(A, 5)
+        health.record_answer(A, 5)
     pauses = [later - sooner for sooner, later in zip([0.0, *asked], asked, strict=False)]
     assert pauses == [0.5, 1, 2, 4, 8, 10, 10, 10, 10]
 
@@ -43,7 +43,7 @@ def test_one_answer_makes_up_for_all_failures(clock: FakeClock, health: BrokerHe
     clock.now_s += 1
     assert B in health.due(BOTH)
     assert health.is_away(B)
-    health.answered(B, 5)
+    health.record_answer(B, 5)
     assert not health.is_away(B)
     assert B in health.due(BOTH)
 
@@ -70,5 +70,5 @@ def test_the_error_of_a_broker_that_is_not_asked_says_why_and_may_be_tried_again
 
 def test_a_slow_broker_gets_more_time_within_bounds(health: BrokerHealth):
     for after_ms, grace_ms in ((5, GRACE_MS), (900, 1_800), (9_000, 5_000), (5, GRACE_MS)):
-        health.answered(A, after_ms)
+        health.record_answer(A, after_ms)
         assert health.grace_ms(A) == grace_ms

@@ -25,17 +25,17 @@ NS = Namespace("ns")
     ],
 )
 def test_names_go_there_and_back(plain: str, on_server: str):
-    assert NS.qualified(plain) == on_server
-    assert NS.qualified(on_server) == on_server
+    assert NS.qualify(plain) == on_server
+    assert NS.qualify(on_server) == on_server
     assert NS.plain(on_server) == plain
     assert NS.holds(on_server)
     assert not NS.holds(plain)
-    assert NO_NAMESPACE.qualified(plain) == NO_NAMESPACE.plain(plain) == plain
+    assert NO_NAMESPACE.qualify(plain) == NO_NAMESPACE.plain(plain) == plain
 
 
 @pytest.mark.parametrize("name", ["TBW102", "TOOLS_CONSUMER", "rmq_sys_wheel_timer", "CID_RMQ_SYS_TRANS"])
 def test_the_systems_names_have_no_namespace(name: str):
-    assert NS.qualified(name) == NS.plain(name) == name
+    assert NS.qualify(name) == NS.plain(name) == name
 
 
 def test_without_a_namespace_everything_is_ones_own():

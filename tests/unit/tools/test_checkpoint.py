@@ -10,10 +10,10 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
 from pyspark_rocketmq.options.text.queue_patterns import QUEUE_PATTERNS
 from pyspark_rocketmq.tools.checkpoint import (
-    finished_offsets,
     forget,
     offsets_from_json,
     offsets_to_json,
+    read_finished_offsets,
     seek,
 )
 
@@ -37,30 +37,30 @@ def write(checkpoint: Path, batch: int, *sources: str, done: bool = True) -> Non
 def test_the_offsets_are_those_of_the_last_finished_batch(tmp_path):
     for batch, offset in ((8, 80), (9, 90), (10, 100)):
         write(tmp_path, batch, ours(offset), done=batch != 10)
-    found = finished_offsets(tmp_path)
+    found = read_finished_offsets(tmp_path)
     assert (found.batch, dict(found.offsets), found.source) == (9, {QUEUE: 90}, SOURCE)
 
 
 def test_other_sources_of_the_query_are_passed_over(tmp_path):
     write(tmp_path, 0, '{"logOffset":3}', "-", ours(7))
-    assert finished_offsets(tmp_path).offsets == {QUEUE: 7}
+    assert read_finished_offsets(tmp_path).offsets == {QUEUE: 7}
 
 
 def test_of_several_sources_one_is_named(tmp_path):
     write(tmp_path, 0, ours(7), "5", ours(8))
     with pytest.raises(OptionError, match=r"2 sources, name one.*\[0, 2\]"):
-        finished_offsets(tmp_path)
-    assert finished_offsets(tmp_path, source=2).offsets == {QUEUE: 8}
+        read_finished_offsets(tmp_path)
+    assert read_finished_offsets(tmp_path, source=2).offsets == {QUEUE: 8}
     with pytest.raises(OptionError, match="no such RocketMQ source"):
-        finished_offsets(tmp_path, source=1)
+        read_finished_offsets(tmp_path, source=1)
 
 
 def test_what_has_no_position_is_an_error(tmp_path):
     with pytest.raises(OptionError, match="no finished batch"):
-        finished_offsets(tmp_path)
+        read_finished_offsets(tmp_path)
     write(tmp_path, 0, ours(None))
     with pytest.raises(OptionError, match="no such RocketMQ source"):
-        finished_offsets(tmp_path)
+        read_finished_offsets(tmp_path)
 
 
 def test_a_query_is_moved_and_keeps_all_else(tmp_path):
@@ -70,10 +70,10 @@ def test_a_query_is_moved_and_keeps_all_else(tmp_path):
     checksum.touch()
     other = MessageQueue("orders", "broker-b", 1)
     seek(tmp_path, {QUEUE: 7, other: 9})
-    found = finished_offsets(tmp_path)
+    found = read_finished_offsets(tmp_path)
     assert (found.batch, dict(found.offsets)) == (5, {QUEUE: 7, other: 9})
     seek(tmp_path, {other: 11})
-    assert finished_offsets(tmp_path).offsets == {QUEUE: 7, other: 11}
+    assert read_finished_offsets(tmp_path).offsets == {QUEUE: 7, other: 11}
     assert (tmp_path / "offsets" / "5").read_text().splitlines()[:3] == ["v1", "{}", '{"logOffset":5}']
     assert not checksum.exists()
     assert sorted(file.name for file in (tmp_path / "offsets").iterdir()) == ["4", "5"]
@@ -84,9 +84,9 @@ def test_a_query_forgets_queues_and_keeps_all_else(tmp_path):
     others = {MessageQueue("orders", "broker-b", 1): 9, MessageQueue("payments", "broker-a", 0): 3}
     seek(tmp_path, others)
     forget(tmp_path, QUEUE_PATTERNS.parse("@broker-b"))
-    assert finished_offsets(tmp_path).offsets == {QUEUE: 50, MessageQueue("payments", "broker-a", 0): 3}
+    assert read_finished_offsets(tmp_path).offsets == {QUEUE: 50, MessageQueue("payments", "broker-a", 0): 3}
     forget(tmp_path, QUEUE_PATTERNS.parse("payments; nothing@broker-a:7"))
-    assert finished_offsets(tmp_path).offsets == {QUEUE: 50}
+    assert read_finished_offsets(tmp_path).offsets == {QUEUE: 50}
     assert (tmp_path / "offsets" / "5").read_text().splitlines()[:3] == ["v1", "{}", '{"logOffset":5}']
 
 
@@ -99,7 +99,7 @@ def test_a_query_with_a_batch_under_way_is_not_moved(tmp_path):
     ):
         with pytest.raises(OptionError, match=r"begun and not finished.*forgetQueues.*batch=6"):
             change()
-    assert finished_offsets(tmp_path).offsets == {QUEUE: 50}
+    assert read_finished_offsets(tmp_path).offsets == {QUEUE: 50}
 
 
 def test_offsets_survive_the_way_through_json():
@@ -117,6 +117,6 @@ def test_a_static_topics_queue_is_moved_by_each_of_its_names(tmp_path):
     logical = MessageQueue("orders", "__syslo__global__", 0)
     write(tmp_path, 0, ours(70))
     seek(tmp_path, {logical: 10})
-    assert finished_offsets(tmp_path).offsets == {logical: 10}
+    assert read_finished_offsets(tmp_path).offsets == {logical: 10}
     seek(tmp_path, {QUEUE: 5})
-    assert finished_offsets(tmp_path).offsets == {logical: 5}
+    assert read_finished_offsets(tmp_path).offsets == {logical: 5}

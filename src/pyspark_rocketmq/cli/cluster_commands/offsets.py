@@ -222,12 +222,12 @@ def seek_(
 
     The query keeps its state. Only shows the change unless --yes is given.
     """
-    from pyspark_rocketmq.planning.topics.queue_names import renamed
-    from pyspark_rocketmq.tools.checkpoint import finished_offsets, offsets_from_json, seek
+    from pyspark_rocketmq.planning.topics.queue_names import rename_queues
+    from pyspark_rocketmq.tools.checkpoint import offsets_from_json, read_finished_offsets, seek
 
     if (group is None) == (file is None):
         raise OptionError("give --group or --file")
-    found = finished_offsets(checkpoint, source=source)
+    found = read_finished_offsets(checkpoint, source=source)
     with connect(namesrv or found.source.name_server, option) as client:
         if file is not None:
             wanted = offsets_from_json(_text(file))
@@ -239,7 +239,7 @@ def seek_(
         wanted = _existing(client, wanted)
     if yes:
         seek(checkpoint, wanted, source=source)
-    before = renamed(found.offsets, wanted, choose=max)
+    before = rename_queues(found.offsets, wanted, choose=max)
     now = {queue: before.get(queue) for queue in wanted}
     if json:
         print_json({"checkpoint": checkpoint, "applied": yes, "offsets": _changes(now, wanted)})
@@ -268,13 +268,13 @@ def forget_(
     The query keeps its state. Only shows the change unless --yes is given.
     """
     from pyspark_rocketmq.options.text.queue_patterns import QUEUE_PATTERNS, covers
-    from pyspark_rocketmq.tools.checkpoint import finished_offsets, forget
+    from pyspark_rocketmq.tools.checkpoint import forget, read_finished_offsets
 
     try:
         patterns = QUEUE_PATTERNS.parse(",".join(queues))
     except ValueError as error:
         raise OptionError(f"queues are malformed: {error}") from None
-    found = finished_offsets(checkpoint, source=source)
+    found = read_finished_offsets(checkpoint, source=source)
     dropped = {queue: at for queue, at in sorted(found.offsets.items()) if covers(patterns, queue)}
     if not dropped:
         raise OptionError("the query knows no such queue", queues=" ".join(queues))
@@ -291,13 +291,13 @@ def forget_(
 def _finished(checkpoint: str, source: int | None) -> Mapping[MessageQueue, int]:
     """Return the finished offsets of a query or a direct stream."""
     from pyspark_rocketmq.offsets.direct_log import is_direct_checkpoint, next_offsets
-    from pyspark_rocketmq.tools.checkpoint import finished_offsets
+    from pyspark_rocketmq.tools.checkpoint import read_finished_offsets
     from pyspark_rocketmq.tools.checkpoint_files import local_folder
 
     folder = local_folder(checkpoint)
     if folder is not None and is_direct_checkpoint(folder):
         return next_offsets(folder, stream=source)
-    return finished_offsets(checkpoint, source=source).offsets
+    return read_finished_offsets(checkpoint, source=source).offsets
 
 
 def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, yes: bool, json: bool) -> None:
@@ -360,10 +360,10 @@ def _existing(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[Messag
 
     Brokers would accept them.
     """
-    from pyspark_rocketmq.planning.topics.queue_names import renamed
+    from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 
     there = {queue for topic in {queue.topic for queue in wanted} for queue in client.read_queues(topic)}
-    named = renamed(wanted, there, choose=max)
+    named = rename_queues(wanted, there, choose=max)
     strangers = sorted(set(named) - there)
     if strangers:
         raise OptionError("there is no such queue", queue=strangers[0])

@@ -23,10 +23,10 @@ __all__ = [
     "GroupPosition",
     "GroupTotal",
     "OnAway",
+    "count_messages",
     "group_lag",
     "group_topics",
     "group_totals",
-    "held_messages",
     "without",
 ]
 
@@ -131,7 +131,7 @@ def without(away: Collection[str]) -> str:
     return f", without {', '.join(sorted(away))}, which did not answer" if away else ""
 
 
-def held_messages(
+def count_messages(
     client: Client, topics: Iterable[str], *, on_away: OnAway | None = None
 ) -> dict[str, dict[MessageQueue, int]]:
     """Return for each topic, in the given order, the number of messages in each readable queue.

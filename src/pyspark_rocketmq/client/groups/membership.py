@@ -89,8 +89,8 @@ class Membership:
         names = client.namespace
         self._heartbeat = encode_heartbeat(
             client_id,
-            consumer_groups=(names.qualified(group),),
-            subscriptions={names.qualified(topic): s for topic, s in self._subscriptions.items()},
+            consumer_groups=(names.qualify(group),),
+            subscriptions={names.qualify(topic): s for topic, s in self._subscriptions.items()},
             subscription_version=client.clock.now_ms(),
             consume_type="CONSUME_PASSIVELY",
             message_model="BROADCASTING" if broadcasting else "CLUSTERING",
@@ -206,6 +206,6 @@ class Membership:
         return placed
 
     def _lock_body(self, queues: Collection[MessageQueue]) -> bytes:
-        qualified = self._client.namespace.qualified
+        qualified = self._client.namespace.qualify
         named = [MessageQueue(qualified(q.topic), q.broker_name, q.queue_id) for q in queues]
         return encode_queue_lock(qualified(self._group), self.client_id, named)

@@ -59,17 +59,17 @@ class PushDecoder:
         end, header = len(answer.records), answer.header
         chunks = [Chunk(answer.records, 0, end, begin, header.next_begin_offset, header.offset_delta)]
         try:
-            found = self._decoded(chunks)
+            found = self._decode(chunks)
         except CorruptMessageError as error:
             if not self._skips or not error.breaks_layout:
                 raise
-            found = self._decoded(
+            found = self._decode(
                 read_again(self._client, self._queue, chunks, selector=self._selector, group=self._group)
             )
         tags = self._selector.tags
         return [message for message in found if tags is None or message.tags in tags]
 
-    def _decoded(self, chunks: Sequence[Chunk]) -> list[Message]:
+    def _decode(self, chunks: Sequence[Chunk]) -> list[Message]:
         found = list(self._decoder.messages(chunks))
         for corrupt in self._decoder.corrupt.first:
             _LOG.warning("skipped, it does not decode: %s", corrupt)

@@ -98,7 +98,7 @@ class Delivery:
                 worker.finish(left)
                 left = []
                 return
-            gone = {m.queue_offset for m in left if self._given_up(worker, m)}
+            gone = {m.queue_offset for m in left if self._gives_up(worker, m)}
             worker.finish([m for m in left if m.queue_offset in gone])
             left = [
                 m._replace(reconsume_times=m.reconsume_times + 1) for m in left if m.queue_offset not in gone
@@ -110,7 +110,7 @@ class Delivery:
             worker.in_order(call)
         return not left
 
-    def _given_up(self, worker: QueueWorker, message: Message) -> bool:
+    def _gives_up(self, worker: QueueWorker, message: Message) -> bool:
         """Send an ordered message that failed too often to the dead letters; return whether it is stored."""
         most = self._options.max_reconsume_times
         if most < 0 or message.reconsume_times < most or self._options.broadcasting:

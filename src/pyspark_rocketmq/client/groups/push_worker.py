@@ -20,7 +20,7 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.groups.push_decoding import PushDecoder
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.read.pull_answer import check_pull
-from pyspark_rocketmq.client.read.pull_filter import agreed_selector
+from pyspark_rocketmq.client.read.pull_filter import agree_on_selector
 from pyspark_rocketmq.client.read.range_reader import Pulled, RangeEnd, read_chunks
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import PullAnswer
@@ -301,7 +301,7 @@ class QueueWorker:
             self._next,
             group=self._group,
             max_nums=options.pull_batch_size,
-            selector=agreed_selector(client, connection, self.queue.topic, self._selector, self._group),
+            selector=agree_on_selector(client, connection, self.queue.topic, self._selector, self._group),
             suspend_ms=options.suspend_ms,
         )
         patience_ms = options.suspend_ms + _SUSPEND_LAG_MS + client.request_timeout_ms

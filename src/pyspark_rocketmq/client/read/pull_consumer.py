@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.read.pull_filter import agreed_selector
+from pyspark_rocketmq.client.read.pull_filter import agree_on_selector
 from pyspark_rocketmq.client.requests import PullAnswer
 from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import OptionError
@@ -186,7 +186,7 @@ class PullConsumer:
         def attempt() -> PullResult:
             route = client.routes.get_served((queue.topic,), deadline=deadline)[queue.topic]
             connection = client.connection(self._address(route, queue))
-            agreed = agreed_selector(client, connection, queue.topic, selector, self.group)
+            agreed = agree_on_selector(client, connection, queue.topic, selector, self.group)
             call = broker.pull(
                 queue, offset, group=self.group, max_nums=max_nums, selector=agreed, suspend_ms=suspend_ms
             )

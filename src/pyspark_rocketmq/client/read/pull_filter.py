@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
     from pyspark_rocketmq.client.net.connection import Connection, Response
 
-__all__ = ["agreed_selector", "pull_template"]
+__all__ = ["agree_on_selector", "pull_template"]
 
 _SUBSCRIPTION: Final = 4  # PullSysFlag.FLAG_SUBSCRIPTION: the request's own expression counts
 
@@ -43,9 +43,9 @@ def pull_template(
 ) -> RequestTemplate:
     """Return the pulls of a queue at a server, which differ in where they begin and how much they ask for.
 
-    They hold the `agreed_selector`. Raises as it does.
+    They hold the `agree_on_selector`. Raises as it does.
     """
-    selector = agreed_selector(client, connection, queue.topic, selector, group)
+    selector = agree_on_selector(client, connection, queue.topic, selector, group)
     request = PullMessageRequest(
         consumer_group=group,
         topic=queue.topic,
@@ -60,7 +60,7 @@ def pull_template(
     return RequestTemplate(request, "queue_offset", "max_msg_nums", namespace=client.namespace)
 
 
-def agreed_selector(
+def agree_on_selector(
     client: Client, connection: Connection, topic: str, selector: MessageSelector, group: str
 ) -> MessageSelector:
     """Return what a server may be asked to filter; the reader compares the tags of what comes itself.
@@ -84,7 +84,7 @@ def agreed_selector(
     deadline = client.deadline(client.request_timeout_ms)
     by_sql = selector.expression_type != "TAG"
     if by_sql:
-        names = (client.namespace.qualified(topic), client.namespace.qualified(group))
+        names = (client.namespace.qualify(topic), client.namespace.qualify(group))
         broker.check_selector(selector, *names).on(connection, deadline=deadline)
     answer = connection.call(GetTopicConfigRequest(topic=topic), deadline=deadline)
     if not _stores_batches(answer, topic):

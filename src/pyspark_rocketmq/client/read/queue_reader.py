@@ -103,9 +103,9 @@ def read_batches(
         decoder = decoder or _decoder(run.pull.offsets.queue, decode, tags)
         corrupt = decoder.corrupt
         decoded = -corrupt.skipped
-        for batch in _decoded(decoder.batches, run.chunks, decode.on_corrupt, run.again(client, options)):
+        for batch in _decode(decoder.batches, run.chunks, decode.on_corrupt, run.again(client, options)):
             decoded += batch.num_rows
-            kept = batch if tags is None else _matching(batch, tags)
+            kept = batch if tags is None else _select_matching(batch, tags)
             rows += kept.num_rows
             if kept.num_rows:
                 yield kept
@@ -138,7 +138,7 @@ def read_messages(
     for run in _runs(client, ranges, options, _OBJECTS_AT_ONCE, _BYTES_AT_ONCE):
         decoder = MessageDecoder(run.pull.offsets.queue, on_corrupt=on_corrupt, check_crc=check_crc)
         decoded = 0
-        for message in _decoded(decoder.messages, run.chunks, on_corrupt, run.again(client, options)):
+        for message in _decode(decoder.messages, run.chunks, on_corrupt, run.again(client, options)):
             decoded += 1
             if tags is None or message.tags in tags:
                 yield message
@@ -179,7 +179,7 @@ class _Run:
         return pull_again
 
 
-def _decoded(
+def _decode(
     decode: Callable[[list[Chunk]], Iterator[T]],
     chunks: list[Chunk],
     on_corrupt: OnCorrupt,
@@ -230,7 +230,7 @@ def decode_batches(
     """
     decoder = _decoder(queue, decode, tags)
     for batch in decoder.batches(chunks):
-        kept = batch if tags is None else _matching(batch, tags)
+        kept = batch if tags is None else _select_matching(batch, tags)
         if kept.num_rows:
             yield kept
     for corrupt in decoder.corrupt.first:
@@ -254,7 +254,7 @@ def _decoder(queue: MessageQueue, decode: DecodeOptions, tags: frozenset[str] | 
     )
 
 
-def _matching(batch: pa.RecordBatch, tags: frozenset[str]) -> pa.RecordBatch:
+def _select_matching(batch: pa.RecordBatch, tags: frozenset[str]) -> pa.RecordBatch:
     """Keep the rows whose tag is really asked for: brokers compare hashes, and hashes collide."""
     mask = pc.is_in(batch.column(_TAGS_FOR_CHECK), value_set=pa.array(sorted(tags), pa.string()))
     batch = batch.drop_columns([_TAGS_FOR_CHECK])

@@ -138,7 +138,7 @@ class RangePull:
             chunks = self._take()  # came with what failed, or before it
             self._recover(error)
             if chunks:
-                self._patience.progressed()  # what the consumer does with them is no part of the failure
+                self._patience.record_progress()  # what the consumer does with them is no part of the failure
             return chunks
 
     def account_for(self, chunks: Sequence[Chunk], decoded: int) -> None:
@@ -205,7 +205,7 @@ class RangePull:
         assert self._connection is not None, "a range that is not done always has something to ask for"
         deadline = Deadline(self._client.clock, self._client.request_timeout_ms)
         answers = self._connection.wait_some(self._in_flight, deadline)
-        self._depth.answered(len(answers), self._in_flight[answers[-1][0]][1], self._now())
+        self._depth.record_answer(len(answers), self._in_flight[answers[-1][0]][1], self._now())
         busy = [response for _, response in answers if pull_answer.is_busy(response)]
         for opaque, response in answers:
             ask = self._in_flight.pop(opaque)[0]
@@ -245,7 +245,7 @@ class RangePull:
     # --- trouble ---
 
     def _progressed(self) -> None:
-        self._patience.progressed()
+        self._patience.record_progress()
         self._slave_is_closed = False
         self._replica.forgive()
 
@@ -323,7 +323,9 @@ class RangePull:
         size = response.end - response.start
         self._hint.learn(size)
         messages = pull_answer.count_records(response.body) if self._filtered else 1
-        self._window.answered(ask.offset, next_offset, messages=messages, payload=records, payload_bytes=size)
+        self._window.record_answer(
+            ask.offset, next_offset, messages=messages, payload=records, payload_bytes=size
+        )
 
     def _nothing(self, ask: Ask, response: Response) -> None:
         """Handle an answer without records: a filter's scan, a jump, or the end of what this replica has."""
@@ -338,7 +340,7 @@ class RangePull:
             if not self._replica.at_master:
                 raise self._not_here()
             payload = Removed()
-        self._window.answered(ask.offset, header.next_begin_offset, messages=0, payload=payload)
+        self._window.record_answer(ask.offset, header.next_begin_offset, messages=0, payload=payload)
 
     def _moved(self, ask: Ask, response: Response) -> None:
         header = PullMessageResponse.parse(response.fields)

@@ -141,7 +141,7 @@ class NameServers:
 
         return merge_cluster_infos(self._on_all(ask, deadline))
 
-    def registered_brokers(self, *, deadline: Deadline) -> frozenset[str]:
+    def fetch_registered_brokers(self, *, deadline: Deadline) -> frozenset[str]:
         """Return the names of the brokers that are registered at any name server. Raises as `routes`."""
         return frozenset(self.cluster_info(deadline=deadline).brokers)
 

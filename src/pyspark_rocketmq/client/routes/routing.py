@@ -113,7 +113,7 @@ class RouteCache:
             homes = [seen[name] for name in self._had.get(topic, ()) if name in seen]
         topics: tuple[str, ...] = ()
         try:
-            registered = self._name_servers.registered_brokers(deadline=deadline)
+            registered = self._name_servers.fetch_registered_brokers(deadline=deadline)
             if registered:
                 names = self._name_servers.topics(deadline=deadline)
                 topics = tuple(self._namespace.plain(n) for n in names if self._is_users(n, registered))
@@ -208,8 +208,8 @@ class RouteCache:
     def missing_brokers(self, topic: str) -> frozenset[str]:
         """Return the brokers that had the topic in the last ten minutes but are not in its route now.
 
-        They or the name servers are restarting, or they were retired: `NameServers.registered_brokers` and
-        time show which.
+        They or the name servers are restarting, or they were retired: time, and
+        `NameServers.fetch_registered_brokers`, show which.
         """
         with self._lock:
             oldest = self._clock.monotonic() - _REMEMBERED_S

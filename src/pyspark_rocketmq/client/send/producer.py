@@ -247,7 +247,7 @@ class Producer:
             )
         except RocketMQError as error:
             raise self.final_error(outgoing, error, tried) from error
-        return self.accepted(outgoing, result)
+        return self.check_accepted(outgoing, result)
 
     def choose(self, topic: str, queue: MessageQueue | None = None, key: str | None = None) -> MessageQueue:
         """Return the queue to send to now: the given one, else the key's, else round-robin.
@@ -343,7 +343,7 @@ class Producer:
             **{"topic": outgoing.topic, "queue": queue} | error.facts,
         )
 
-    def accepted(self, outgoing: Outgoing, result: SendResult) -> SendResult:
+    def check_accepted(self, outgoing: Outgoing, result: SendResult) -> SendResult:
         """Return the result if its status is accepted.
 
         Raises

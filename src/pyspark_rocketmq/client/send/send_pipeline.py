@@ -269,7 +269,7 @@ class SendPipeline:
         assert flight.attempt_deadline is not None
         try:
             response = flight.connection.wait(flight.opaque, flight.attempt_deadline)
-            return self._producer.accepted(flight.outgoing, flight.call.parse(response))
+            return self._producer.check_accepted(flight.outgoing, flight.call.parse(response))
         except RocketMQError:
             flight.connection.abandon(flight.opaque)
             raise

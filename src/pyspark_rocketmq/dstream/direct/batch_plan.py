@@ -18,8 +18,8 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     PlanningClient,
     behind,
     check_filter,
+    find_moved_back,
     late_begins,
-    moved_back,
     running_ends,
 )
 from pyspark_rocketmq.offsets.stream_offset import Witness
@@ -34,7 +34,7 @@ from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.limit import Limits, admit
 from pyspark_rocketmq.planning.rate import FinishedBatch, RateEstimate
 from pyspark_rocketmq.planning.topics.discovery import targets
-from pyspark_rocketmq.planning.topics.queue_names import renamed
+from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 
 __all__ = ["DirectPlan"]
 
@@ -123,7 +123,9 @@ class DirectPlan:
             return planned.ranges
         ends = self._ends(client, options)
         check_filter(client, ends.masters, options)
-        begins = moved_back(client, self.positions, ends.masters, fail_on_data_loss=options.fail_on_data_loss)
+        begins = find_moved_back(
+            client, self.positions, ends.masters, fail_on_data_loss=options.fail_on_data_loss
+        )
         begins |= late_begins(
             client,
             self.policy,
@@ -244,7 +246,7 @@ class DirectPlan:
             return Ends()
         self._waits.pop("outage", None)
         with self._lock:  # a checkpoint may name a static topic's queues after former owners
-            self.positions = renamed(self.positions, ends.masters, choose=max)
+            self.positions = rename_queues(self.positions, ends.masters, choose=max)
         wrong = behind(self.positions, ends.masters)
         if not wrong:
             self._waits.pop("behind", None)

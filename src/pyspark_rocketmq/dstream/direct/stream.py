@@ -24,8 +24,8 @@ from pyspark_rocketmq.dstream.direct.commit import CommitCallback, Committer
 from pyspark_rocketmq.dstream.jvm import (
     failures,
     listen,
+    make_planned_stream,
     pending_times,
-    planned_stream,
     remember_ms,
     report_input,
     revive,
@@ -33,7 +33,7 @@ from pyspark_rocketmq.dstream.jvm import (
 )
 from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, OffsetRanges, RangesLike
 from pyspark_rocketmq.dstream.rdd import MessageHandler, RocketMQRDD
-from pyspark_rocketmq.dstream.rdd_registry import keep_live, of_batches
+from pyspark_rocketmq.dstream.rdd_registry import keep_live, pass_batches
 from pyspark_rocketmq.dstream.strategies import LocationStrategy
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
@@ -125,7 +125,7 @@ class _Run(StreamingListener):
 
     def batch(self, time_ms: int) -> RocketMQRDD:
         """Plan a batch, create its RDD, and report it to Spark."""
-        ranges = self._planned(time_ms)
+        ranges = self._plan(time_ms)
         made = RocketMQRDD(
             self._sc,
             ranges,
@@ -143,7 +143,7 @@ class _Run(StreamingListener):
         self._report(time_ms, ranges)
         return made
 
-    def _planned(self, time_ms: int) -> OffsetRanges:
+    def _plan(self, time_ms: int) -> OffsetRanges:
         plan = self._maker.plan
         if self._log is not None and (before := self._log.read(time_ms)) is not None:
             plan.adopt(time_ms, before)
@@ -194,7 +194,7 @@ class RocketMQDStream(DStream[Any], CanCommitOffsets):
 
     def __init__(self, ssc: StreamingContext, maker: BatchMaker) -> None:
         sc = ssc.sparkContext
-        java, maker.stream_id = planned_stream(ssc, maker)
+        java, maker.stream_id = make_planned_stream(ssc, maker)
         super().__init__(java, ssc, sc.serializer)
         self._committer = Committer(maker.given, maker.group)
 
@@ -209,8 +209,8 @@ class RocketMQDStream(DStream[Any], CanCommitOffsets):
 
     def transform(self, func: Callable[..., RDD[Any]]) -> Any:
         """Apply a function to each batch's RDD, which has ``offsetRanges``."""
-        return super().transform(of_batches(func))
+        return super().transform(pass_batches(func))
 
     def foreachRDD(self, func: Callable[..., None]) -> None:
         """Call a function with each batch's RDD, which has ``offsetRanges``."""
-        super().foreachRDD(of_batches(func))
+        super().foreachRDD(pass_batches(func))

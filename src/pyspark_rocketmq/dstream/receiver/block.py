@@ -78,7 +78,7 @@ def count_records(run: PulledRun) -> int:
 def encode_runs(runs: Sequence[PulledRun]) -> bytes:
     """Return a block of pulled records."""
     rows = [[*_place(r.queue), r.from_offset, r.until_offset, r.offset_delta, len(r.records)] for r in runs]
-    return _framed(_RECORDS, json.dumps(rows).encode(), [run.records for run in runs])
+    return _frame(_RECORDS, json.dumps(rows).encode(), [run.records for run in runs])
 
 
 def encode_objects(objects: Sequence[Any]) -> bytes:
@@ -87,7 +87,7 @@ def encode_objects(objects: Sequence[Any]) -> bytes:
     Other processes cannot import such classes: PySpark's cloudpickle includes them.
     """
     data: bytes = cloudpickle.dumps(list(objects), pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
-    return _framed(_OBJECTS, b"", [data])
+    return _frame(_OBJECTS, b"", [data])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def block_elements(block: bytes, reading: BlockReading = _ALL) -> Iterator[Any]:
     CorruptMessageError
         The block, or a record in it, cannot be decoded.
     """
-    kind, head_size = _opened(block)
+    kind, head_size = _open(block)
     if kind == _OBJECTS:
         data = memoryview(block)[_HEAD.size + _CRC_SIZE :]
         yield from pickle.loads(data)  # noqa: S301 - written by a task of the same job
@@ -160,7 +160,7 @@ def block_batches(
     OptionError
         The block contains objects of the receiver's ``deserialize``, not messages.
     """
-    kind, head_size = _opened(block)
+    kind, head_size = _open(block)
     if kind == _OBJECTS:
         raise OptionError("a receiver with deserialize has stored objects: take its stream as it is")
     for queue, chunks in _by_queue(block, head_size):
@@ -176,13 +176,13 @@ def _place(queue: MessageQueue) -> tuple[str, str, int]:
     return queue.topic, queue.broker_name, queue.queue_id
 
 
-def _framed(kind: int, head: bytes, parts: Sequence[bytes | memoryview]) -> bytes:
+def _frame(kind: int, head: bytes, parts: Sequence[bytes | memoryview]) -> bytes:
     front = _HEAD.pack(_MAGIC, _VERSION, kind, 0, len(head))
     data = b"".join([head, *parts])
     return front + zlib.crc32(data, zlib.crc32(front)).to_bytes(_CRC_SIZE, "big") + data
 
 
-def _opened(block: bytes) -> tuple[int, int]:
+def _open(block: bytes) -> tuple[int, int]:
     """Check a block; return its kind and the length of its JSON head."""
     start = _HEAD.size + _CRC_SIZE
     if len(block) < start:

@@ -12,7 +12,7 @@ from pyspark.streaming import StreamingContext
 
 from pyspark_rocketmq.errors import OptionError
 
-__all__ = ["check_cores", "held_cores", "local_cores"]
+__all__ = ["check_cores", "hold_cores", "local_cores"]
 
 _LOCAL: Final = re.compile(r"local(?:\[\s*(?P<cores>\*|[0-9]+)\s*(?:,.*)?\])?")
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(?P<workers>[0-9]+)\s*,\s*(?P<cores>[0-9]+)\s*,.*\]")
@@ -41,7 +41,7 @@ def local_cores(master: str | None) -> int | None:
     return None
 
 
-def held_cores(ssc: StreamingContext, receivers: int) -> None:
+def hold_cores(ssc: StreamingContext, receivers: int) -> None:
     """Register receivers of a context.
 
     Raises

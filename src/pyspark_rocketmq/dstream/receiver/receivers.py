@@ -155,11 +155,11 @@ class RocketMQReceiver:
 
     def onStart(self) -> None:
         """Join the group and start to receive. Must return."""
-        self._running().open_consumer()
+        self._list_running().open_consumer()
 
     def onStop(self) -> None:
         """Leave the group. Messages that are not stored yet are delivered again."""
-        self._running().close_consumer()
+        self._list_running().close_consumer()
 
     def store(self, element: Any) -> None:
         """Add an element, or all elements of an iterator, to the stream. Any thread of the task may call it.
@@ -174,14 +174,14 @@ class RocketMQReceiver:
         RocketMQError
             The receiver stopped or restarted before the element was stored.
         """
-        self._running().store(element)
+        self._list_running().store(element)
 
     def restart(self, message: str, error: BaseException | None = None) -> None:
         """Stop the receiver and start it again after ``spark.streaming.receiverRestartDelay``.
 
         Returns immediately. May be called from any thread of the task. The driver logs the reason.
         """
-        self._running().ask_to_restart(message, error)
+        self._list_running().ask_to_restart(message, error)
 
     def isStopped(self) -> bool:
         """Whether the receiver is not receiving (yet, or any longer)."""
@@ -190,13 +190,13 @@ class RocketMQReceiver:
     @property
     def receiverId(self) -> int:
         """The receiver's number in its stream, from 0."""
-        return self._running().number
+        return self._list_running().number
 
     def attach(self, task: ReceiverSupport) -> None:
         """Attach the receiver to a task. Called by the stream."""
         self._task = task
 
-    def _running(self) -> ReceiverSupport:
+    def _list_running(self) -> ReceiverSupport:
         if self._task is None:
             raise RocketMQError("a receiver runs in a task only: attach it with RocketMQUtils.receiverStream")
         return self._task

@@ -131,7 +131,7 @@ class BlockStore:
         names = [info.blockId() for info in infos]
         if names:
             self._held[time_ms] = names
-        made = self._logged_rdd(infos, names) if self._logged else self._rdd(names)
+        made = self._make_logged_rdd(infos, names) if self._logged else self._rdd(names)
         rdd: RDD[Any] = RDD(made.toJavaRDD(), self._sc, NoOpSerializer())
         return StoredBatch(rdd, messages, len(names))
 
@@ -166,7 +166,7 @@ class BlockStore:
         ids = self._array(self._jvm.org.apache.spark.storage.BlockId, names)
         return self._jvm.org.apache.spark.rdd.BlockRDD(self._scala, ids, self._tag)
 
-    def _logged_rdd(self, infos: list[Any], names: list[Any]) -> Any:
+    def _make_logged_rdd(self, infos: list[Any], names: list[Any]) -> Any:
         storage, streaming = self._jvm.org.apache.spark.storage, self._jvm.org.apache.spark.streaming
         handles = [info.walRecordHandleOption().get() for info in infos]
         return streaming.rdd.WriteAheadLogBackedBlockRDD(

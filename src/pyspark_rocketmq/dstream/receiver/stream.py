@@ -19,16 +19,16 @@ from pyspark_rocketmq.dstream.jvm import (
     failures,
     jvm_of,
     listen,
-    planned_stream,
+    make_planned_stream,
     remember_ms,
     report_input,
     revive,
     streaming_context,
 )
 from pyspark_rocketmq.dstream.pace import Pace, pace_of
-from pyspark_rocketmq.dstream.rdd_registry import keep_live, of_batches
+from pyspark_rocketmq.dstream.rdd_registry import keep_live, pass_batches
 from pyspark_rocketmq.dstream.receiver.block import reading_of
-from pyspark_rocketmq.dstream.receiver.cores import check_cores, held_cores, local_cores
+from pyspark_rocketmq.dstream.receiver.cores import check_cores, hold_cores, local_cores
 from pyspark_rocketmq.dstream.receiver.received_rdd import ReceivedRDD
 from pyspark_rocketmq.dstream.receiver.receivers import RocketMQReceiver
 from pyspark_rocketmq.dstream.receiver.server import ReceiverInfo, ReceiverServer
@@ -324,18 +324,18 @@ class RocketMQReceiverStream(DStream[Any]):
         if receivers < 1:
             raise OptionError("a stream needs a receiver", receivers=receivers)
         _check_log_directory(ssc, receiver)
-        held_cores(ssc, receivers)
+        hold_cores(ssc, receivers)
         maker = ReceiverMaker(receiver, receivers)
-        java, maker.stream_id = planned_stream(ssc, maker)
+        java, maker.stream_id = make_planned_stream(ssc, maker)
         super().__init__(java, ssc, ssc.sparkContext.serializer)
 
     def transform(self, func: Callable[..., RDD[Any]]) -> Any:
         """Apply a function to each batch's RDD, a `ReceivedRDD`."""
-        return super().transform(of_batches(func))
+        return super().transform(pass_batches(func))
 
     def foreachRDD(self, func: Callable[..., None]) -> None:
         """Call a function with each batch's RDD, a `ReceivedRDD`."""
-        super().foreachRDD(of_batches(func))
+        super().foreachRDD(pass_batches(func))
 
 
 def receiver_infos() -> list[ReceiverInfo]:

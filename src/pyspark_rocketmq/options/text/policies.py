@@ -50,7 +50,7 @@ _MAX_QUEUE_ID: Final = (1 << 31) - 1
 _LAST: Final = re.compile(r"last\s*:\s*([0-9]{1,18})")
 
 
-def _named_position(text: str) -> Earliest | Latest | LastMessages | None:
+def _parse_named_position(text: str) -> Earliest | Latest | LastMessages | None:
     lowered = text.strip().lower()
     match lowered:
         case "earliest":
@@ -98,7 +98,7 @@ def _offset_position(value: Any) -> Position:
             return Earliest()
         case int() if value >= 0:
             return _long(value)
-        case str() if (position := _named_position(value)) is not None:
+        case str() if (position := _parse_named_position(value)) is not None:
             return position
     forms = 'an offset, -1 latest, -2 earliest, "earliest", "latest", "last:100"'
     raise ValueError(f"{json.dumps(value)} is no position ({forms})")
@@ -193,7 +193,7 @@ def _offsets(text: str) -> StartPolicy:
         return _per_queue(text, _offset_position)
     if text.lower() == "group":
         return GroupOffsets(None)
-    position = _named_position(text)
+    position = _parse_named_position(text)
     if position is not None:
         return position
     try:

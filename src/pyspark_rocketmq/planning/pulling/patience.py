@@ -16,7 +16,7 @@ class Patience:
         self._failing_since: float | None = None
         self._missing_since: float | None = None
 
-    def progressed(self) -> None:
+    def record_progress(self) -> None:
         """Take note that offsets were accounted for."""
         self.failures = 0
         self._failing_since = self._missing_since = None

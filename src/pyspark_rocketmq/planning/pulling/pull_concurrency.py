@@ -51,7 +51,7 @@ class PullDepth:
         """Return what `answered` wants to know again of the pulls that are being sent."""
         return Sent(now_s, self._answers)
 
-    def answered(self, answers: int, last: Sent, now_s: float) -> None:
+    def record_answer(self, answers: int, last: Sent, now_s: float) -> None:
         """Take note of answers that came together.
 
         Parameters

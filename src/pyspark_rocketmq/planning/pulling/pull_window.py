@@ -127,7 +127,7 @@ class PullWindow(Generic[P]):
             self._probe_every = min(_LAST_PROBE, 2 * self._probe_every)
         return self._send(offset, size, self._next)
 
-    def answered(
+    def record_answer(
         self, asked: int, next_offset: int, *, messages: int, payload: P, payload_bytes: int = 0
     ) -> None:
         """Take in the answer to the pull at ``asked``, which covers the offsets up to ``next_offset``."""

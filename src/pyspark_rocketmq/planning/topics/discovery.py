@@ -19,7 +19,7 @@ from pyspark_rocketmq.model.names import GROUP_TOPIC_PREFIXES
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.topics.queue_names import named_as
 
-__all__ = ["Discovery", "check_checkpoint", "discover", "matching_topics", "plan_ranges", "targets"]
+__all__ = ["Discovery", "check_checkpoint", "discover", "match_topics", "plan_ranges", "targets"]
 
 # Facts: TopicValidator.java (5.4.0) lists the system topics.
 _SYSTEM_TOPICS: Final = frozenset(
@@ -157,7 +157,7 @@ def plan_ranges(
     return tuple(ranges)
 
 
-def matching_topics(pattern: re.Pattern[str], topics: Iterable[str]) -> tuple[str, ...]:
+def match_topics(pattern: re.Pattern[str], topics: Iterable[str]) -> tuple[str, ...]:
     """Return the topics whose full name matches, sorted.
 
     System topics never match; retry and dead-letter topics match only if the pattern begins with their

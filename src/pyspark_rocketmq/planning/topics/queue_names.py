@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pyspark_rocketmq.model import MessageQueue
 
-__all__ = ["named_as", "renamed"]
+__all__ = ["named_as", "rename_queues"]
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ def named_as(seen: Iterable[MessageQueue]) -> Callable[[MessageQueue], MessageQu
     return lambda queue: logical.get((queue.topic, queue.queue_id), queue)
 
 
-def renamed(
+def rename_queues(
     values: Mapping[MessageQueue, T], seen: Iterable[MessageQueue], *, choose: Callable[[T, T], T]
 ) -> dict[MessageQueue, T]:
     """Return values by queue under the names of the queues that are there.

@@ -68,11 +68,11 @@ class Constants:
         """Return ``rows`` times the value."""
         array = self._arrays.get(value)
         if array is None or len(array) < rows:
-            array = self._arrays[value] = _repeated(value, rows)
+            array = self._arrays[value] = _repeat(value, rows)
         return array.slice(0, rows)
 
 
-def _repeated(value: str | int, rows: int) -> pa.Array:
+def _repeat(value: str | int, rows: int) -> pa.Array:
     if isinstance(value, int):
         return numbers(np.full(rows, value, np.int32))
     data = value.encode()

@@ -14,7 +14,7 @@ from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import CorruptMessage, MessageQueue
 from pyspark_rocketmq.record.decode.spans import Int64s, Mask
 
-__all__ = ["BODY_DAMAGED", "INSIDE_DAMAGED", "UNREADABLE", "Corrupt", "OnCorrupt", "replaced"]
+__all__ = ["BODY_DAMAGED", "INSIDE_DAMAGED", "UNREADABLE", "Corrupt", "OnCorrupt", "replace_slots"]
 
 OnCorrupt: TypeAlias = Literal["fail", "null", "skip"]
 
@@ -121,7 +121,7 @@ class Corrupt:
             return pc.if_else(pa.array(valid), array, None).cast(pa.string())
 
 
-def replaced(array: pa.Array) -> pa.Array:
+def replace_slots(array: pa.Array) -> pa.Array:
     """Return a binary array with U+FFFD for what is not UTF-8 in it, as Java decodes; nulls stay."""
     texts: Callable[[bytes | None], bytes | None] = lambda each: (  # noqa: E731
         None if each is None else each.decode(errors="replace").encode()

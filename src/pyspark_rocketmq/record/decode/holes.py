@@ -35,16 +35,16 @@ def find_holes(chunks: Sequence[Chunk], topic: str = "") -> list[tuple[int, int]
     holes: list[tuple[int, int]] = []
     for chunk in chunks:
         expected = chunk.from_offset
-        for start, end in _covered(chunk, topic):
+        for start, end in _cover(chunk, topic):
             if start > expected and expected < chunk.until_offset:
                 holes.append((expected, min(start, chunk.until_offset)))
             expected = max(expected, end)
         if expected < chunk.until_offset:
             holes.append((expected, chunk.until_offset))
-    return _joined(holes)
+    return _join(holes)
 
 
-def _covered(chunk: Chunk, topic: str) -> Iterator[tuple[int, int]]:
+def _cover(chunk: Chunk, topic: str) -> Iterator[tuple[int, int]]:
     """Yield the offsets that each record accounts for; a malformed one accounts for all the rest."""
     data = memoryview(chunk.buffer)
     position = chunk.start
@@ -56,7 +56,7 @@ def _covered(chunk: Chunk, topic: str) -> Iterator[tuple[int, int]]:
         offset = _OFFSET.unpack_from(data, position + _OFFSET_AT)[0] + chunk.offset_delta
         (sys_flag,) = _SIZE.unpack_from(data, position + _SYS_FLAG_AT)
         if is_light(topic):
-            yield _covered_by_light(chunk, data[position : position + size], topic)
+            yield _cover_by_light(chunk, data[position : position + size], topic)
         elif is_inner_batch(sys_flag):
             yield offset, _end_of_batch(data[position : position + size], offset, chunk.until_offset)
         else:
@@ -64,7 +64,7 @@ def _covered(chunk: Chunk, topic: str) -> Iterator[tuple[int, int]]:
         position += size
 
 
-def _covered_by_light(chunk: Chunk, record: memoryview, topic: str) -> tuple[int, int]:
+def _cover_by_light(chunk: Chunk, record: memoryview, topic: str) -> tuple[int, int]:
     try:
         (message,) = decode_messages(record, topic=topic, broker_name="")
     except CorruptMessageError:  # the decoder's to report, not a hole
@@ -79,7 +79,7 @@ def _end_of_batch(record: memoryview, offset: int, until_offset: int) -> int:
         return until_offset
 
 
-def _joined(holes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join(holes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     joined: list[tuple[int, int]] = []
     for start, end in holes:
         if joined and joined[-1][1] == start:

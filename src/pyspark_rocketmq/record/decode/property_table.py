@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from pyspark_rocketmq.record.decode.corrupt import replaced
+from pyspark_rocketmq.record.decode.corrupt import replace_slots
 from pyspark_rocketmq.record.decode.rows import Rows
-from pyspark_rocketmq.record.decode.spans import Bytes, Int64s, Mask, Spans, contents, sliding
+from pyspark_rocketmq.record.decode.spans import Bytes, Int64s, Mask, Spans, contents, view_sliding
 
 __all__ = ["MAP_TYPE", "PropertyTable"]
 
@@ -44,7 +44,7 @@ class PropertyTable:
 
     def _replace(self) -> None:
         """Write U+FFFD over what is not UTF-8, as Java's clients read it; rare, and slow."""
-        blocks = replaced(self._blocks)
+        blocks = replace_slots(self._blocks)
         self._take(blocks, _offsets(blocks)[:: len(blocks) // max(1, self._rows)])
 
     def column(self, name: str) -> pa.Array:
@@ -94,7 +94,7 @@ class PropertyTable:
     def _find(self, name: bytes) -> Int64s:
         """Return the entries of that name."""
         found = np.flatnonzero(self._name_length == len(name))
-        chars = sliding(self._data, f"S{len(name)}")[self._name_start[found]]
+        chars = view_sliding(self._data, f"S{len(name)}")[self._name_start[found]]
         same: Mask = chars == name
         return found[same]
 

@@ -107,7 +107,7 @@ class Rows:
             Spans.concat([part.record for part in parts]),
             Spans.concat([part.body for part in parts]),
             Spans.concat([part.properties for part in parts]),
-            _joined_damage(parts),
+            _join_damage(parts),
         )
 
     def sys_flag(self) -> Int32s:
@@ -127,7 +127,7 @@ class Rows:
         return Spans(self.record.index, self.record.start + STORE_HOST_AT + shift, length)
 
 
-def _joined_damage(parts: Sequence[Rows]) -> npt.NDArray[np.uint8] | None:
+def _join_damage(parts: Sequence[Rows]) -> npt.NDArray[np.uint8] | None:
     if all(part.damage is None for part in parts):
         return None
     sound = [np.zeros(len(part), np.uint8) if part.damage is None else part.damage for part in parts]

@@ -19,7 +19,7 @@ from pyspark_rocketmq.errors import CorruptMessageError, LocalProtocolError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.record.decode.corrupt import BODY_DAMAGED, UNREADABLE, Corrupt
 from pyspark_rocketmq.record.decode.rows import HEAD, Chunk, Rows
-from pyspark_rocketmq.record.decode.spans import Bytes, Int64s, Mask, Spans, sliding
+from pyspark_rocketmq.record.decode.spans import Bytes, Int64s, Mask, Spans, view_sliding
 from pyspark_rocketmq.record.decode.unpack import unpack
 from pyspark_rocketmq.record.layout import (
     FIXED_SIZE,
@@ -78,9 +78,9 @@ def scan(
     wanted = parts[0][1] if len(parts) == 1 else np.concatenate([wanted for _, wanted in parts], axis=1)
     rows, wanted, packed = _select(rows, wanted, with_body=with_body)
     if check_crc:
-        rows = _checked(rows, corrupt)
+        rows = _check(rows, corrupt)
     last = -1
-    for part in _unpacked(rows, wanted, packed, corrupt, body_limit=body_limit, part_bytes=part_bytes):
+    for part in _unpack(rows, wanted, packed, corrupt, body_limit=body_limit, part_bytes=part_bytes):
         if not len(part):
             continue
         ascends = np.diff(part.offset, prepend=last) > 0
@@ -133,7 +133,7 @@ def _find_records(data: Bytes, chunks: Sequence[Chunk], corrupt: Corrupt) -> tup
     """
     start = np.array([chunk.start for chunk in chunks], np.int64)
     length = np.array([chunk.end for chunk in chunks], np.int64) - start
-    sizes = sliding(data, ">i4")
+    sizes = view_sliding(data, ">i4")
     size = sizes[np.minimum(start, sizes.size - 1)].astype(np.int64) if sizes.size else np.zeros_like(start)
     equal = (size >= MIN_RECORD_SIZE) & (length > 0)
     equal &= length % np.where(equal, size, 1) == 0
@@ -182,7 +182,7 @@ def _walk(chunk: Chunk, corrupt: Corrupt) -> list[int]:
 
 def _locate(data: Bytes, start: Int64s, offset_delta: Int64s, number: int, corrupt: Corrupt) -> Rows:
     """Gather the fixed fields and find body and properties of each record, checking every length."""
-    fixed = sliding(data, f"V{FIXED_SIZE}")
+    fixed = view_sliding(data, f"V{FIXED_SIZE}")
     head = fixed[start].view(HEAD)
     stored = head["queue_offset"].astype(np.int64)
     offset = stored + offset_delta
@@ -219,7 +219,7 @@ def _locate(data: Bytes, start: Int64s, offset_delta: Int64s, number: int, corru
         offset,
         "the topic does not fit the record",
     )
-    properties_length = sliding(data, ">i2")[properties_at].astype(np.int64)
+    properties_length = view_sliding(data, ">i2")[properties_at].astype(np.int64)
     corrupt.require(
         (properties_length >= 0) & (properties_at + 2 + properties_length <= end),
         offset,
@@ -257,7 +257,7 @@ def _select(rows: Rows, wanted: Int64s, *, with_body: bool) -> tuple[Rows, Int64
     return rows, wanted, inner | (sys_flag & MessageFlag.COMPRESSED != 0) if with_body else inner
 
 
-def _unpacked(
+def _unpack(
     rows: Rows, wanted: Int64s, packed: Mask, corrupt: Corrupt, *, body_limit: int, part_bytes: int
 ) -> Iterator[Rows]:
     """Yield the messages that are wanted, those of inner batches too."""
@@ -270,7 +270,7 @@ def _unpacked(
         yield part if keep.all() else part[np.flatnonzero(keep)]
 
 
-def _checked(rows: Rows, corrupt: Corrupt) -> Rows:
+def _check(rows: Rows, corrupt: Corrupt) -> Rows:
     """Compare each body with its checksum."""
     body = rows.body
     crc = [

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Bytes", "Int32s", "Int64s", "Mask", "Spans", "contents", "sliding", "validity"]
+__all__ = ["Bytes", "Int32s", "Int64s", "Mask", "Spans", "contents", "validity", "view_sliding"]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Int32s: TypeAlias = npt.NDArray[np.int32]
@@ -21,7 +21,7 @@ _INLINE = 12
 """Arrow's binary views hold strings up to this length themselves."""
 
 
-def sliding(data: Bytes, dtype: npt.DTypeLike) -> npt.NDArray[np.void]:
+def view_sliding(data: Bytes, dtype: npt.DTypeLike) -> npt.NDArray[np.void]:
     """View ``data`` as if a value of ``dtype`` began at every byte: indexing gathers unaligned values."""
     kind = np.dtype(dtype)
     return np.ndarray((max(0, data.size - kind.itemsize + 1),), kind, data, strides=(1,))
@@ -90,7 +90,7 @@ class Spans:
             last = data.size - _INLINE
             inner = rows[self.start[rows] <= last]
             if inner.size:
-                chars = sliding(data, f"V{_INLINE}")[self.start[inner]]
+                chars = view_sliding(data, f"V{_INLINE}")[self.start[inner]]
                 views[inner, 1:] = chars.view(np.int32).reshape(-1, 3)
             for row in rows[self.start[rows] > last].tolist():
                 tail = data[self.start[row] : self.start[row] + self.length[row]].tobytes()

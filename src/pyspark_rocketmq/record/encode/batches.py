@@ -133,7 +133,7 @@ def encode_parcels(
         The unique keys: 28 characters, and a counter of 16 bits that goes on from ``id_start``.
     """
     unique = _unique_keys(id_prefix, id_start, len(rows))
-    bodies = _compressed(rows.body, kinds, limits.compression)
+    bodies = _compress_bodies(rows.body, kinds, limits.compression)
     items = _items(bodies, unique, rows)
     offsets = np.frombuffer(items.buffers()[1], np.int32)[: len(rows) + 1].astype(np.int64)
     data = memoryview(items.buffers()[2])
@@ -221,17 +221,17 @@ def _heads(
     heads["size"] = body_lengths.astype(np.int64) + properties_lengths + BATCH_ITEM_OVERHEAD
     heads["flag"] = rows.flag
     heads["body"] = body_lengths
-    return _fixed(heads.view(np.uint8).reshape(-1, _HEAD.itemsize))
+    return _write_fixed(heads.view(np.uint8).reshape(-1, _HEAD.itemsize))
 
 
 def _items(bodies: pa.Array, unique: pa.Array, rows: OutgoingRows) -> pa.Array:
     properties = _properties_lengths(rows) + UNIQUE_KEY_BYTES
     heads = _heads(rows, pc.binary_length(bodies).to_numpy(), properties)
-    shorts = _fixed(properties.astype(">u2").view(np.uint8).reshape(-1, 2))
+    shorts = _write_fixed(properties.astype(">u2").view(np.uint8).reshape(-1, 2))
     return pc.binary_join_element_wise(heads, bodies, shorts, unique, rows.properties, _EMPTY)
 
 
-def _fixed(matrix: npt.NDArray[np.uint8]) -> pa.Array:
+def _write_fixed(matrix: npt.NDArray[np.uint8]) -> pa.Array:
     """Return the rows of a matrix of bytes as a binary column."""
     count, width = matrix.shape
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
@@ -248,10 +248,10 @@ def _unique_keys(prefix: str, start: int, count: int) -> pa.Array:
     matrix[:, : len(head)] = np.frombuffer(head, np.uint8)
     matrix[:, len(head) : -1] = _COUNTER_DIGITS[(start + np.arange(count)) & 0xFFFF]
     matrix[:, -1] = 2
-    return _fixed(matrix)
+    return _write_fixed(matrix)
 
 
-def _compressed(bodies: pa.Array, kinds: npt.NDArray[np.int8], kind: Compression) -> pa.Array:
+def _compress_bodies(bodies: pa.Array, kinds: npt.NDArray[np.int8], kind: Compression) -> pa.Array:
     """Compress the bodies that travel so."""
     rows = np.flatnonzero(kinds == ParcelKind.COMPRESSED)
     if not len(rows):

@@ -105,7 +105,7 @@ class OutgoingRows:
         """Return the other rows."""
         return self.take(np.delete(np.arange(len(self)), rows)) if rows else self
 
-    def identified(self, properties: pa.Array) -> Self:
+    def identify(self, properties: pa.Array) -> Self:
         """Return the rows with these properties, which hold their write ids."""
         return replace(self, properties=properties)
 

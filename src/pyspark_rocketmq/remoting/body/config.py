@@ -154,7 +154,7 @@ def encode_broker_properties(settings: Mapping[str, str]) -> bytes:
     for name in settings:
         if not _PROPERTY_NAME.fullmatch(name):
             raise LocalProtocolError("not the name of a broker's setting", setting=name)
-    return "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items()).encode("ascii")
+    return "".join(f"{name}={_escape(value)}\n" for name, value in settings.items()).encode("ascii")
 
 
 def encode_user(
@@ -221,7 +221,7 @@ def _group_config(config: Node) -> GroupConfig:
     )
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     """Escape a value for ``java.util.Properties``; UTF-16 code units, as Java has them."""
     units = value.encode("utf-16-be", "surrogatepass")
     plain = re.compile(r"[!-\[\]-~]")

@@ -83,7 +83,7 @@ class Header:
                 "a header has a value of another type than declared", header=cls.__name__
             ) from error
         if namespace is not NO_NAMESPACE:
-            fields |= {name: namespace.qualified(fields[name]) for name in cls._resources if name in fields}
+            fields |= {name: namespace.qualify(fields[name]) for name in cls._resources if name in fields}
         return fields
 
     @classmethod

@@ -18,7 +18,7 @@ from pyspark_rocketmq.spark.read.message_weights import MessageWeights
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Lag", "QueueLag", "Spread", "lag", "lag_between", "measured", "newest_lag"]
+__all__ = ["Lag", "QueueLag", "Spread", "lag", "lag_between", "measure_lag", "newest_lag"]
 
 
 _SAMPLED_QUEUES: Final = 64
@@ -158,13 +158,13 @@ def lag(where: SparkSession | str, group: str, topic: str, **options: Any) -> La
         A name server or broker does not answer within 10 s.
     """
     if isinstance(where, str):
-        with closing(_connected({"nameServer": where, **options})) as client:
+        with closing(_connect({"nameServer": where, **options})) as client:
             queues = client.read_queues(topic)
             begins = client.min_offsets(queues)
             committed = client.committed_offsets(group, queues)
             positions = {queue: max(committed[queue] or 0, begins[queue]) for queue in queues}
             return _now(client, positions, group)
-    found = _running(where.streams.active, group, topic)
+    found = _find_running(where.streams.active, group, topic)
     if found is None:
         raise OptionError(
             "no running query of this session reads the topic for the group and has finished a batch: "
@@ -172,7 +172,7 @@ def lag(where: SparkSession | str, group: str, topic: str, **options: Any) -> La
             group=group,
             topic=topic,
         )
-    with closing(_connected(found.source.client_options() | options)) as client:
+    with closing(_connect(found.source.client_options() | options)) as client:
         positions = {queue: at for queue, at in found.offsets.items() if queue.topic == topic}
         return _now(client, positions, group)
 
@@ -216,10 +216,10 @@ def newest_lag(
         No broker answers.
     """
     ends = available_ends(client, positions)
-    return measured(client, lag_between(positions, ends), group=group, now_ms=now_ms, weights=weights)
+    return measure_lag(client, lag_between(positions, ends), group=group, now_ms=now_ms, weights=weights)
 
 
-def measured(client: PlanningClient, lag: Lag, *, group: str, now_ms: int, weights: MessageWeights) -> Lag:
+def measure_lag(client: PlanningClient, lag: Lag, *, group: str, now_ms: int, weights: MessageWeights) -> Lag:
     """Add seconds and bytes to a lag in messages: seconds by each queue's next message, bytes by samples.
 
     Raises
@@ -246,7 +246,7 @@ def measured(client: PlanningClient, lag: Lag, *, group: str, now_ms: int, weigh
     return Lag(tuple(map(look, lag.queues)))
 
 
-def _connected(options: Mapping[str, Any]) -> PlanningClient:
+def _connect(options: Mapping[str, Any]) -> PlanningClient:
     return PlanningClient(parse_options(ClientOptions, options))
 
 
@@ -255,7 +255,7 @@ def _now(client: PlanningClient, positions: Mapping[MessageQueue, int], group: s
     return newest_lag(client, positions, group=group, now_ms=SYSTEM_CLOCK.now_ms(), weights=weights)
 
 
-def _running(queries: Iterable[_HasProgress], group: str, topic: str) -> SourceOffset | None:
+def _find_running(queries: Iterable[_HasProgress], group: str, topic: str) -> SourceOffset | None:
     """Return the position of the running query that reads the topic for the group."""
     for query in queries:
         progress = query.lastProgress

@@ -19,7 +19,7 @@ from pyspark_rocketmq.offsets.stream_offset import SourceOffset, offset_of_rocke
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.options.source import DEFAULT_GROUP
 from pyspark_rocketmq.planning.topics.discovery import plan_ranges
-from pyspark_rocketmq.spark.monitor.lag import Lag, lag_between, measured, newest_lag
+from pyspark_rocketmq.spark.monitor.lag import Lag, lag_between, measure_lag, newest_lag
 from pyspark_rocketmq.spark.read.message_weights import MessageWeights
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class RocketMQQueryListener(StreamingQueryListener):
         lag = lag_between(end.offsets, newest.offsets)
         try:
             with self._asking:
-                return measured(
+                return measure_lag(
                     self._client(end),
                     lag,
                     group=_group(end),

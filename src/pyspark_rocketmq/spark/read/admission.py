@@ -91,7 +91,7 @@ class Admission:
         now = self._clock.monotonic()
         until = dict(positions)
         if self._enough(positions, reach, now, ask=not closed and not isinstance(limit, ReadAllAvailable)):
-            until = self._aligned(client, positions, reach, self._limits(limit), now)
+            until = self._align(client, positions, reach, self._limits(limit), now)
         if until != positions:
             self._last_batch = now
         self._last_look = now
@@ -130,7 +130,7 @@ class Admission:
 
     # --- event time ---
 
-    def _aligned(
+    def _align(
         self,
         client: PlanningClient,
         positions: Mapping[MessageQueue, int],

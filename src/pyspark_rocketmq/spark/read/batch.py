@@ -18,7 +18,7 @@ from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.options.choices import CorruptPolicy
 from pyspark_rocketmq.planning.offset_resolution import check_listed
 from pyspark_rocketmq.spark.read.partition import RangesPartition, plan_partitions, read_partition
-from pyspark_rocketmq.spark.read.pushdown import Demand, demand_of, narrowed
+from pyspark_rocketmq.spark.read.pushdown import Demand, demand_of, narrow_positions
 from pyspark_rocketmq.spark.read.schema import check_nullable, to_projection
 
 if TYPE_CHECKING:
@@ -104,4 +104,4 @@ class FilteringBatchReader(RocketMQBatchReader):
         return filters
 
     def _ranges(self, client: PlanningClient) -> tuple[OffsetRange, ...]:
-        return narrowed(client, super()._ranges(client), self._demand)
+        return narrow_positions(client, super()._ranges(client), self._demand)

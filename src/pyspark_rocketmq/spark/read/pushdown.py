@@ -38,7 +38,7 @@ from pyspark.sql.datasource import (
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
 
-__all__ = ["Bounds", "Demand", "demand_of", "narrowed"]
+__all__ = ["Bounds", "Demand", "demand_of", "narrow_positions"]
 
 _CLOCK_SLACK_MS: Final = 60_000
 """How far a broker's clock may have been set back: store times are searched as if they only grew."""
@@ -129,7 +129,7 @@ def demand_of(filters: Iterable[Filter], columns: Mapping[str, str]) -> Demand:
     return demand
 
 
-def narrowed(
+def narrow_positions(
     client: PlanningClient, ranges: Iterable[OffsetRange], demand: Demand
 ) -> tuple[OffsetRange, ...]:
     """Return the parts of the ranges that may hold what is wanted.

@@ -118,7 +118,7 @@ def read_schema(
         names.append("properties")
     twice = {name for name in names if names.count(name) > 1}
     if twice:
-        raise OptionError(f"columns names {_listed(twice)} more than once")
+        raise OptionError(f"columns names {_join_names(twice)} more than once")
     types = {**COLUMN_TYPES, "body": StringType() if body_as == "string" else BinaryType()}
     return StructType([StructField(name, types[_column(name, "columns")]) for name in names])
 
@@ -132,8 +132,8 @@ def to_projection(schema: StructType) -> Projection:
         A field is unknown, has another type than its column, or forbids nulls.
     """
     if not schema.fields:
-        raise OptionError(f"the schema has no column; there are {_listed(COLUMN_TYPES)}")
-    columns = tuple(_checked_column(field) for field in schema.fields)
+        raise OptionError(f"the schema has no column; there are {_join_names(COLUMN_TYPES)}")
+    columns = tuple(_check_column(field) for field in schema.fields)
     as_string = any(
         column.source == "body" and field.dataType == StringType()
         for field, column in zip(schema.fields, columns, strict=True)
@@ -157,7 +157,7 @@ def check_nullable(projection: Projection) -> None:
             )
 
 
-def _checked_column(field: StructField) -> Column:
+def _check_column(field: StructField) -> Column:
     column = _column(field.name, "the schema")
     expected = COLUMN_TYPES[column]
     if field.dataType != expected and not (column == "body" and field.dataType == StringType()):
@@ -179,9 +179,9 @@ def _column(name: str, where: str) -> str:
     known = [*COLUMN_TYPES, *ALIASES]
     nearest = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), nearest, n=1)
-    hint = f"did you mean {nearest[close[0]]!r}?" if close else f"there are {_listed(known)}"
+    hint = f"did you mean {nearest[close[0]]!r}?" if close else f"there are {_join_names(known)}"
     raise OptionError(f"{where} names {name!r}, which is no column of a message: {hint}")
 
 
-def _listed(names: object) -> str:
+def _join_names(names: object) -> str:
     return ", ".join(repr(name) for name in sorted(names))  # type: ignore[call-overload]

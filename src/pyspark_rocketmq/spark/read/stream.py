@@ -21,9 +21,9 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     behind,
     check_filter,
     check_hidden,
+    find_moved_back,
     hidden,
     late_begins,
-    moved_back,
     patient_ends,
     resolve_offsets,
 )
@@ -122,7 +122,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Record the ends at which the run stops."""
-        client = self._connected()
+        client = self._open_client()
         self._frozen_at_ms = self._clock.now_ms()
         self._frozen = available_ends(client, self._queues_at_start())
 
@@ -145,22 +145,22 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             A queue ends before its position, or an offset that was read has another message now, and
         ``failOnDataLoss`` is set.
         """
-        last = self._checked(start)
+        last = self._check(start)
         self._finished(last)
         # Before any request: messages that are not seen now were stored later than this.
         moment = self._clock.now_ms()
-        origin = last if last.resolved else self._resolved_start()
-        ends = self._settled_ends(origin.offsets)
-        check_filter(self._connected(), ends.masters, self._options)
+        origin = last if last.resolved else self._resolve_start()
+        ends = self._settle_ends(origin.offsets)
+        check_filter(self._open_client(), ends.masters, self._options)
         known, origin = origin.offsets, origin.named_as(ends.seen)
-        self._newest = origin.advanced(ends.readable, {})
+        self._newest = origin.advance(ends.readable, {})
         begins = {q: at for q, at in origin.offsets.items() if not last.resolved or q not in known}
         begins |= self._new_begins(origin, ends)
         positions = {**origin.offsets, **begins}
         reach = targets(positions, ends.readable, frozen=self._frozen)
         unchecked = self._check_witnesses(origin, positions, reach, ends)
         until = self._admission.cut(
-            self._connected(), positions, reach, limit, closed=self._frozen is not None
+            self._open_client(), positions, reach, limit, closed=self._frozen is not None
         )
         complete = self._nobody_is_missed(positions, ends)
         beat = self._next_heartbeat(origin, moment, idle=reach == positions and complete)
@@ -173,10 +173,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         read = {q: at for q, at in until.items() if q in ends.masters and place(q) not in unchecked}
         witnesses = new_witnesses(
-            self._connected(), origin.witnesses, positions, read, group=self._options.group
+            self._open_client(), origin.witnesses, positions, read, group=self._options.group
         )
         aligned = self._next_aligned(origin, until, reach, moment, complete=complete)
-        return origin.advanced(
+        return origin.advance(
             until, begins, heartbeat_at_ms=beat, aligned_at_ms=aligned, witnesses=witnesses
         ).to_dict()
 
@@ -186,7 +186,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan a batch from its two offsets and the options only: a replay has the same plan."""
-        begin, until = self._checked(start), self._checked(end)
+        begin, until = self._check(start), self._check(end)
         if begin == until:
             return []
         ranges = plan_ranges(begin.offsets, until.offsets, until.begin)
@@ -208,7 +208,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Record that the batch up to ``end`` is finished; with a consumerGroup, commit it to the brokers."""
-        self._finished(self._checked(end))
+        self._finished(self._check(end))
 
     def stop(self) -> None:
         """Close the connections."""
@@ -224,7 +224,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._commits is None:
             self._commits = GroupCommits(
                 self._options.group,
-                self._connected(),
+                self._open_client(),
                 interval_ms=self._options.commit_interval_ms,
                 clock=self._clock,
                 host=self._host,
@@ -267,23 +267,23 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return previous
         seen_ms = moment if self._frozen_at_ms is None else min(moment, self._frozen_at_ms)
         return look_up_aligned(
-            self._connected(), previous, until, reach, seen_ms=seen_ms, group=self._options.group
+            self._open_client(), previous, until, reach, seen_ms=seen_ms, group=self._options.group
         )
 
-    def _connected(self) -> PlanningClient:
+    def _open_client(self) -> PlanningClient:
         if self._client is None:
             self._client = self._connect(self._options.client)
         return self._client
 
-    def _checked(self, document: Mapping[str, Any]) -> SourceOffset:
+    def _check(self, document: Mapping[str, Any]) -> SourceOffset:
         offset = SourceOffset.from_dict(document).without(self._options.forgets)
         check_checkpoint(offset.offsets, self._options)
         return offset
 
-    def _resolved_start(self) -> SourceOffset:
+    def _resolve_start(self) -> SourceOffset:
         """Resolve the start once per reader. From then on, the first batch's end contains it."""
         if self._origin is None:
-            client = self._connected()
+            client = self._open_client()
             moment = self._clock.now_ms()
             brokers = self._first_brokers()
             queues = self._visible(self._queues_at_start())
@@ -302,20 +302,20 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _queues_at_start(self) -> tuple[MessageQueue, ...]:
         return patient_queues(
-            self._connected(), self._options, clock=self._clock, patience_ms=_OUTAGE_PATIENCE_MS
+            self._open_client(), self._options, clock=self._clock, patience_ms=_OUTAGE_PATIENCE_MS
         )
 
     def _first_brokers(self) -> frozenset[str]:
         """Return the brokers, before queues are looked up: a broker registers with all its topics."""
         if self._brokers is None:
-            self._brokers = frozenset() if self._options.assign else self._connected().broker_names()
+            self._brokers = frozenset() if self._options.assign else self._open_client().broker_names()
         return self._brokers
 
-    def _settled_ends(self, known: Mapping[MessageQueue, int]) -> Ends:
+    def _settle_ends(self, known: Mapping[MessageQueue, int]) -> Ends:
         """Return the ends. Queues that end before their position get some time without delaying others."""
         while True:
             ends = patient_ends(
-                self._connected(),
+                self._open_client(),
                 self._options,
                 clock=self._clock,
                 deadline=Deadline(self._clock, _OUTAGE_PATIENCE_MS),
@@ -352,7 +352,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if place(queue) in ahead or place(queue) not in self._witnessed
         }
         looks = check_witnesses(
-            self._connected(),
+            self._open_client(),
             due,
             ends.masters,
             group=self._options.group,
@@ -366,19 +366,22 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lost_sight = hidden(origin.offsets, ends.seen) - ends.failed.keys()
         if lost_sight != self._hidden:
             check_hidden(
-                self._connected(),
+                self._open_client(),
                 origin.offsets,
                 lost_sight,
                 fail_on_data_loss=self._options.fail_on_data_loss,
             )
             self._hidden = lost_sight
-        moved = moved_back(
-            self._connected(), origin.offsets, ends.masters, fail_on_data_loss=self._options.fail_on_data_loss
+        moved = find_moved_back(
+            self._open_client(),
+            origin.offsets,
+            ends.masters,
+            fail_on_data_loss=self._options.fail_on_data_loss,
         )
         if origin.started_at_ms is None:
             return moved
         return moved | late_begins(
-            self._connected(),
+            self._open_client(),
             self._policy,
             origin.offsets,
             self._visible(ends.masters),

@@ -28,7 +28,7 @@ def append_to(table: str, *, schema: str | None = None) -> RowWriter:
     """
 
     def write(connection: sa.Connection, batch: DataFrame) -> None:
-        target = _reflected(connection, table, schema, batch)
+        target = _reflect(connection, table, schema, batch)
         _execute(connection, sa.insert(target), target, batch)
 
     return write
@@ -56,13 +56,13 @@ def upsert_into(table: str, *, key: Sequence[str], schema: str | None = None) ->
         raise OptionError("an upsert needs the columns of a key")
 
     def write(connection: sa.Connection, batch: DataFrame) -> None:
-        target = _reflected(connection, table, schema, batch, key)
+        target = _reflect(connection, table, schema, batch, key)
         _execute(connection, _upsert(connection.dialect.name, target, key, batch.columns), target, batch)
 
     return write
 
 
-def _reflected(
+def _reflect(
     connection: sa.Connection, table: str, schema: str | None, batch: DataFrame, key: Sequence[str] = ()
 ) -> sa.Table:
     try:

@@ -52,7 +52,7 @@ def _same(array: pa.Array) -> pa.Array:
     return array
 
 
-def _joined_keys(array: pa.Array) -> pa.Array:
+def _join_keys(array: pa.Array) -> pa.Array:
     """Return keys in RocketMQ's form: one text, the keys separated by spaces."""
     if not pa.types.is_list(array.type) and not pa.types.is_large_list(array.type):
         return binary_of(array)
@@ -74,7 +74,7 @@ SINK_COLUMNS: Final[Mapping[str, _Column]] = {
     "body": _Column((StringType, BinaryType), "string or binary", "body", binary_of),
     "topic": _Column(_TEXT, "string", "topic", binary_of),
     "tags": _Column(_TEXT, "string", "tags", binary_of),
-    "keys": _Column((StringType, ArrayType), "string or array<string>", "keys", _joined_keys),
+    "keys": _Column((StringType, ArrayType), "string or array<string>", "keys", _join_keys),
     "properties": _Column((MapType,), "map<string,string>", "properties", _same),
     "shardingKey": _Column((StringType, *_WHOLE), "string or a whole number", "sharding_key", binary_of),
     "brokerName": _Column(_TEXT, "string", "broker_name", binary_of),
@@ -192,14 +192,14 @@ def sink_layout(schema: StructType, options: SinkOptions) -> SinkLayout:
         if not (as_read and name in _ORIGIN):
             positions[name] = place
     if "body" not in positions:
-        raise OptionError(f"a write needs a column 'body' (string or binary); the rows have {_listed(names)}")
+        raise OptionError(f"a write needs a column 'body' (string or binary); the rows have {_join(names)}")
     if "topic" not in positions and options.topic is None:
         raise OptionError("a write needs the option topic, or a column 'topic'", option="topic")
     delays = [name for name in _DELAYS if name in positions]
     if options.delay_level is not None:
         delays.append("delayLevel")
     if delays and options.guarantee is Guarantee.TRANSACTIONAL:
-        raise OptionError(f"brokers do not delay messages of a transaction: leave out {_listed(delays)}")
+        raise OptionError(f"brokers do not delay messages of a transaction: leave out {_join(delays)}")
     if "brokerName" in positions and "queueId" not in positions:
         raise OptionError("the column 'brokerName' needs the column 'queueId' beside it")
     return SinkLayout(positions=tuple(positions.items()), as_read=as_read, copies=tuple(copies))
@@ -211,7 +211,7 @@ def _column(name: str) -> str:
     if column is not None:
         return column
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"there are {_listed(SINK_COLUMNS)}"
+    hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"there are {_join(SINK_COLUMNS)}"
     raise OptionError(f"the rows have a column {name!r}, which is no part of a message: {hint} "
                       "Select the columns that are to be sent")  # fmt: skip
 
@@ -227,5 +227,5 @@ def _check_type(name: str, found: DataType) -> None:
         raise OptionError(f"column {name!r} is {found.simpleString()}, but a write takes {column.expected}")
 
 
-def _listed(names: Sequence[str] | Mapping[str, object]) -> str:
+def _join(names: Sequence[str] | Mapping[str, object]) -> str:
     return ", ".join(repr(name) for name in names)

@@ -145,7 +145,7 @@ class SinkTopics:
     def _without_route(self, topic: str, restart: Deadline) -> tuple[MessageQueue, ...] | None:
         """Create the topic, or raise an error that is retried while its brokers may be restarting."""
         client = self._client
-        registered = client.name_servers.registered_brokers(deadline=client.deadline())
+        registered = client.name_servers.fetch_registered_brokers(deadline=client.deadline())
         if not registered:
             raise client.routes.why_missing(topic, deadline=client.deadline())
         if self._options.create_topic:

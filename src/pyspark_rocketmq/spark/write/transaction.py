@@ -123,7 +123,7 @@ class Transactions:
         if self._is_done(name):  # the process that had the lease before was at the end of its commit
             return Finished(committed=0)
         decision = self._log.read(name)
-        left = self._settled(decision, decision.halves)
+        left = self._settle(decision, decision.halves)
         _LOG.info("batch %s: %d of %d messages are left to commit", name, left.num_rows, len(decision.halves))
         lost = self._carry_out(decision, left, lease, skip_lost=skip_lost)
         return Finished(committed=int(left.num_rows) - lost, lost=lost)
@@ -155,7 +155,7 @@ class Transactions:
                 before_send=lease.confirm,
             )
             lost = pa.concat_tables([lost, ended.gone])
-            halves = self._settled(decision, ended.unknown) if ended.unknown.num_rows else ended.unknown
+            halves = self._settle(decision, ended.unknown) if ended.unknown.num_rows else ended.unknown
             if halves.num_rows < before:
                 patience = self._client.deadline(self._outage_timeout_ms)
             elif patience.expired:
@@ -184,7 +184,7 @@ class Transactions:
             msg_ids=shown,
         )
 
-    def _settled(self, decision: Decision, halves: pa.Table) -> pa.Table:
+    def _settle(self, decision: Decision, halves: pa.Table) -> pa.Table:
         """Return the uncommitted half messages, once no commit is pending."""
         scan = CommittedScan(self._client, halves, decision.since)
         self._patiently(scan.look)

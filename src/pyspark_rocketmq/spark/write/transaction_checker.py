@@ -84,7 +84,7 @@ class TransactionResolver:
         self._client = Client(given.client)
         self._checks: queue.SimpleQueue[tuple[Connection, Command, bytes]] = queue.SimpleQueue()
         self._heartbeat = encode_heartbeat(
-            create_client_id(id(self)), producer_groups=(self._client.namespace.qualified(self._group),)
+            create_client_id(id(self)), producer_groups=(self._client.namespace.qualify(self._group),)
         )
         self._beaten: dict[str, tuple[Connection, float]] = {}
         self.asked = 0

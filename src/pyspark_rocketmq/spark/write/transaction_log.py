@@ -125,7 +125,7 @@ class TransactionLog:
         newest = self.newest_claim(owner)
         number = 0 if newest is None else int(newest.partition("-")[0])
         claim = f"{number + 1:0{_DIGITS}d}-{uuid.uuid4().hex}"
-        with self._explained():
+        with self._explain():
             write_durably(
                 self._fs, f"{self._folder(owner)}/{claim}{_CLAIM}"
             )  # including the folder, if it is new
@@ -165,7 +165,7 @@ class TransactionLog:
                 file.write_table(table)
 
         folder = self._folder(decision.name.owner)
-        with self._explained():
+        with self._explain():
             write_durably(self._fs, f"{folder}/{_number(decision.name)}.{claim}{_DECISION}", write)
 
     def read(self, name: TransactionName) -> Decision:
@@ -198,7 +198,7 @@ class TransactionLog:
     def finish(self, name: TransactionName) -> None:
         """Record that a batch's commit is finished, and delete older files."""
         done = f"{self._folder(name.owner)}/{_number(name)}{_DONE}"
-        with self._explained():
+        with self._explain():
             write_durably(self._fs, done)  # durable before the files that it replaces are deleted
         for suffix, newest in ((_DECISION, name.number), (_DONE, name.number - 1)):
             for each in self._names(name.owner, suffix):
@@ -208,7 +208,7 @@ class TransactionLog:
     # --- files ---
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain(self) -> Iterator[None]:
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -217,7 +217,7 @@ class TransactionLog:
             ) from error
 
     def _list(self, folder: str) -> list[fs.FileInfo]:
-        with self._explained():
+        with self._explain():
             return list(self._fs.get_file_info(fs.FileSelector(folder, allow_not_found=True)))
 
     def _names(self, owner: str, suffix: str) -> list[str]:
@@ -230,7 +230,7 @@ class TransactionLog:
 
     def _delete(self, owner: str, name: str) -> None:
         """Delete a file, which another process may have deleted."""
-        with self._explained(), contextlib.suppress(FileNotFoundError):
+        with self._explain(), contextlib.suppress(FileNotFoundError):
             self._fs.delete_file(f"{self._folder(owner)}/{name}")
 
     def _folder(self, owner: str) -> str:

@@ -147,7 +147,7 @@ class WriteTask:
         self._makes_ids = self._needs_ids and "writeId" not in layout.names
         self._marks = b""
         if self._transaction is not None:
-            group = client.namespace.qualified(self._transaction.group)
+            group = client.namespace.qualify(self._transaction.group)
             self._marks = half_message_marks(group, str(scope.transaction))
         self._dead_letters = DeadLetters(self._producer, options, scope.write or scope.job, scope.partition)
         self._turn = _Turn()
@@ -249,7 +249,7 @@ class WriteTask:
         """Send rows of one topic, each to the queue with its index."""
         if not len(rows):
             return
-        rows = self._marked(self._identified(rows, topic))
+        rows = self._mark(self._identify(rows, topic))
         if self._ordered:
             numbers[numbers < 0] = self._turn.take(len(queues))
         kinds = kinds_of(rows, self._limits)
@@ -264,16 +264,16 @@ class WriteTask:
                 outgoing = replace(outgoing, sys_flag=outgoing.sys_flag | MessageFlag.TRANSACTION_PREPARED)
             self._submit(outgoing, None if number < 0 else queues[number], pipeline)
 
-    def _identified(self, rows: OutgoingRows, topic: str) -> OutgoingRows:
+    def _identify(self, rows: OutgoingRows, topic: str) -> OutgoingRows:
         """Return the rows with write ids derived from their content, unless they have ids."""
         if not self._makes_ids:
             return rows
         ids = content_ids(rows, self._scope.job.encode(), self._seen, topic=topic)
-        return rows.identified(with_write_ids(rows.properties, pa.array(ids, pa.binary())))
+        return rows.identify(with_write_ids(rows.properties, pa.array(ids, pa.binary())))
 
-    def _marked(self, rows: OutgoingRows) -> OutgoingRows:
+    def _mark(self, rows: OutgoingRows) -> OutgoingRows:
         """Return the rows as half messages if they are part of a transaction."""
-        return rows.identified(as_half_messages(rows.properties, self._marks)) if self._marks else rows
+        return rows.identify(as_half_messages(rows.properties, self._marks)) if self._marks else rows
 
     # --- sends to outcomes ---
 

@@ -73,13 +73,13 @@ def _create_topic(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
             request.write_queue_nums,
             Permission(request.perm & 0xF),
             order=request.order,
-            attributes=_changed(replica.store.topics.get(request.topic), request.attributes or ""),
+            attributes=_change(replica.store.topics.get(request.topic), request.attributes or ""),
         )
     )
     return Reply()
 
 
-def _changed(before: TopicConfig | None, changes: str) -> dict[str, str]:
+def _change(before: TopicConfig | None, changes: str) -> dict[str, str]:
     """Return a topic's attributes after applying ``+name=value`` and ``-name``."""
     attributes = dict(before.attributes) if before is not None else {}
     for change in filter(None, changes.split(",")):
@@ -278,7 +278,7 @@ def name_server_requests(registry: Registry) -> dict[int, Callable[[Frame], Repl
     def clusters(frame: Frame) -> Reply:
         del frame
         table = ",".join(
-            f"{json.dumps(name)}:{_numbered(_broker(data))}" for name, data in registry.brokers.items()
+            f"{json.dumps(name)}:{_number_keys(_broker(data))}" for name, data in registry.brokers.items()
         )
         names = json.dumps({registry.cluster: list(registry.brokers)})
         return Reply(body=f'{{"brokerAddrTable":{{{table}}},"clusterAddrTable":{names}}}'.encode())
@@ -320,7 +320,7 @@ def _queue_data(broker_name: str, config: TopicConfig) -> dict[str, Any]:
     }
 
 
-def _numbered(broker: dict[str, Any]) -> str:
+def _number_keys(broker: dict[str, Any]) -> str:
     """Write a broker with bare numbers as keys, as fastjson does in cluster info."""
     addresses = ",".join(f"{key}:{json.dumps(addr)}" for key, addr in broker["brokerAddrs"].items())
     rest = json.dumps({name: value for name, value in broker.items() if name != "brokerAddrs"})

@@ -18,7 +18,7 @@ def limit_after(*, way_s: float, served: float, fixed: int | None = None, pause_
             under_way.append((idle_from + way_s / 2, depth.sent(now)))
         here, sent = under_way.popleft()
         now = max(now + pause_s, here)
-        depth.answered(1, sent, now)
+        depth.record_answer(1, sent, now)
     return depth.limit
 
 
@@ -47,6 +47,6 @@ def test_a_number_that_was_given_holds():
 def test_answers_that_come_together_count_together():
     depth = PullDepth()
     sent = depth.sent(1.0)
-    depth.answered(100, sent, 2.0)
+    depth.record_answer(100, sent, 2.0)
     assert depth.limit == 200
     assert depth.sent(2.0) == (2.0, 100)

@@ -11,7 +11,7 @@ from pyspark_rocketmq.planning.topics.discovery import (
     Discovery,
     check_checkpoint,
     discover,
-    matching_topics,
+    match_topics,
     plan_ranges,
     targets,
 )
@@ -112,7 +112,7 @@ def test_a_pattern_matches_whole_names_and_no_system_topic(pattern: str, expecte
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "rmq_sys_REVIVE_LOG_DefaultCluster",
     )
-    assert matching_topics(re.compile(pattern), topics) == expected
+    assert match_topics(re.compile(pattern), topics) == expected
 
 
 @pytest.mark.parametrize(
