@@ -7,6 +7,7 @@ log and the commit log. Killing it throws the reader away; the next `Query` has 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -151,8 +152,12 @@ def first_offsets(
             return {queue: max(0, end - 2) for queue, end in ends.items()}
         case "group":
             return {queue: mq.committed.get(queue, end) for queue, end in ends.items()}
-        case _:
-            return {A0: 1, A1: ends[A1], B0: 0}
+        case text:
+            brokers = json.loads(text)["orders"]
+            only = next(iter(brokers.values()))  # a static topic's queues may be named after any broker
+            given = {queue: brokers.get(queue.broker_name, only)[str(queue.queue_id)] for queue in ends}
+            words = {"earliest": 0, "latest": math.inf, -2: 0, -1: math.inf}
+            return {queue: min(words.get(at, at), ends[queue]) for queue, at in given.items()}
 
 
 def as_spark_keeps_it(offset: dict[str, Any]) -> dict[str, Any]:
