@@ -346,7 +346,7 @@ def test_the_lag_of_a_group_that_does_not_exist_names_near_ones(cli, mq, billing
 
 # --- names in JSON ---
 
-MAPS = {"attributes", "brokers", "configs", "machine", "packages", "properties"}
+MAPS = {"addresses", "attributes", "brokers", "configs", "machine", "packages", "properties"}
 """Objects whose keys are names of brokers, properties and so on, not of fields."""
 
 
