@@ -7,6 +7,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,7 @@ def test_the_wire_log_tells_of_frames_without_bodies_and_secrets(cli, monkeypatc
         sent = cli("produce", "orders", "-p", "iban=DE07", *words, given="a confidential body\n")
         assert (sent.code, sent.out) == (0, "1 messages sent to orders\n")
         lines = sent.err.splitlines()
+        assert all(datetime.fromisoformat(line.split()[0]).tzinfo is not None for line in lines), lines
         assert any("→" in line and "GET_ROUTEINFO_BY_TOPIC topic=orders" in line for line in lines), lines
         assert any("→" in line and "SEND_MESSAGE_V2" in line for line in lines)
         assert any("←" in line and "SUCCESS to SEND_MESSAGE_V2 after" in line for line in lines)

@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     object on standard error.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    as_json = "--json" in words
+    as_json = "--json" in words and words[:2] != ["streams", "run"]  # whose arguments are the script's
     try:
         code = app(words, prog_name="pyspark-rocketmq", standalone_mode=False)
     except RocketMQError as error:

@@ -81,10 +81,8 @@ class WireLog:
         self._write("←", what, command, body_bytes)
 
     def _write(self, direction: Literal["→", "←"], what: str, command: Command, body_bytes: int) -> None:
-        moment = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
-        parts = [
-            f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03} {self._addr} {direction} #{command.opaque}"
-        ]
+        moment = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).astimezone()
+        parts = [f"{moment.isoformat(timespec='milliseconds')} {self._addr} {direction} #{command.opaque}"]
         parts += [what, *_fields(command.fields)]
         if command.remark:
             parts.append(f"remark={command.remark[:_LONGEST]!r}")
