@@ -31,7 +31,7 @@ from pyspark_rocketmq.dashboard.cluster import ClusterView
 from pyspark_rocketmq.dashboard.history import QueryLogReader
 from pyspark_rocketmq.dashboard.server import create_app, is_loopback, listen
 from pyspark_rocketmq.dashboard.spark_metrics import SparkMetrics
-from pyspark_rocketmq.testing import MockBroker
+from pyspark_rocketmq.testing import MockBroker, MockCluster
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 UPLOT_SHA256 = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
@@ -134,6 +134,32 @@ def test_the_state_has_queries_and_the_cluster(served):
     assert cluster["groups"] == [{"group": "revenue", "topics": "orders", "lag": 32}]
     assert cluster["deadLetters"] == {"topic": "orders-dead", "messages": 1}
     assert [row["broker"] for row in cluster["brokers"]] == ["broker-a"]
+
+
+def test_what_the_living_brokers_say_is_shown_and_the_silent_one_named(log):
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:
+        for queue in mq.queues("orders"):
+            mq.send(OutgoingMessage("orders", b"x"), queue)
+        with Client(mq.name_server) as client:
+            client.commit_offsets("revenue", dict.fromkeys(client.read_queues("orders"), 0))
+        mq.stop_broker("broker-b", unregister=False)
+        view = ClusterView(ClientOptions(name_servers=(mq.name_server,)))
+        with Served(create_app(QueryLogReader(log.path.parent), view)) as served:
+            cluster = json.loads(served.get("/state")[1])["cluster"]
+        view.close()
+    assert [each["broker"] for each in cluster["away"]] == ["broker-b"]
+    assert cluster["error"] is None
+    assert cluster["groups"] == [{"group": "revenue", "topics": "orders", "lag": 1}]
+    assert cluster["topics"] == [{"topic": "orders", "queues": 1, "messages": 1}]
+    versions = {row["broker"]: row["version"] for row in cluster["brokers"]}
+    assert versions["broker-a"] != versions["broker-b"] == "does not answer"
+
+
+def test_no_broker_at_all_is_told(mq):
+    mq.unregister("broker-a")
+    view = ClusterView(ClientOptions(name_servers=(mq.name_server,)))
+    assert "no broker is registered" in view.state()["error"]
+    view.close()
 
 
 def test_a_cluster_that_is_away_is_told_and_the_queries_are_still_there(log):
@@ -296,3 +322,39 @@ def test_the_page_follows_what_happens(browser, served, log, view):
     assert "<b>it broke</b>" in text_of(browser, "#queries")
     browser.find_element(By.ID, "theme").click()
     assert browser.execute_script("return document.documentElement.dataset.theme") == "dark"
+
+
+def test_a_failure_shows_its_cause_first_and_its_trace_on_a_click(browser, served, log, tmp_path):
+    other = LogFile(tmp_path, "1f0e7c9a-0000-4000-8000-000000000000")
+    other.write("started", START_MS + 1, queryId="other", name="broken")
+    trace = "SparkException: Job aborted\n" + "\tat frame\n" * 99 + "Caused by: <b>disk full</b>"
+    other.write(
+        "terminated", START_MS + 2, queryId="other", failed=True, reason="<b>disk full</b>", trace=trace
+    )
+    browser.get(served.url)
+    first = "#queries article:first-child"
+    eventually(lambda: "failed" in text_of(browser, f"{first} .head"), what="the failure")
+    assert "1 running · 1 failed · 0 ended" in text_of(browser, "#status")
+    card = text_of(browser, first)
+    assert "<b>disk full</b>" in card
+    assert "Job aborted" not in card
+    browser.execute_script(f"document.querySelector('{first} summary').click()")
+    assert "Job aborted" in text_of(browser, first)
+    browser.execute_script(
+        f"const box = document.querySelector('{first} pre'); box.scrollTop = 50; box.focus();"
+        "document.querySelector('#queries article').dataset.old = 'yes'"
+    )
+    gone = "return document.querySelector('[data-old]') === null"
+    eventually(lambda: browser.execute_script(gone), what="another look of the page")
+    kept = "return [box.parentNode.open, box.scrollTop, document.activeElement === box]"
+    found = browser.execute_script(f"const box = document.querySelector('{first} pre'); {kept}")
+    assert found == [True, 50, True]
+
+
+def test_a_group_s_lag_is_explained_beside_its_query_s(browser, served, log):
+    log.write("progress", START_MS + 41_000, progress=progress(41, read=10, newest=12, group="revenue"))
+    browser.get(served.url)
+    eventually(lambda: "its query" in text_of(browser, "#cluster"), what="the query's lag")
+    cluster = text_of(browser, "#cluster")
+    assert re.search(r"revenue\s+orders\s+32\s+158", cluster), cluster
+    assert "commitIntervalMs" in cluster

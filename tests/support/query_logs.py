@@ -13,13 +13,17 @@ RUN = "6c9ac6ab-7f6c-4f0e-8a39-0d5c8c2b1f10"
 QUERY = "0b7f6d3e-1f64-4a0c-9d3b-6f2f0a9a7c55"
 
 
-def offset(topic: str, ends: dict[int, int]) -> dict[str, Any]:
+def offset(topic: str, ends: dict[int, int], group: str | None = None) -> dict[str, Any]:
     """Return a position in queues of broker-a, as a source reports it."""
     offsets = {MessageQueue(topic, "broker-a", queue): end for queue, end in ends.items()}
-    return SourceOffset(source=SourceIdentity(topics=(topic,)), offsets=offsets, started_at_ms=1).to_dict()
+    return SourceOffset(
+        source=SourceIdentity(topics=(topic,), group=group), offsets=offsets, started_at_ms=1
+    ).to_dict()
 
 
-def progress(batch: int, *, read: int, newest: int, queues: int = 4, **more: Any) -> dict[str, Any]:
+def progress(
+    batch: int, *, read: int, newest: int, queues: int = 4, group: str | None = None, **more: Any
+) -> dict[str, Any]:
     """Return Spark's report of a batch that ends at ``read`` of ``newest`` in each queue."""
     return {
         "id": QUERY,
@@ -41,7 +45,7 @@ def progress(batch: int, *, read: int, newest: int, queues: int = 4, **more: Any
         "stateOperators": [{"numRowsTotal": 1_200 + batch, "memoryUsedBytes": 900_000 + 1_000 * batch}],
         "sources": [
             {
-                "endOffset": offset("orders", dict.fromkeys(range(queues), read)),
+                "endOffset": offset("orders", dict.fromkeys(range(queues), read), group),
                 "latestOffset": offset("orders", {queue: newest + 25 * queue for queue in range(queues)}),
             }
         ],

@@ -80,7 +80,18 @@ class BatchPoint:
 
 @dataclass(slots=True)
 class QueryHistory:
-    """A run of a query, and its last batches."""
+    """A run of a query, and its last batches.
+
+    Parameters
+    ----------
+    failed : bool
+    reason, trace : str, optional
+        The last cause of a failure, and the exception as Spark reports it.
+    restarted : bool
+        A later run of the same query exists.
+    groups : tuple of str
+        The consumer groups for which it commits offsets.
+    """
 
     run_id: str
     query_id: str = ""
@@ -88,7 +99,11 @@ class QueryHistory:
     started_ms: int = 0
     seen_ms: int = 0
     ended: bool = False
+    failed: bool = False
     reason: str | None = None
+    trace: str | None = None
+    restarted: bool = False
+    groups: tuple[str, ...] = ()
     batches: deque[BatchPoint] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     def take(self, event: Mapping[str, Any]) -> None:
@@ -103,8 +118,10 @@ class QueryHistory:
                 self.query_id = self.query_id or progress["id"]
                 self.name = self.name or progress.get("name")
                 self.batches.append(BatchPoint.of(progress, self.seen_ms))
+                self.groups = _groups(progress.get("sources") or [])
             case "terminated":
-                self.ended, self.reason = True, event.get("reason")
+                self.ended, self.reason, self.trace = True, event.get("reason"), event.get("trace")
+                self.failed = bool(event.get("failed", self.reason))
 
 
 class QueryLogReader:
@@ -124,7 +141,7 @@ class QueryLogReader:
         self._lock = threading.Lock()
 
     def look(self) -> tuple[QueryHistory, ...]:
-        """Return the runs: running ones first, then the newest.
+        """Return the runs: failures that were not restarted first, then running ones, then the newest.
 
         Raises
         ------
@@ -147,7 +164,12 @@ class QueryLogReader:
                 offset = 0
             if stat.st_size > offset:
                 self._read[file] = (stat.st_ino, offset + self._take(file, offset))
-        return tuple(sorted(self._runs.values(), key=lambda run: (run.ended, -run.seen_ms)))
+        newest: dict[str, int] = {}
+        for run in self._runs.values():
+            newest[run.query_id] = max(run.started_ms, newest.get(run.query_id, 0))
+        for run in self._runs.values():
+            run.restarted = bool(run.query_id) and run.started_ms < newest[run.query_id]
+        return tuple(sorted(self._runs.values(), key=_place))
 
     def _take(self, file: Path, offset: int) -> int:
         """Add the complete lines from there on, and return their number of bytes."""
@@ -163,6 +185,17 @@ class QueryLogReader:
             except (ValueError, KeyError, TypeError):
                 continue  # a line that a crash truncated, or not a line of ours
         return len(whole)
+
+
+def _place(run: QueryHistory) -> tuple[bool, bool, int]:
+    failed = run.failed and not run.restarted
+    return (not failed, run.ended, -run.seen_ms)
+
+
+def _groups(sources: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the groups for which these sources commit."""
+    ends = [_offset(source.get("endOffset")) for source in sources]
+    return tuple(sorted({end.source.group or "" for end in ends if end and end.source.commits} - {""}))
 
 
 def _lag(sources: Iterable[Mapping[str, Any]]) -> dict[str, int]:

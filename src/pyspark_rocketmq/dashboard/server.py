@@ -176,6 +176,10 @@ def _plain(run: QueryHistory) -> dict[str, Any]:
         "startedMs": run.started_ms,
         "seenMs": run.seen_ms,
         "ended": run.ended,
+        "failed": run.failed,
         "reason": run.reason,
+        "trace": run.trace,
+        "restarted": run.restarted,
+        "groups": run.groups,
         "batches": [asdict(batch) for batch in run.batches],
     }

@@ -29,6 +29,31 @@ def test_a_run_is_followed_from_its_start_to_its_end(log, tmp_path):
     assert (run.ended, run.reason, run.seen_ms, len(run.batches)) == (True, "it broke", 9_000, 3)
 
 
+def test_failures_come_first_until_their_query_is_started_again(tmp_path):
+    def run(name: str, query: str, at_ms: int, **ended: object) -> None:
+        log = LogFile(tmp_path, name)
+        log.write("started", at_ms, queryId=query)
+        if ended:
+            log.write("terminated", at_ms + 1, queryId=query, **ended)
+
+    run("stopped", "a", 1_000, failed=False)
+    run("running", "b", 2_000)
+    run("broken", "c", 3_000, failed=True, reason="it broke", trace="it broke\n\tat x")
+    run("mended", "d", 4_000, failed=True)
+    run("again", "d", 5_000)
+    run("old", "e", 6_000, reason="a log of an earlier release")
+    runs = QueryLogReader(tmp_path).look()
+    assert [run.run_id for run in runs] == ["old", "broken", "again", "running", "mended", "stopped"]
+    assert [run.failed for run in runs] == [True, True, False, False, True, False]
+    assert [run.run_id for run in runs if run.restarted] == ["mended"]
+    assert runs[1].trace == "it broke\n\tat x"
+
+
+def test_the_groups_for_which_a_query_commits(log, tmp_path):
+    log.write("progress", 2_000, progress=progress(0, read=10, newest=20, group="billing"))
+    assert QueryLogReader(tmp_path).look()[0].groups == ("billing",)
+
+
 def test_a_batch_is_what_spark_said_of_it():
     batch = BatchPoint.of(progress(7, read=10, newest=15, queues=2), 5)
     assert (batch.batch_id, batch.rows, batch.input_rate) == (7, 1_000, 980.0)

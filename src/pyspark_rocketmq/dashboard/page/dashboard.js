@@ -86,20 +86,43 @@ function lines(key, host, title, names, columns, stacked = false) {
 
 // --- queries ---
 
+const lagOf = (batch) => Object.values(batch.lag).reduce((sum, each) => sum + each, 0);
+
+// Kept from one look to the next: what a reader opened stays open.
+const failures = new Map();
+function failure(run) {
+  const known = failures.get(run.runId);
+  if (known && known.trace === run.trace) return known.node;
+  const node = run.trace
+    ? element("details", { class: "failure" }, element("summary", { class: "bad" }, run.reason), element("pre", { tabindex: "0" }, run.trace))
+    : element("p", { class: "bad" }, run.reason || "no cause is known");
+  failures.set(run.runId, { trace: run.trace, node });
+  return node;
+}
+
+// An element that is moved to another place loses the focus and its scroll position: this returns what restores them.
+function rememberPlace() {
+  const focused = document.activeElement, scrolled = [...document.querySelectorAll(".failure pre")].map((each) => [each, each.scrollTop, each.scrollLeft]);
+  return () => {
+    for (const [each, top, left] of scrolled) { each.scrollTop = top; each.scrollLeft = left; }
+    if (focused && focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
+  };
+}
+
 function queryCard(run, now) {
   const last = run.batches[run.batches.length - 1];
-  const state = run.ended ? (run.reason ? "failed" : "ended") : "running";
+  const state = !run.ended ? "running" : !run.failed ? "ended" : run.restarted ? "failed, started again since" : "failed";
   const card = element("article", { "data-run": run.runId, "aria-label": `query ${run.name || run.queryId}` });
   card.append(element("div", { class: "head" },
     element("h2", {}, run.name || "query without a name"),
     element("span", { class: state === "running" ? "good" : state === "failed" ? "bad" : "" }, state),
     element("span", { class: "id" }, run.queryId)));
-  if (run.reason) card.append(element("p", { class: "bad" }, run.reason));
+  if (run.failed) card.append(failure(run));
   if (!last) {
     card.append(element("p", { class: "empty" }, "no batch yet"));
     return card;
   }
-  const behind = Object.values(last.lag).reduce((sum, each) => sum + each, 0);
+  const behind = lagOf(last);
   const facts = [
     ...(last.batch_id == null ? [] : [["batch", count(last.batch_id)]]), ["rows/s in", count(last.input_rate)], ["rows/s processed", count(last.processed_rate)],
     ["messages behind", Object.keys(last.lag).length ? count(behind) : "–"], ["last batch", `${ago(now - last.at_ms)} ago`],
@@ -146,15 +169,33 @@ function table(caption, head, rows) {
     element("thead", {}, element("tr", {}, ...head.map((name, at) => cell("th", name, at)))), element("tbody", {}, ...body)));
 }
 
-function clusterCards(cluster) {
+// A group's committed offsets follow its query; without a word, the two numbers seem to contradict each other.
+function groupsTable(groups, queries) {
+  const own = new Map();
+  for (const run of queries) {
+    const last = run.batches[run.batches.length - 1];
+    if (!run.ended && last) for (const group of run.groups) own.set(group, (own.get(group) || 0) + lagOf(last));
+  }
+  if (!groups.some((g) => own.has(g.group))) return table("Groups", ["group", "topics", "behind"], groups.map((g) => [g.group, g.topics, g.lag]));
+  const made = table("Groups", ["group", "topics", "behind", "its query"], groups.map((g) => [g.group, g.topics, g.lag, own.get(g.group) ?? "–"]));
+  made.append(element("p", { class: "note" }, "behind: by the offsets that are committed for the group. A query commits after a batch, at most every " +
+    "commitIntervalMs (5 s unless set), so that its group is further behind than the query itself (its query: after its last batch)."));
+  return made;
+}
+
+function clusterCards(cluster, queries) {
   const made = [];
+  if (cluster.away && cluster.away.length) {
+    made.push(element("article", { class: "bad", role: "alert" }, ...cluster.away.map((each) =>
+      element("p", {}, `${each.broker} does not answer; the numbers are without it: ${each.cause}`))));
+  }
   if (cluster.error) made.push(element("article", { class: "bad" }, cluster.error));
   if (cluster.deadLetters) {
     made.push(element("article", {}, element("dl", { class: "tiles" }, element("div", {},
       element("dt", {}, `dead letters in ${cluster.deadLetters.topic}`), element("dd", {}, count(cluster.deadLetters.messages))))));
   }
   made.push(element("div", { class: "tables" },
-    table("Groups", ["group", "topics", "behind"], cluster.groups.map((g) => [g.group, g.topics, g.lag])),
+    groupsTable(cluster.groups, queries),
     table("Topics", ["topic", "queues", "messages"], cluster.topics.map((t) => [t.topic, t.queues, t.messages])),
     table("Brokers", ["broker", "address", "version", "in/s", "out/s", "disk"],
       cluster.brokers.map((b) => [b.broker, b.address, b.version, b.inPerSecond, b.outPerSecond, b.diskRatio == null ? "" : `${Math.round(b.diskRatio * 100)} %`]))));
@@ -164,14 +205,15 @@ function clusterCards(cluster) {
 // --- the page ---
 
 function show(state) {
-  const queries = document.getElementById("queries"), cards = state.queries.map((run) => queryCard(run, state.now));
+  const restore = rememberPlace(), queries = document.getElementById("queries"), cards = state.queries.map((run) => queryCard(run, state.now));
   if (state.error) cards.push(element("article", { class: "bad" }, state.error));
   else if (!cards.length && state.nothing) cards.push(element("article", { class: "empty" }, state.nothing));
   queries.replaceChildren(...cards);
+  restore();
   state.queries.forEach((run, at) => queryCharts(cards[at], run));
-  document.getElementById("cluster").replaceChildren(...(state.cluster ? clusterCards(state.cluster) : []));
-  const running = state.queries.filter((run) => !run.ended).length;
-  const parts = state.nothing ? [`${running} running`, `${state.queries.length - running} ended`] : [];
+  document.getElementById("cluster").replaceChildren(...(state.cluster ? clusterCards(state.cluster, state.queries) : []));
+  const running = state.queries.filter((run) => !run.ended).length, failed = state.queries.filter((run) => run.failed && !run.restarted).length;
+  const parts = state.nothing ? [`${running} running`, ...(failed ? [`${failed} failed`] : []), `${state.queries.length - running - failed} ended`] : [];
   parts.push(new Date(state.now).toLocaleTimeString());
   tell(parts.join(" · "));
 }

@@ -20,18 +20,35 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-__all__ = ["QueryLog"]
+__all__ = ["QueryLog", "last_cause"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_BYTES: Final = 16 << 20
+_MAX_TRACE: Final = 64 << 10
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_CAUSED_BY: Final = "Caused by: "
+
+
+def last_cause(trace: str) -> str:
+    """Return the line of an exception's trace that names the cause.
+
+    It is that of Python's last traceback, else that of Java's last "Caused by", else the first line.
+    """
+    lines = [line for line in trace.splitlines() if line.strip()]
+    tracebacks = [at for at, line in enumerate(lines) if _TRACEBACK in line]
+    after = lines[tracebacks[-1] + 1 :] if tracebacks else []
+    python = next((line for line in after if not line[0].isspace()), None)
+    java = [line.removeprefix(_CAUSED_BY) for line in lines if line.startswith(_CAUSED_BY)]
+    return python or (java or lines or ["no cause was given"])[-1 if java else 0]
 
 
 class QueryLog(StreamingQueryListener):
     """Writes Spark's reports of every streaming query to a folder: one file per run, one line per event.
 
     ``pyspark-rocketmq dashboard --query-log FOLDER`` follows it. Lines are JSON: ``event`` (started,
-    progress, terminated), ``at`` in milliseconds, ``runId``, and Spark's report. At 16 MiB, a file is renamed
-    to ``.old``, replacing an older one. The log never fails a query: a full disk is a warning in the log.
+    progress, terminated), ``at`` in milliseconds, ``runId``, and Spark's report. A failure has its last cause
+    (``reason``) and its ``trace``. At 16 MiB, a file is renamed to ``.old``, replacing an older one. The log
+    never fails a query: a full disk is a warning in the log.
 
     Parameters
     ----------
@@ -63,9 +80,11 @@ class QueryLog(StreamingQueryListener):
         """Do nothing: there is no progress."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Write that a query ended, and the first line of the cause."""
-        reason = (event.exception or "").split("\n", 1)[0]
-        self._write("terminated", str(event.runId), queryId=str(event.id), reason=reason or None)
+        """Write that a query ended; if it failed, also the last cause and the trace."""
+        trace = event.exception
+        facts = {} if trace is None else {"reason": last_cause(trace), "trace": trace[:_MAX_TRACE]}
+        failed = trace is not None
+        self._write("terminated", str(event.runId), queryId=str(event.id), failed=failed, **facts)
 
     def _write(self, event: str, run_id: str, **facts: Any) -> None:
         line = json.dumps({"event": event, "at": self._clock.now_ms(), "runId": run_id, **facts})

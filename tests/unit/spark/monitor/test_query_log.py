@@ -3,10 +3,11 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
+import pytest
 from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.spark.monitor import query_log
-from pyspark_rocketmq.spark.monitor.query_log import QueryLog
+from pyspark_rocketmq.spark.monitor.query_log import QueryLog, last_cause
 
 
 def events(batch: int = 0):
@@ -28,6 +29,53 @@ def test_a_run_is_a_file_and_an_event_a_line(tmp_path):
     assert (started["event"], started["name"]) == ("started", "revenue")
     assert progress["progress"] == {"batchId": 3}
     assert (terminated["event"], terminated["reason"]) == ("terminated", "it broke")
+    assert (terminated["failed"], terminated["trace"]) == (True, "it broke\n\tat somewhere")
+
+
+def test_a_query_that_was_stopped_has_not_failed(tmp_path):
+    log = QueryLog(tmp_path)
+    log.onQueryTerminated(SimpleNamespace(runId="run", id="query", exception=None))
+    (terminated,) = lines(tmp_path)
+    assert terminated["failed"] is False
+    assert not {"reason", "trace"} & terminated.keys()
+
+
+JAVA = "org.apache.spark.SparkException: Job aborted\n\tat org.apache.spark.A(A.scala:1)\n"
+PYTHON = """Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    process()
+KeyError: 'inner'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "worker.py", line 2, in main
+    process()
+pyspark_rocketmq.errors.BrokerNotFoundError: no broker [topic=orders]
+
+\tat org.apache.spark.B(B.scala:1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("trace", "cause"),
+    [
+        (
+            JAVA + PYTHON,
+            "pyspark_rocketmq.errors.BrokerNotFoundError: no broker [topic=orders]",
+        ),
+        (
+            JAVA + "Caused by: java.io.IOException: disk\n\tat x\nCaused by: java.lang.Error: root\n",
+            "java.lang.Error: root",
+        ),
+        ("\n" + JAVA, "org.apache.spark.SparkException: Job aborted"),
+        ("Traceback (most recent call last):\n  cut off", "Traceback (most recent call last):"),
+        ("", "no cause was given"),
+    ],
+    ids=["Python's last", "Java's last", "the first line", "a traceback that was cut", "nothing"],
+)
+def test_the_last_cause(trace: str, cause: str):
+    assert last_cause(trace) == cause
 
 
 def test_a_large_file_is_put_aside(tmp_path, monkeypatch):
