@@ -39,7 +39,7 @@ def tell_after_fork(owner: AfterFork) -> None:
 
 
 class ForkSafeLock:
-    """A lock that a child process finds free, whoever held it in the parent."""
+    """A lock that is free in a child process, even if a thread of the parent held it."""
 
     __slots__ = ("__weakref__", "_lock")
 

@@ -1,4 +1,4 @@
-"""One request for each of many queues: to whoever has each queue now, all in flight together."""
+"""One request for each of many queues: to the broker that has the queue now, all in flight together."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class QueueRequests:
 def queue_address(
     route: TopicRoute, queue: MessageQueue, *, master_only: bool = True, slave: bool = False
 ) -> str:
-    """Return the address of whoever has the queue: the master, else any replica, or the first slave.
+    """Return the address of a broker that has the queue: the master, else any replica, or the first slave.
 
     Raises
     ------

@@ -217,7 +217,7 @@ class DevCluster:
             The cluster has no ``workdir``, or does not run.
         """
         if self._workdir is None or not self._name_servers:
-            raise DevClusterError("only a running cluster with a workdir of its own can be detached")
+            raise DevClusterError("only a running cluster with its own workdir can be detached")
         for server in self.servers:
             server.release()
         # The end of the watchdog's pipe has no effect now. The other callbacks would stop the servers.

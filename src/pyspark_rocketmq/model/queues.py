@@ -151,7 +151,7 @@ class MessageSelector:
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Messages of a planned range that the broker does not have (any longer), and why."""
+    """Messages of a planned range that the broker does not have (any more), and why."""
 
     offsets: OffsetRange
     condition: str

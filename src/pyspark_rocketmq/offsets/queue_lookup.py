@@ -92,5 +92,5 @@ def ask_again(
         except RocketMQError as error:
             if deadline.expired or not may_come_back(error):
                 raise
-            _LOG.warning("nobody answers, asking again: %s", error)
+            _LOG.warning("no server answers; trying again: %s", error)
         clock.sleep(min(_PAUSE_S, deadline.remaining_s))

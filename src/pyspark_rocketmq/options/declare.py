@@ -352,7 +352,7 @@ def _refuse_or_warn(
     if fatal:
         raise OptionError(
             f"{', '.join(fatal)} bounds a batch read and means nothing for {where}: "
-            "a stream has no end (use trigger(availableNow=True) to stop at what is there now)",
+            "a stream has no end (use trigger(availableNow=True) to stop at what exists now)",
             option=fatal[0],
         )
     reasons = [f"{name} (means nothing for {where})" for name in misplaced]

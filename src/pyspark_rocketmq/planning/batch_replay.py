@@ -59,7 +59,7 @@ def decide_turn(stored: StoredProgress, batch: BatchId, ranges: Sequence[OffsetR
         end = ends[offsets.queue]
         if end is not None and end < offsets.from_offset:
             raise DataLossError(
-                "the batch begins behind the end of what is stored: batches between them were never written; "
+                "the batch begins after the end of what is stored: batches between them were never written; "
                 "start from the stored offsets with a new checkpoint",
                 condition="BATCH_SKIPPED",
                 range=offsets,

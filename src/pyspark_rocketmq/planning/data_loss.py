@@ -108,7 +108,7 @@ def decide_loss(
     if fail_on_data_loss:
         raise DataLossError(
             f"{len(lost)} messages cannot be read: {cause}. With failOnDataLoss=false they are counted as "
-            f"lost and reading goes on at {resume}",
+            f"lost and reading continues at {resume}",
             condition=condition,
             queue=str(wanted.queue),
             from_offset=lost.from_offset,
@@ -148,8 +148,8 @@ def decide_moved_back(
         raise DataLossError(
             f"the queue now holds [{min_offset}, {max_offset}), but everything up to {position} was read: "
             "its log was truncated, or the topic was created again, and offsets are being used again. With "
-            f"failOnDataLoss=false the query goes on at {max_offset} without the messages before it; to read "
-            "a topic that was created again from its beginning, start with another checkpointLocation",
+            f"failOnDataLoss=false the query continues at {max_offset} without the messages before it; to "
+            "read a topic that was created again from its beginning, start with another checkpointLocation",
             condition="OFFSET_WENT_BACK",
             queue=str(queue),
             position=position,
@@ -182,7 +182,7 @@ def decide_replaced(
         raise DataLossError(
             f"the message at {offset} was stored at {found_ms}, but the one that was read there at "
             f"{stored_at_ms} (ms since the epoch): the topic was created again, or its log was truncated, "
-            "and offsets are being used again. With failOnDataLoss=false the query goes on where it was, "
+            "and offsets are being used again. With failOnDataLoss=false the query continues where it was, "
             "without the new messages before that; to read a topic that was created again from its start, "
             "start with another checkpointLocation",
             condition="OFFSET_WENT_BACK",
@@ -220,8 +220,8 @@ def decide_hidden(queue: MessageQueue, position: int, *, max_offset: int, fail_o
         raise DataLossError(
             f"{unread} unread messages are in a queue that cannot be read: the topic's number of read "
             f"queues was lowered to {queue.queue_id} or less: raise it to {queue.queue_id + 1} or more "
-            "(mqadmin updateTopic -r) and restart the query, which goes on where it was; lower only that "
-            "of write queues while a queue is read. With failOnDataLoss=false the query goes on without them",
+            "(mqadmin updateTopic -r) and restart the query, which continues where it was; lower only that "
+            "of write queues while a queue is read. With failOnDataLoss=false it continues without them",
             condition="QUEUE_LOST",
             queue=str(queue),
             position=position,

@@ -53,7 +53,7 @@ class ItemSpan(NamedTuple):
 def encode_batch(items: Iterable[BatchItem]) -> bytes:
     """Encode messages as the body of SEND_BATCH_MESSAGE.
 
-    Brokers store properties of items byte for byte: whoever wants ``UNIQ_KEY`` puts it there.
+    Brokers store properties of items byte for byte: a producer that wants ``UNIQ_KEY`` adds it.
 
     Raises
     ------

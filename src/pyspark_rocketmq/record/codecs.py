@@ -39,7 +39,7 @@ _ZSTD_STEP: Final = 1024
 
 
 _IDLE: Final[list[Any]] = []
-"""ZSTD decompressors that nobody uses now: making one takes longer than a body. Threads share the list."""
+"""ZSTD decompressors that are not in use: making one takes longer than a body. Threads share the list."""
 
 
 @functools.cache
@@ -104,7 +104,7 @@ def _read_blocks(data: bytes | memoryview, library: Any, largest: int, limit: in
 
 
 def _read_block(block: bytes | memoryview, library: Any, largest: int) -> bytes:
-    """Unpack a block, whose plain size nobody tells: first into what such a block usually takes."""
+    """Unpack a block whose plain size is unknown: first into what such a block usually takes."""
     guess = min(largest, _LZ4_FIRST_GUESS * len(block))
     try:
         plain: bytes = library.decompress(block, uncompressed_size=guess)

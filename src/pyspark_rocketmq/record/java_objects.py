@@ -1,4 +1,4 @@
-"""Bodies that Java's ObjectOutputStream wrote: told apart, not read."""
+"""Bodies that Java's ObjectOutputStream wrote: detected, not read."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ RESERVED_PROPERTIES: Final = frozenset(
         *("TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "BORN_TIMESTAMP", "__BORNHOST"),
     )
 )
-"""Names that RocketMQ gives a meaning to: what a message needs of them has a field of its own."""
+"""Names that have a meaning in RocketMQ. A message has a field for each that it needs."""
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

@@ -255,7 +255,7 @@ def _decode_binary(data: bytes) -> Command:
 
 
 def _take(data: bytes, at: int, size: int) -> tuple[str, int]:
-    """Read ``size`` bytes of UTF-8; a slice of what is there, so an announced length allocates nothing."""
+    """Read ``size`` bytes of UTF-8; a slice of what has arrived, so an announced length allocates nothing."""
     end = at + size
     if not at <= end <= len(data):
         raise ValueError("a length points beyond the header")

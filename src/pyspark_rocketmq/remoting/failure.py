@@ -47,7 +47,7 @@ _ERRORS: Final[dict[int, tuple[type[BrokerError], str]]] = {
         UnsupportedRequestError,
         "the server does not take this form of the request",
     ),
-    ResponseCode.MESSAGE_ILLEGAL: (MessageIllegalError, "the broker refuses the message for good"),
+    ResponseCode.MESSAGE_ILLEGAL: (MessageIllegalError, "the broker rejects the message permanently"),
     ResponseCode.SERVICE_NOT_AVAILABLE: (ServiceNotAvailableError, "the server cannot serve the request"),
     ResponseCode.SLAVE_NOT_AVAILABLE: (
         ServiceNotAvailableError,

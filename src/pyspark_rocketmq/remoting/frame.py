@@ -93,7 +93,7 @@ def encode_frame_head(
 def frame_length(view: Buffer, start: int, end: int, *, limit: int = MAX_FRAME_TAKEN) -> int | None:
     """Return the size of the frame that begins at ``start``, its length word included.
 
-    Judges the second word too as soon as it is there, so that a peer that speaks something else
+    Checks the second word too as soon as it has arrived, so that a peer that speaks something else
     (HTTP, gRPC, TLS) is found out by its first bytes instead of by a time-out.
 
     Parameters

@@ -112,7 +112,7 @@ def find_replays(
     queues = client.read_queues(source)
     if not queues:
         raise OptionError(
-            "the topic is there for writing only: allow reading it with --make-readable",
+            "the topic is write-only: allow reading it with --make-readable",
             topic=source,
         )
     starts = client.min_offsets(queues)

@@ -45,7 +45,7 @@ def test_loss_is_skipped_and_counted_or_raised(
         "until_offset": resume,
     }
     assert "failOnDataLoss=false" in str(error)
-    assert f"goes on at {resume}" in str(error)
+    assert f"continues at {resume}" in str(error)
 
 
 @pytest.mark.parametrize(("lowest", "highest"), [(0, 0), (0, 60), (40, 60)])
@@ -57,7 +57,7 @@ def test_a_stream_whose_queue_went_back_goes_on_at_its_end_and_repeats_nothing(
 
 
 def test_a_queue_that_went_back_fails_by_name() -> None:
-    with pytest.raises(DataLossError, match=r"holds \[10, 60\).*up to 90.*goes on at 60") as caught:
+    with pytest.raises(DataLossError, match=r"holds \[10, 60\).*up to 90.*continues at 60") as caught:
         decide_moved_back(QUEUE, 90, min_offset=10, max_offset=60, fail_on_data_loss=True)
     assert caught.value.condition == "OFFSET_WENT_BACK"
     assert not caught.value.retriable

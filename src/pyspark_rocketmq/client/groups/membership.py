@@ -4,7 +4,7 @@
 # - A consumer is registered by connection: when that ends the broker forgets it at once and tells the others
 #   (NOTIFY_CONSUMER_IDS_CHANGED). It must beat at every broker, slaves too, every 30 s; a broker forgets the
 #   silent after 120 s.
-# - The list of members is asked of one broker of the topic; code 1 means nobody is registered there.
+# - The list of members is asked of one broker of the topic; code 1 means that no member is registered there.
 # - A lock lives for 60 s at the broker; Java renews it every 20 s and trusts it for 30 s.
 # - A heartbeat makes the group's topic %RETRY%group.
 

@@ -1,4 +1,4 @@
-"""What a member does at one broker, in a thread of its own: a broker that is away holds up no other.
+"""The work of a member at one broker, in one thread per broker: a broker that is down does not delay others.
 
 Heartbeats, locks, start offsets, commits, hand-overs and messages that are sent back are all requests to one
 broker. Each broker has a lane; a lane has the queues that the member was dealt there, topic by topic: what
@@ -78,7 +78,7 @@ class LaneMember:
 class BrokerLane:
     """The member at one broker.
 
-    `assign` and `reach` say what ought to be; each `turn` of the thread brings it about, as far as the broker
+    `assign` and `reach` set what should be; each `turn` of the thread does it, as far as the broker
     can be reached.
 
     Parameters
@@ -110,7 +110,7 @@ class BrokerLane:
         self._thread.start()
 
     def assign(self, topic: str, queues: Collection[MessageQueue]) -> None:
-        """Say which queues of a topic the member ought to have at this broker."""
+        """Set which queues of a topic the member should have at this broker."""
         wanted = frozenset(queues)
         if self._wanted.get(topic, frozenset()) != wanted:
             self._wanted = {**self._wanted, topic: wanted}
@@ -145,7 +145,7 @@ class BrokerLane:
         return not self._addrs and not self.workers and not any(self._wanted.values())
 
     def stop_pulling(self) -> None:
-        """Pull no more and begin no queue; heartbeats, locks and commits go on."""
+        """Stop pulling and begin no queue; heartbeats, locks and commits continue."""
         self._takes_on = False
         for worker in self.workers:
             worker.stop()
@@ -206,7 +206,7 @@ class BrokerLane:
                 self._attempt(("begin", topic), partial(self._begin, topic))
 
     def _is_reached(self) -> bool:
-        """Whether the broker is worth asking; the queues of static topics have no broker for good."""
+        """Whether the broker is worth asking; the queues of static topics have no fixed broker."""
         return not self._addrs or self._member.membership.is_registered(self._addrs)
 
     def _register(self) -> None:
@@ -216,7 +216,7 @@ class BrokerLane:
 
     def _beat(self, addr: str, *, again: bool) -> None:
         if self._member.membership.beat(addr, again=again):
-            self._pauses.clear()  # it is back: what waited for it may go on
+            self._pauses.clear()  # it is back: what waited for it may continue
             self._member.on_registered()
 
     def _renew_locks(self) -> None:
@@ -239,7 +239,7 @@ class BrokerLane:
                 continue
             del self._workers[queue]
             if self._member.options.ordered:
-                worker.stop()  # the call under way still counts: nobody else gets the queue before its end
+                worker.stop()  # the running call still counts: no other member gets the queue before its end
             else:
                 worker.drop()
             self._leaving[worker] = self._now()

@@ -1,4 +1,4 @@
-"""Where a push consumer's offsets are kept: at the brokers for the group, or in a file of its own."""
+"""Where a push consumer's offsets are kept: at the brokers for the group, or in a local file."""
 
 # Facts (RebalancePushImpl.computePullFromWhere, ConsumerManageProcessor, ConsumerOffsetManager; 5.4.0, 4.9.7)
 # - Java starts at 0 in a queue without an offset whose first message is still in the broker's memory
@@ -111,7 +111,7 @@ class FileProgress:
     Raises
     ------
     OptionError
-        The file is there and is not one of these.
+        The file exists and has another format.
     """
 
     def __init__(self, path: Path | None) -> None:

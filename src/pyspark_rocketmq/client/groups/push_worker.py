@@ -2,7 +2,7 @@
 
 # Facts (DefaultMQPushConsumerImpl.pullMessage, ProcessQueue, ConsumeMessageOrderlyService; 5.4.0)
 # - A queue is not pulled while too much of it waits: 1,000 messages, 100 MiB, or a span of 2,000 offsets.
-# - After OFFSET_ILLEGAL Java goes on where the broker says.
+# - After OFFSET_ILLEGAL Java continues where the broker says.
 # - Messages of a queue that was taken away are not consumed any more, and their ends are not committed.
 # - Consumed in order, a queue's lock counts for 30 s after the broker gave or renewed it.
 # - A suspended pull's time is looked at every 5 s only: its answer may come 5 s late.
@@ -91,7 +91,7 @@ class _PutOff:
 
 
 class QueueWorker:
-    """Pulls a queue, in a thread of its own, for as long as the member has it.
+    """Pulls a queue in one thread, as long as the member has it.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class QueueWorker:
 
     @property
     def broken(self) -> bool:
-        """Whether the thread ended though nobody stopped it."""
+        """Whether the thread ended without being stopped."""
         return not self.stopped and not self._thread.is_alive()
 
     @property
@@ -218,7 +218,7 @@ class QueueWorker:
             self._state.notify_all()
 
     def not_sent_back(self, message: Message, *, refused: bool) -> None:
-        """Take note that it has not: it is tried again, or, refused for good, goes to the listener again.
+        """Take note that it has not: it is tried again, or, refused permanently, goes to the listener again.
 
         As Java's client, which then counts the tries itself.
         """
@@ -241,7 +241,7 @@ class QueueWorker:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody works on the queue in order: it may be unlocked for the next owner."""
+        """Whether no thread works on the queue in order: it may be unlocked for the next owner."""
         with self._state:
             runs = len(self._in_flight) if self._take_run is not None else 0
         return not runs and not self._calling.locked()
@@ -251,7 +251,7 @@ class QueueWorker:
         self._locked_until = self._client.clock.monotonic() + _LOCK_LIVES_S if held else 0.0
 
     def in_order(self, call: Callable[[], None]) -> None:
-        """Call while nobody else may have the queue, unless the worker is stopped first."""
+        """Call while no other member may have the queue, unless the worker is stopped first."""
         with self._calling:
             while not self.stopped:
                 if self._options.broadcasting or self._client.clock.monotonic() < self._locked_until:

@@ -35,16 +35,16 @@ _UNSHARED: Final = _references([bytearray()], 0)
 
 @dataclass(slots=True)
 class _Resting:
-    """A kept buffer's state: bytes up to ``end`` may still be in use, and only ``owner`` may go on there."""
+    """A kept buffer's state: bytes up to ``end`` may be in use; only ``owner`` may continue there."""
 
     end: int
     owner: int
 
 
 class BufferPool:
-    """Keeps buffers for when nobody looks at them any more; safe in threads and after a fork.
+    """Keeps buffers until nothing refers to them; safe in threads and after a fork.
 
-    A connection whose answers are being decoded gets its own buffer back and goes on at its end: answers of
+    A connection whose answers are being decoded gets its own buffer back and continues at its end: answers of
     several connections in one buffer would keep it alive for the slowest of their readers.
     """
 
@@ -61,7 +61,7 @@ class BufferPool:
 
     @property
     def kept_bytes(self) -> int:
-        """How much memory is kept, whether or not somebody still looks at it."""
+        """How much memory is kept, whether or not it is still referenced."""
         return len(self._buffers) * BUFFER_BYTES
 
     def take(self, owner: int, room: int) -> tuple[bytearray, int] | None:

@@ -35,7 +35,7 @@ class ByteStream(Protocol):
         ...
 
     def receive_into(self, room: memoryview) -> int | None:
-        """Receive what is there: the number of bytes, 0 at the stream's end, or None if nothing is there.
+        """Receive what has arrived: the number of bytes, 0 at the stream's end, or None if there are none.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class ByteStream(Protocol):
         ...
 
     def shut_down(self) -> None:
-        """Wake whoever waits: from now on, the stream is at its end."""
+        """Wake the threads that wait: the stream has ended."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One TCP connection to a name server or broker: pipelined requests, no thread of its own.
+"""One TCP connection to a name server or broker: pipelined requests, without a thread.
 
 Any number of requests may be in flight; the server answers them in any order and the opaque number
 pairs them up. Whoever waits for an answer reads the socket for everybody (leader and followers), so
@@ -230,7 +230,7 @@ class Connection:
                 drained = True
 
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Receive what is there or comes within ``timeout_s``, unless another thread does; notice an end."""
+        """Receive what arrives within ``timeout_s``, unless another thread does; detect an end."""
         with self._turn:
             if self._leading or self._error is not None:
                 return
@@ -245,7 +245,7 @@ class Connection:
                 self._answers.pop(opaque, None)
 
     def close(self) -> None:
-        """Close the connection; whoever waits gets ConnectionLostError."""
+        """Close the connection. Threads that wait for an answer get ConnectionLostError."""
         self._fail(ConnectionLostError("the connection was closed", addr=self.addr))
         self._socket.shut_down()
         with self._turn:  # the leader wakes up by that; a closed selector would let it sleep on
@@ -339,7 +339,7 @@ class Connection:
         return received
 
     def _drain(self) -> None:
-        """Receive whatever has arrived so far, whoever leads: a time-out is one only after that."""
+        """Receive what has arrived so far, whichever thread reads: only after that it is a time-out."""
         drained = 0
         while drained < _DRAINED_BYTES and (received := self._receive()):
             drained += received
@@ -363,7 +363,7 @@ class Connection:
             self._turn.notify_all()
 
     def _serve(self) -> None:
-        """Have the server's requests handled, by a thread that keeps nobody from reading meanwhile."""
+        """Have the server's requests handled, by a thread that does not stop others from reading."""
         while self._requests:
             try:
                 frame = self._requests.popleft()

@@ -121,8 +121,8 @@ class FrameSocket:
         Parameters
         ----------
         deliver : Callable
-            Called before any other thread can read on: whoever finds nothing to read can rely on it that
-            everything is delivered. Must not call this object.
+            Called before any other thread can read: if a thread finds nothing to read, everything is
+            delivered. Must not call this object.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class FrameSocket:
             return received
 
     def rest(self) -> None:
-        """Give up the receive buffer until bytes come again, unless a frame is there in part."""
+        """Give up the receive buffer until bytes arrive again, unless it has part of a frame."""
         with self._lock:
             self._buffer.rest()
 
@@ -166,7 +166,7 @@ class FrameSocket:
         self._buffer = ReceiveBuffer()
 
     def shut_down(self) -> None:
-        """Wake whoever sleeps."""
+        """Wake the threads that wait."""
         self._stream.shut_down()
 
     def close(self) -> None:

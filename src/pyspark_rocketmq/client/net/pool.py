@@ -73,7 +73,7 @@ class ConnectionPool:
             return connection
 
     def _bury(self) -> None:
-        """Close the connections that died: brokers move, and nobody asks for their old addresses again."""
+        """Close the connections that died: brokers move, and their old addresses are not used again."""
         with self._lock:
             connections = list(self._connections.items())
         for addr, connection in connections:

@@ -1,4 +1,4 @@
-"""Where answers are received: large buffers, handed out as views and used again when nobody looks at them."""
+"""Where answers are received: large buffers, handed out as views and reused when no view is left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_FRAME_BYTES: Final = 160 << 20
 """The longest answer taken: a broker caps a pull at 128 MiB and a single message at 4 MiB by default."""
 
 _FIRST_BYTES: Final = 2 * LEAST_ROOM
-"""What a connection has of its own: enough for a conversation of small answers."""
+"""The size of a connection's own buffer: enough for small answers."""
 
 
 class ReceiveBuffer:
@@ -79,7 +79,7 @@ class ReceiveBuffer:
             yield frame.command, data, self._start - len(frame.body), self._start
 
     def rest(self) -> None:
-        """Keep no large buffer until bytes come again, unless a frame is there in part."""
+        """Keep no large buffer until bytes arrive again, unless it has part of a frame."""
         if self._start == self._end and len(self._held[0]) > _FIRST_BYTES:
             if len(self._held[0]) == BUFFER_BYTES:
                 self._pool.give(self._held.pop(), self._end, id(self))

@@ -1,4 +1,4 @@
-"""Frames as they go by, a line each, for whoever looks into a connection: no body and no secret is shown."""
+"""Log one line per frame, for debugging a connection. Bodies and secrets are not logged."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class WireLog:
     """Writes a line for each frame of one connection.
 
     A line has the time, the peer, the direction, what is asked for or answered, the header's fields and the
-    size of the body. Bodies and the properties of messages are told by their size only; access key, token and
-    signature are left out, also where a server's remark repeats them.
+    size of the body. Bodies and the properties of messages are logged by their size only. Access key, token
+    and signature are omitted, also where a server's remark repeats them.
 
     Parameters
     ----------

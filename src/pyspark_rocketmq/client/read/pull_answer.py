@@ -96,7 +96,7 @@ def count_records(body: memoryview) -> int:
 
 
 def queue_is_gone(response: Response) -> bool:
-    """Tell whether the broker has no such topic or queue; 4.9 has no code of its own for the latter."""
+    """Whether the broker has no such topic or queue; 4.9 has no separate code for the latter."""
     match response.code:
         case ResponseCode.TOPIC_NOT_EXIST | ResponseCode.INVALID_PARAMETER:
             return True
@@ -161,7 +161,7 @@ def check_pull(
 ) -> None:
     """Refuse an answer that leads nowhere, or one by which a slave would decide that messages are lost.
 
-    For those who pull one by one and go on wherever their master says.
+    For callers that pull one request at a time and continue where the master says.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def check_pull(
     end, found = answer.header.next_begin_offset, answer.status is PullStatus.FOUND
     if found and end <= begin:
         raise RemoteProtocolError(
-            f"a broker found messages and says to go on at {end}, not after them",
+            f"a broker returned messages and a next offset ({end}) that does not follow them",
             queue=str(queue),
             offset=begin,
         )

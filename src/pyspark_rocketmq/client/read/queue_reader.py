@@ -185,7 +185,7 @@ def _decode(
     on_corrupt: OnCorrupt,
     again: Callable[[], list[Chunk]],
 ) -> Iterator[T]:
-    """Decode answers; where a record breaks their layout and the read is to go on, they are read again."""
+    """Decode answers. If a record breaks their layout and the policy is skip, read them again."""
     results = decode(chunks)
     try:
         first = next(results, None)

@@ -2,7 +2,7 @@
 
 # Facts (PullMessageProcessor, DefaultMessageStore.getMessage; RocketMQ 4.9 and 5.4)
 # - PULL_OFFSET_MOVED (21): OFFSET_TOO_SMALL = expired, OFFSET_OVERFLOW_BADLY = the log is shorter than
-#   planned, OFFSET_RESET = an operator's reset of the group, told once, whatever offset was asked.
+#   planned, OFFSET_RESET = an operator's reset of the group, reported once, whatever the requested offset.
 # - A slave refuses pulls unless slaveReadEnable is set: SYSTEM_BUSY with [REJECTREQUEST].
 # - A new slave answers TOPIC_NOT_EXIST (17) until it has copied its master's topics, for up to a minute.
 # - A slave lags, and deletes files on its own: whatever it does not have, its master may have.
@@ -250,7 +250,7 @@ class RangePull:
         self._replica.forgive()
 
     def _recover(self, error: RocketMQError) -> None:
-        """Prepare to go on after ``error``, or raise it: not retriable, or no progress for too long."""
+        """Prepare to continue after ``error``, or raise it: not retriable, or no progress for too long."""
         missed = isinstance(error, BrokerError) and error.code == ResponseCode.PULL_NOT_FOUND
         self._patience.failed(self._now(), missed=missed and self._replica.at_master)
         if not self._replica.at_master and isinstance(error, FlowControlError):
@@ -310,7 +310,7 @@ class RangePull:
         next_offset, self._replica.suggested, offset_delta = pull_answer.position(response.fields)
         if next_offset <= ask.offset:
             raise RemoteProtocolError(
-                f"a broker found messages and says to go on at {next_offset}, not after them",
+                f"a broker returned messages and a next offset ({next_offset}) that does not follow them",
                 addr=response.addr,
                 queue=str(self.offsets.queue),
                 offset=ask.offset,
@@ -347,7 +347,7 @@ class RangePull:
         self._window.postpone(ask.offset)
         if not self._is_head(ask):
             return  # asked again when its turn comes
-        # Of a static topic's queue the remark is left out: an offset that is there tells of a reset, too.
+        # Of a static topic's queue the remark is left out: an offset that exists means a reset, too.
         if response.remark == "OFFSET_RESET" or header.min_offset <= ask.offset < header.max_offset:
             self._leave_alone(response)  # a reset of the group is not of our offsets
         elif header.next_begin_offset <= ask.offset:
@@ -388,7 +388,7 @@ class RangePull:
         return self._holes_are_natural
 
     def _give_up(self, verdict: PullVerdict, bound: int) -> None:
-        """Let the one function that decides about data loss raise, or say where to go on."""
+        """Let the one function that decides about data loss raise, or return where to continue."""
         wanted = OffsetRange(self.offsets.queue, self._window.expected, self.offsets.until_offset)
         decision = decide_loss(wanted, verdict, bound, fail_on_data_loss=self._options.fail_on_data_loss)
         self.lost.append(decision.lost)

@@ -49,7 +49,7 @@ def read_chunks(client: Client, ranges: Sequence[OffsetRange], options: ReadOpti
     DataLossError
         Messages are gone and ``options.fail_on_data_loss`` is set.
     RocketMQError
-        A range made no progress for ``options.stall_timeout_ms``, or failed for good.
+        A range made no progress for ``options.stall_timeout_ms``, or failed permanently.
     """
     yield from RangeReader(client, ranges, options)
 

@@ -52,7 +52,7 @@ class CommittedScan:
         for queue, start in self._reached.items():
             if ends[queue] < start:
                 raise DataLossError(
-                    "a queue is shorter than before: what of a transaction is in it cannot be told",
+                    "a queue is shorter than before: which messages of a transaction it has is unknown",
                     condition="OFFSET_WENT_BACK",
                     queue=queue,
                     before=start,

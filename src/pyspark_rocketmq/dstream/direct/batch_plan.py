@@ -242,7 +242,7 @@ class DirectPlan:
             passing = error.retriable or isinstance(error, NameServerError | TopicNotFoundError)
             if not passing or self._waited("outage"):
                 raise
-            _LOG.warning("nobody answers, the batch stays empty: %s", error)
+            _LOG.warning("no server answers; the batch stays empty: %s", error)
             return Ends()
         self._waits.pop("outage", None)
         with self._lock:  # a checkpoint may name a static topic's queues after former owners

@@ -121,9 +121,9 @@ class RocketMQReceiver:
         self._task: ReceiverSupport | None = None
         if self.parsed().message_model is MessageModel.BROADCASTING and self.reliable:
             raise OptionError(
-                "a reliable receiver cannot be a broadcasting one: nobody keeps the offsets of a member that "
+                "a reliable receiver cannot broadcast: no broker keeps the offsets of a member that "
                 "gets every message, so what comes while it restarts is not received; give each reader a "
-                "group of its own, or take a direct stream",
+                "separate group, or use a direct stream",
                 option="messageModel",
             )
 
@@ -184,7 +184,7 @@ class RocketMQReceiver:
         self._list_running().ask_to_restart(message, error)
 
     def isStopped(self) -> bool:
-        """Whether the receiver is not receiving (yet, or any longer)."""
+        """Whether the receiver has not started yet, or has stopped."""
         return self._task is None or self._task.stopped
 
     @property

@@ -276,7 +276,7 @@ class ReceiverServer:
             hello[4:], proof(self._secret, nonce, number)
         )
         if not known:
-            _LOG.warning("somebody who is no receiver of %s connected to the driver", self._name)
+            _LOG.warning("a client that is no receiver of %s connected to the driver", self._name)
             return None
         with self._lock:
             former, self._channels[number] = self._channels.get(number), channel

@@ -148,7 +148,7 @@ class _Run(StreamingListener):
         return made
 
     def onBatchCompleted(self, batchCompleted: Any) -> None:
-        """Record a batch's rate, and drop blocks that no batch needs any longer."""
+        """Record a batch's rate, and drop blocks that no batch needs any more."""
         info = batchCompleted.batchInfo()
         time_ms = int(info.batchTime().milliseconds())
         made = self._made.get(time_ms)

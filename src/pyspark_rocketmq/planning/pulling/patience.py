@@ -28,7 +28,7 @@ class Patience:
         ----------
         now_s : float
         missed : bool
-            Whether the master was there and did not have the messages: only such misses, without anything
+            Whether the master answered and did not have the messages: only such misses, without anything
             else between them, show that messages are gone.
         """
         self.failures += 1

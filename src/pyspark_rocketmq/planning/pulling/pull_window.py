@@ -201,7 +201,7 @@ class PullWindow(Generic[P]):
             heapq.heappush(to, (pull.owed_from, pull.owed_until))
 
     def _owed_no_more(self, start: int, end: int) -> None:
-        """Take note of an answer that covers more than was predicted: nobody else has to bring that."""
+        """Record an answer that covers more than was predicted: no other pull has to return that."""
         for pull in self._in_flight.values():
             if start <= pull.owed_from < end:
                 pull.owed_from = min(end, pull.owed_until)

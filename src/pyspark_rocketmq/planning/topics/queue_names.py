@@ -1,4 +1,4 @@
-"""One name for each queue of a static topic, whoever wrote it down.
+"""One name for each queue of a static topic, whichever release stored it.
 
 A static topic's queue moves between brokers. Its broker name is that of the topic's scope, but users, and
 checkpoints of releases that had no such name, call it by a broker that has it or had it. Ids are those of the
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def named_as(seen: Iterable[MessageQueue]) -> Callable[[MessageQueue], MessageQueue]:
-    """Return the function from any name of a queue to the one that it has among the queues that are there."""
+    """Return the function from any name of a queue to the one that it has among the existing queues."""
     logical = {(queue.topic, queue.queue_id): queue for queue in seen if queue.logical}
     return lambda queue: logical.get((queue.topic, queue.queue_id), queue)
 
@@ -26,7 +26,7 @@ def named_as(seen: Iterable[MessageQueue]) -> Callable[[MessageQueue], MessageQu
 def rename_queues(
     values: Mapping[MessageQueue, T], seen: Iterable[MessageQueue], *, choose: Callable[[T, T], T]
 ) -> dict[MessageQueue, T]:
-    """Return values by queue under the names of the queues that are there.
+    """Return values by queue under the names of the existing queues.
 
     Parameters
     ----------

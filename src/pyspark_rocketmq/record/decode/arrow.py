@@ -145,7 +145,7 @@ class BatchDecoder:
         Yields
         ------
         RecordBatch
-            The messages that the chunks count, in order, each once. They are copies: behind the last
+            The messages that the chunks count, in order, each once. They are copies: after the last
             one the receive buffers are free again.
 
         Raises

@@ -43,7 +43,7 @@ class Corrupt:
     queue: MessageQueue
     policy: OnCorrupt = "fail"
     count: int = 0
-    """How many messages did not decode, as far as `settle` was told of their rows."""
+    """The number of messages that did not decode, of the rows that `settle` has seen."""
     first: list[CorruptMessage] = field(default_factory=list)
     """The first of them, at most a hundred."""
     _noted: dict[int, str] = field(default_factory=dict)

@@ -130,7 +130,7 @@ def encode_parcels(
     queues : numpy.ndarray
         A number for each row: a parcel never holds rows of two numbers.
     id_prefix, id_start : str, int
-        The unique keys: 28 characters, and a counter of 16 bits that goes on from ``id_start``.
+        The unique keys: 28 characters, and a counter of 16 bits that continues from ``id_start``.
     """
     unique = _unique_keys(id_prefix, id_start, len(rows))
     bodies = _compress_bodies(rows.body, kinds, limits.compression)

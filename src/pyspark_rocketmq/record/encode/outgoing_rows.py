@@ -46,7 +46,7 @@ Refused = dict[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageColumns:
-    """What a message consists of, a column each; None where nobody gives it.
+    """The parts of messages, one column each; None for a part that no row has.
 
     Texts are ``binary`` columns of UTF-8. ``delay_ms`` is relative, ``deliver_at_ms`` since the epoch.
     """

@@ -9,7 +9,7 @@
 # * The keys of ``brokerAddrs`` are numbers, quoted or bare; 0 is the master.
 # * A static topic's queues are the global ids of ``topicQueueMappingByBroker``, 0 to ``totalQueues`` - 1,
 #   not those of ``queueDatas``; the owner of an id is the broker that maps it with the highest epoch. While
-#   that one is away nobody maps it. The name of such a queue's broker is made of the scope; that of
+#   that one is down no broker maps it. The name of such a queue's broker contains the scope; that of
 #   ``__global__`` loses two underscores: ``__syslo__global__`` (``TopicQueueMappingUtils``).
 """
 

@@ -2,7 +2,7 @@
 
 A header is a class of typed fields below ``RequestHeader`` or ``ResponseHeader``, decorated with
 ``header``. Text on the wire, parsing and documentation all come from that declaration: no header has
-code of its own. The field table is built once a class, because pulls write and read headers often.
+own code. The field table is built once a class, because pulls write and read headers often.
 
 # Facts
 #
@@ -35,7 +35,7 @@ _RESOURCES: Final = frozenset(
 
 
 class HeaderField(NamedTuple):
-    """One declared field: its Python name, its name on the wire, its type, and whether it must be there."""
+    """One declared field: its Python name, its name on the wire, its type, and whether it is required."""
 
     name: str
     wire: str

@@ -106,7 +106,7 @@ def look_up_aligned(
     seen_ms: int,
     group: str,
 ) -> int:
-    """Return the value for a micro-batch that ends at ``until``; the previous one if nobody can say.
+    """Return the value for a micro-batch that ends at ``until``; the previous one if it is unknown.
 
     Parameters are those of `aligned_until` and `tails`.
     """

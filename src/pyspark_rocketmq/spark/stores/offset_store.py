@@ -177,7 +177,7 @@ class FileTransaction(StoreTransaction[None]):
         if found != self._before:
             raise DataLossError(
                 "the stored offsets changed during the batch: another query writes to the same file; give "
-                "each query a path of its own",
+                "each query a separate path",
                 condition="BATCH_OVERLAPS",
                 stored=found.batch,
                 expected=self._before.batch,

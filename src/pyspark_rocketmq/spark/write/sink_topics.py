@@ -135,7 +135,7 @@ class SinkTopics:
             self._wait_for_brokers(topic, {*named_brokers}.difference(q.broker_name for q in queues), restart)
             return queues
         if any(Permission.WRITE in data.perm for data in route.queues):
-            raise BrokerNotFoundError("no master of the topic's brokers is there", topic=topic)
+            raise BrokerNotFoundError("none of the topic's brokers has a master now", topic=topic)
         raise PermissionDeniedError(
             "no queue of the topic may be written: its permission forbids it",
             code=ResponseCode.NO_PERMISSION,

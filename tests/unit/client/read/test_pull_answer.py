@@ -52,5 +52,5 @@ def test_what_is_nothing_special(master: bool) -> None:
 
 @pytest.mark.parametrize("end", [9, 10])
 def test_an_answer_that_does_not_advance_is_refused(end: int) -> None:
-    with pytest.raises(RemoteProtocolError, match="not after them"):
+    with pytest.raises(RemoteProtocolError, match="does not follow them"):
         check(PullStatus.FOUND, 10, end, ALL, master=True, records=found(10, 1).records)

@@ -259,7 +259,7 @@ def test_an_answer_that_does_not_advance_is_an_error() -> None:
         return Answer(min(offset, 64), found(offset, 32).records) if offset >= 64 else found(offset, 32)
 
     client = LockstepClient(script)
-    with pytest.raises(RemoteProtocolError, match="not after them") as caught:
+    with pytest.raises(RemoteProtocolError, match="does not follow them") as caught:
         read(client, 200)
     assert caught.value.facts["offset"] == 64
     assert len(client.pulls) < 50
