@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 from tests.support.lean_jvm import LEAN, lean_spark
+from tests.support.places import needs
 from tests.support.session import local_session
 from tests.support.topics import TopicFactory, create_topic, fresh_name
 
@@ -24,6 +25,14 @@ def pytest_configure() -> None:
         # In a script's background job, or below nohup. A signal that is handled, by nothing even, is reset in
         # children: Ctrl-C must end them.
         signal.signal(signal.SIGINT, lambda *_: None)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what needs more than is shared among the large tests."""
+    for item in items:
+        if needs(item):
+            item.add_marker(pytest.mark.large)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,8 @@ from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import RangeReport
 
+pytestmark = pytest.mark.needs("cluster")
+
 QUEUE = MessageQueue("deleted", "broker-a", 0)
 MESSAGES = 90
 FILE_BYTES = 1 << 20

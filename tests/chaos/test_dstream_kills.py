@@ -24,7 +24,7 @@ from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
 KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
 QUEUES = 3
-pytestmark = pytest.mark.timeout(180 + 180 * KILLS)
+pytestmark = [pytest.mark.needs("kills", "programs"), pytest.mark.timeout(180 + 180 * KILLS)]
 STORES = ("postgresql", "sqlite") if KILLS > 1 else ("postgresql",)
 
 

@@ -14,6 +14,8 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client import Client, MessageQueue, OutgoingMessage, Producer
 from pyspark_rocketmq.devcluster import DevCluster
 
+pytestmark = pytest.mark.needs("cluster")
+
 QUEUE = MessageQueue("expiring", "broker-a", 0)
 READ, MESSAGES = 5, 90
 A_FILE = 15

@@ -35,6 +35,7 @@ def test_a_static_topic_moves_between_faults_of_the_mock_cluster() -> None:
     check(figures, longest_stall_s=20)
 
 
+@pytest.mark.needs("cluster", "kills")
 @pytest.mark.timeout(900)
 def test_servers_of_a_real_cluster_die_and_come_back(spark: SparkSession, tmp_path: Path) -> None:
     with chaos_cluster() as cluster:

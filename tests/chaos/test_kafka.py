@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.large
+@pytest.mark.needs("kafka", "programs")
 @pytest.mark.timeout(900)
 def test_a_pipeline_from_kafka_to_kafka_has_the_right_sums_after_a_restart() -> None:
     done = subprocess.run(

@@ -27,7 +27,7 @@ KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
 KINDS = tuple(os.environ.get("CHAOS_KINDS", "receiver,worker,driver,broker").split(","))
 QUEUES = 4
-pytestmark = pytest.mark.timeout(240 + 240 * KILLS)
+pytestmark = [pytest.mark.needs("kills", "programs"), pytest.mark.timeout(240 + 240 * KILLS)]
 
 
 @pytest.fixture
@@ -134,7 +134,6 @@ def test_receivers_with_a_log_lose_nothing(broken_mq, send, job, found) -> None:
     print(f"{dict(killed)} killed: {sent} messages sent, {len(found.bodies())} stored, {rows} rows")
 
 
-@pytest.mark.large
 def test_a_broker_that_dies_holds_up_no_receiver_of_the_other_one(two_brokers, run_job, found) -> None:
     print(f"seed {SEED}")
     chance, sent, kills = random.Random(SEED), 0, 0

@@ -74,7 +74,7 @@ def stored(client: Client, queues: tuple[MessageQueue, ...]) -> list[Row]:
     return [(m.broker_name, m.queue_id, m.queue_offset, m.body) for m in found]
 
 
-@pytest.mark.large
+@pytest.mark.needs("cluster")
 @pytest.mark.timeout(900)
 def test_each_message_is_read_once_over_remaps(spark: SparkSession, tmp_path: Path) -> None:
     rows: list[Row] = []

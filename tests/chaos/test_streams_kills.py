@@ -103,6 +103,7 @@ def finished(checkpoint: Path) -> int:
     return max((int(file.name) for file in commits.iterdir() if file.name.isdigit()), default=-1)
 
 
+@pytest.mark.needs("kills", "programs")
 @pytest.mark.timeout(400 + KILLS * 120)
 def test_each_result_counts_once(mq: DevCluster, spark: SparkSession, tmp_path: Path) -> None:
     print(f"seed {SEED}")

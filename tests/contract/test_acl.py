@@ -25,6 +25,8 @@ from pyspark_rocketmq.remoting.header import (
     SendMessageRequest,
 )
 
+pytestmark = pytest.mark.needs("cluster")
+
 ROOT = Credentials("rocketmq", "12345678")
 READER = Credentials("reader", "größe-secret")
 AUTHENTICATION = "org.apache.rocketmq.auth.authentication.provider"

@@ -55,6 +55,7 @@ def test_4_9_runs_too(mq49: DevCluster) -> None:
     assert "V4_9_7" in listing
 
 
+@pytest.mark.needs("java")
 def test_java_programs_compile_and_run_against_the_jars(mq: DevCluster, tmp_path: Path) -> None:
     source = tmp_path / "Version.java"
     source.write_text(
@@ -74,12 +75,14 @@ def test_java_that_does_not_compile_says_why(mq: DevCluster, tmp_path: Path) -> 
     assert "cannot find symbol" in caught.value.log_tail
 
 
+@pytest.mark.needs("cluster")
 def test_masters_and_slaves_register(replicated: DevCluster) -> None:
     expected = [[b.broker_name, str(b.broker_id), b.address] for b in replicated.brokers]
     assert sorted(_listing(replicated)) == sorted(expected)
     assert [b.name for b in replicated.brokers] == ["broker-a", "broker-b", "broker-a-1", "broker-b-1"]
 
 
+@pytest.mark.needs("cluster")
 def test_a_killed_broker_comes_back_where_it_was(replicated: DevCluster) -> None:
     broker = replicated.broker("broker-b")
     pid, address = broker.pid, broker.address
@@ -92,6 +95,7 @@ def test_a_killed_broker_comes_back_where_it_was(replicated: DevCluster) -> None
         pass
 
 
+@pytest.mark.needs("cluster")
 def test_a_paused_broker_keeps_its_connections_and_its_port(replicated: DevCluster) -> None:
     broker = replicated.broker("broker-b")
     assert broker.pid is not None
@@ -106,6 +110,7 @@ def test_a_paused_broker_keeps_its_connections_and_its_port(replicated: DevClust
     eventually(lambda: process.status() != psutil.STATUS_STOPPED)
 
 
+@pytest.mark.needs("cluster")
 def test_asking_for_a_broker_that_is_not_there(replicated: DevCluster) -> None:
     with pytest.raises(OptionError, match=r"no such broker.*broker-c"):
         replicated.broker("broker-c")
@@ -119,6 +124,7 @@ def test_a_broken_setting_shows_the_brokers_own_words(tmp_path: Path) -> None:
     assert not _java_processes_below(tmp_path)
 
 
+@pytest.mark.needs("cluster")
 def test_a_port_that_is_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     choose = layout.free_port
     with socket.socket() as taken:
@@ -155,6 +161,7 @@ def test_no_server_is_left_when_the_owner_is_killed() -> None:
     eventually(lambda: not Path(home).exists(), 20, what="the removal of the cluster's folder")
 
 
+@pytest.mark.needs("cluster")
 def test_the_commands_start_show_and_stop_a_cluster(mq: DevCluster, tmp_path: Path) -> None:
     # The jars are where `mq` has them; only the state is this test's own.
     ivy = mq.jars[0].parents[1]

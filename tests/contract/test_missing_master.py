@@ -21,6 +21,8 @@ from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 
+pytestmark = pytest.mark.needs("cluster")
+
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[DevCluster]:

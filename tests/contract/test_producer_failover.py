@@ -19,6 +19,8 @@ from pyspark_rocketmq.client import (
 )
 from pyspark_rocketmq.devcluster import DevCluster
 
+pytestmark = pytest.mark.needs("cluster")
+
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[DevCluster]:

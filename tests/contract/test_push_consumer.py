@@ -178,6 +178,7 @@ def members_of(member: Member, topic: str) -> tuple[str, ...]:
     return membership.members(topic)
 
 
+@pytest.mark.needs("java")
 @pytest.mark.parametrize("strategy", [AllocateStrategy.AVERAGELY, AllocateStrategy.CONSISTENT_HASH])
 def test_beside_a_java_consumer(mq, classes, member, send, topic, client, group, strategy):
     name = topic(queues=8)
@@ -207,6 +208,7 @@ def test_beside_a_java_consumer(mq, classes, member, send, topic, client, group,
         assert len(one.got) + len(java.got) == 160
 
 
+@pytest.mark.needs("java")
 def test_a_java_consumer_that_is_killed_loses_nothing(mq, classes, member, send, topic, group):
     name = topic(queues=4)
     one = member().start(name)
@@ -298,6 +300,7 @@ def test_tags_are_looked_at_again(member, send, topic):
     ]
 
 
+@pytest.mark.needs("cluster")
 def test_a_broker_that_restarts_is_gone_on_with(topic, group):
     with DevCluster() as own, Client(own.name_server) as client:
         name = topic(queues=2, cluster=own)

@@ -22,7 +22,7 @@ from pyspark_rocketmq.client import (
 )
 from pyspark_rocketmq.devcluster import DevCluster
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.needs("cluster"), pytest.mark.timeout(240)]
 
 FIRST, LAST = ConsumeFromWhere.FIRST_OFFSET, ConsumeFromWhere.LAST_OFFSET
 JAVA_S = 60

@@ -258,6 +258,7 @@ def test_tags_within_inner_batches_are_found(mq: DevCluster, topic: TopicFactory
             eventually(lambda: sorted(pushed) == bodies, timeout_s=30)
 
 
+@pytest.mark.needs("cluster")
 def test_messages_of_light_queues_have_their_offsets(group: str) -> None:
     settings = {"enableLmq": "true", "enableMultiDispatch": "true"}
     with DevCluster(broker_config=settings) as own, Client(own.name_server) as client:

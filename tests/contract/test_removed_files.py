@@ -21,6 +21,8 @@ from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.record.message import decode_messages
 from pyspark_rocketmq.remoting.codes import ResponseCode
 
+pytestmark = pytest.mark.needs("cluster")
+
 FILE_BYTES = 1 << 20
 LARGE, SMALL = 60, 3_000
 """Some fifteen of 64 KiB fill a file; the small ones are in the second one."""

@@ -56,6 +56,7 @@ def write(name_server: str, topic: str, columns: dict[str, object], **given: obj
         WriteTask(client, options, layout, WriteScope(job="q/0", partition=0)).run([batch])
 
 
+@pytest.mark.needs("java")
 def test_the_java_client_reads_what_the_sink_writes(
     mq: DevCluster, classes: Path, topic: TopicFactory
 ) -> None:
@@ -103,6 +104,7 @@ def test_the_java_client_reads_what_the_sink_writes(
         assert of_key == sorted(of_key)
 
 
+@pytest.mark.needs("java")
 def test_the_java_client_sees_a_transaction_when_it_is_committed(
     mq: DevCluster, classes: Path, topic: TopicFactory, tmp_path: Path
 ) -> None:
@@ -121,6 +123,7 @@ def test_the_java_client_sees_a_transaction_when_it_is_committed(
     assert sorted(Read(*line).body for line in lines) == sorted(expected)
 
 
+@pytest.mark.needs("java")
 def test_what_the_java_client_sends_reads_the_same_here(
     mq: DevCluster, classes: Path, topic: TopicFactory
 ) -> None:

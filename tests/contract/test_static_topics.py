@@ -41,6 +41,8 @@ from pyspark_rocketmq.remoting.header import (
 )
 from pyspark_rocketmq.testing import MockCluster
 
+pytestmark = pytest.mark.needs("cluster")
+
 A, B = "broker-a", "broker-b"
 END_OF_TIME = 1 << 42
 

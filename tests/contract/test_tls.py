@@ -18,7 +18,7 @@ from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 from pyspark_rocketmq.errors import ConnectionLostError, NameServerError
 from pyspark_rocketmq.remoting.header import GetBrokerRuntimeInfoRequest
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.needs("cluster"), pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")

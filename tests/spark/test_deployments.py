@@ -30,7 +30,7 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.devcluster.system.ports import free_port
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.needs("programs"), pytest.mark.timeout(400)]
 
 TIMEOUT_S = 180
 

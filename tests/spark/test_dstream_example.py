@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pytest
 from tests.support.example_process import ExampleProcess
 from tests.support.stored_orders import Results
 from tests.support.wait import eventually
+
+pytestmark = pytest.mark.needs("programs")
 
 
 def test_the_example_of_ones_own_consumer_prints_what_is_sent(mq, send, topic, tmp_path):

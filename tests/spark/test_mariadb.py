@@ -21,7 +21,7 @@ from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
 from pyspark_rocketmq.spark import SqlOffsetStore, append_to, upsert_into
 from pyspark_rocketmq.streams import StreamBuilder
 
-pytestmark = pytest.mark.large
+pytestmark = pytest.mark.needs("mariadb")
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 SNAPSHOTS = "init_command=SET%20innodb_snapshot_isolation%3DON"

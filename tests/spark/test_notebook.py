@@ -67,6 +67,7 @@ def test_what_a_session_writes_is_what_the_dashboard_reads(spark, mq, send, topi
     mpl.pyplot.close(seen[-1].figure)
 
 
+@pytest.mark.needs("programs")
 @pytest.mark.timeout(200)
 def test_the_example_notebook_runs(mq, topic, tmp_path, monkeypatch):
     monkeypatch.setenv("NAMESRV_ADDR", mq.name_server)

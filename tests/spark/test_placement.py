@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 QUEUES = 6
 
 
+@pytest.mark.needs("programs")
 @pytest.mark.timeout(240)
 def test_each_queue_is_read_where_its_strategy_says() -> None:
     with MockCluster({"orders": QUEUES}) as mq:

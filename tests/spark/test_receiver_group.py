@@ -93,6 +93,7 @@ def classes(mq) -> Path:
     return mq.compile_java(ROOT / "tests" / "contract" / "java" / "GroupMember.java")
 
 
+@pytest.mark.needs("programs", "java")
 @pytest.mark.timeout(360)
 def test_each_message_once_and_a_copy_of_each_block_on_another_executor(
     mq, classes, send, topic, client, group, tmp_path

@@ -20,7 +20,7 @@ from pyspark_rocketmq.remoting.body import encode_user
 from pyspark_rocketmq.remoting.header import CreateUserRequest
 from pyspark_rocketmq.spark import RocketMQQueryListener
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.needs("cluster"), pytest.mark.timeout(300)]
 
 ROOT = Credentials("rocketmq", "12345678")
 SECRET = "planted-Secret-4711"

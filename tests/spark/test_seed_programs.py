@@ -121,6 +121,7 @@ def test_every_program_stands_alone() -> None:
         assert not names & {"config", "environ"}, file
 
 
+@pytest.mark.needs("programs")
 @pytest.mark.timeout(300)
 def test_the_articles_windows_are_out_in_time(mq, client, topic, tmp_path):
     name = topic(queues=4)
@@ -159,6 +160,7 @@ def sent_until(send: Callable[[], None], seen: Callable[[], bool], running: Runn
     running.check()
 
 
+@pytest.mark.needs("programs")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("name", "printed"),

@@ -10,7 +10,7 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import OutgoingMessage, Producer
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.needs("programs"), pytest.mark.timeout(400)]
 
 
 @pytest.fixture

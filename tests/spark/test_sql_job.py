@@ -123,6 +123,7 @@ def clicks(client: Client) -> dict[tuple[str, str], int]:
     return {(row["minute"], row["product"]): row["clicks"] for row in rows}
 
 
+@pytest.mark.needs("programs")
 @pytest.mark.timeout(900)
 def test_a_job_of_a_join_and_a_window_goes_on_after_kill_9(
     mq: DevCluster, client: Client, tmp_path: Path
@@ -189,6 +190,7 @@ INSERT INTO copies SELECT * FROM orders;
 """
 
 
+@pytest.mark.needs("programs")
 @pytest.mark.timeout(300)
 def test_avro_with_sparks_own_module_for_it(mq: DevCluster, client: Client, tmp_path: Path) -> None:
     (module, *_) = resolve(("org.apache.spark:spark-avro_2.13:4.1.1",))

@@ -157,6 +157,7 @@ def pair() -> Iterator[DevCluster]:
         yield cluster
 
 
+@pytest.mark.needs("cluster")
 def test_a_broker_that_dies_and_comes_back_loses_and_repeats_nothing(stream, pair):
     with Client(pair.name_server) as client:
         Admin(client).create_topic("orders", queues=1)

@@ -61,6 +61,7 @@ def numbers(folder: Path) -> list[int]:
     return sorted(int(json.loads(line)["n"]) for f in files for line in Path(f).read_text().splitlines())
 
 
+@pytest.mark.needs("programs")
 @pytest.mark.timeout(300)
 def test_a_standby_takes_over_and_stops_when_it_is_told(cli, mq, topic, client, tmp_path):
     name = topic(queues=1)

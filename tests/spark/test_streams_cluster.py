@@ -65,6 +65,7 @@ def rows(phase: int) -> tuple[list[str], Counter[tuple[str, str, int]]]:
     return bodies, Counter({(*place, total): 1 for place, total in sums.items()})
 
 
+@pytest.mark.needs("programs")
 @pytest.mark.timeout(400)
 def test_executors_come_die_and_go(mq, client, topic, start: Start, tmp_path: Path) -> None:
     name = topic(queues=1)

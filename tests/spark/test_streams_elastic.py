@@ -96,7 +96,7 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
-@pytest.mark.large
+@pytest.mark.needs("programs", "kills")
 @pytest.mark.timeout(900)
 def test_instances_come_die_and_go(mq, client, topic, tmp_path):
     name = topic(queues=1)

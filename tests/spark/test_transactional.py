@@ -43,7 +43,7 @@ def mariadb() -> Iterator[MariaDBServer]:
         yield server
 
 
-MARIADB = pytest.param("mariadb", marks=pytest.mark.large)
+MARIADB = pytest.param("mariadb", marks=pytest.mark.needs("mariadb"))
 """Its server is a package of the system."""
 
 

@@ -68,7 +68,7 @@ def mock() -> Iterator[World]:
         cluster.heal()
 
 
-@pytest.fixture(params=["real", "mock"])
+@pytest.fixture(params=[pytest.param("real", marks=pytest.mark.needs("cluster")), "mock"])
 def world(request: pytest.FixtureRequest) -> World:
     found: World = request.getfixturevalue(request.param)
     found.make_trouble()

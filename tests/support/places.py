@@ -1,0 +1,40 @@
+"""Where a test runs: what it needs decides, not how long it takes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+NEEDS: Final = {
+    "cluster": "servers of its own: several brokers, slaves, TLS, access lists, other settings, other files",
+    "old": "RocketMQ 4.9; its fixtures and parameters set the mark",
+    "java": "RocketMQ's Java clients or tools, as another member or to compare with",
+    "programs": "Spark programs of its own: processes, executors, standalone clusters, notebooks",
+    "kills": "kills of several kinds, repeatedly",
+    "mariadb": "MariaDB's server, which `make mariadb` installs",
+    "kafka": "a Kafka, which it fetches",
+}
+"""What puts a test into `make test-all` only: ``@pytest.mark.needs("cluster")``."""
+
+_OLD: Final = frozenset({"mq49", "4.9", "4.9.7"})
+_WITH_BROKERS: Final = frozenset({"contract", "spark", "chaos"})
+
+
+def needs(item: pytest.Item) -> set[str]:
+    """Return what a test needs besides the shared broker, a Spark session and the mock cluster.
+
+    Raises
+    ------
+    pytest.UsageError
+        It needs something unknown.
+    """
+    found = {need for marker in item.iter_markers("needs") for need in marker.args}
+    if unknown := found - NEEDS.keys():
+        raise pytest.UsageError(f"{item.nodeid} needs {sorted(unknown)}; known are {sorted(NEEDS)}")
+    called = getattr(item, "callspec", None)
+    values = {value for value in called.params.values() if isinstance(value, str)} if called else set()
+    old = _OLD & (values | set(getattr(item, "fixturenames", ())))
+    if old and item.path.parent.name in _WITH_BROKERS:
+        found.add("old")
+    return found
