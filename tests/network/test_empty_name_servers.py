@@ -135,6 +135,7 @@ def test_a_broker_that_had_the_topic_is_named(mq: MockCluster) -> None:
         mq.unregister("broker-a")
         with pytest.raises(BrokerNotFoundError, match=rf"seen: broker-a \({mq.address('broker-a')}\) at"):
             client.read_queues("only-a")
+        assert mq.asked[RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER] == 0
         with client_of(mq) as fresh, pytest.raises(TopicNotFoundError):
             fresh.read_queues("only-a")
 

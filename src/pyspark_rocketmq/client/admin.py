@@ -213,8 +213,8 @@ class Admin:
         self._client.routes.forget(topic)
         self._await_route(topic, lambda route: route is None)
 
-    def topic_configs(self, topic: str) -> dict[str, TopicConfig]:
-        """Return the topic's settings by broker.
+    def topic_configs(self, topic: str, *, on_away: OnAway | None = None) -> dict[str, TopicConfig]:
+        """Return the topic's settings by broker. ``on_away``: as of `consume_stats`.
 
         Raises
         ------
@@ -223,7 +223,7 @@ class Admin:
         call = Call(
             GetAllTopicConfigRequest(), lambda response: decode_topic_configs(response.require().body)
         )
-        tables = self._at(self._homes(topic), call)
+        tables = self._at(self._homes(topic), call, on_away)
         on_server = self._client.namespace.qualify(topic)
         return {
             name: replace(table[on_server], topic=topic)
@@ -231,8 +231,10 @@ class Admin:
             if on_server in table
         }
 
-    def topic_stats(self, topic: str) -> dict[MessageQueue, QueueStats]:
+    def topic_stats(self, topic: str, *, on_away: OnAway | None = None) -> dict[MessageQueue, QueueStats]:
         """Return min and max offset and the last store time of every queue.
+
+        ``on_away``: as of `consume_stats`.
 
         Raises
         ------
@@ -242,7 +244,7 @@ class Admin:
             GetTopicStatsInfoRequest(topic=topic),
             lambda response: decode_topic_stats(response.require(topic=topic).body),
         )
-        return self._plain(_merge(self._at(self._homes(topic), call)))
+        return self._plain(_merge(self._at(self._homes(topic), call, on_away)))
 
     # --- groups ---
 

@@ -18,6 +18,7 @@ from pyspark_rocketmq.cli.printing import (
     print_json,
     print_table,
     timestamp,
+    warn_of,
 )
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
@@ -90,7 +91,10 @@ def show(topic: Topic, namesrv: Namesrv = None, option: Settings = None, json: A
     with connect(namesrv, option) as client:
         admin = Admin(client)
         route = admin.topic_route(topic)
-        configs, stats = admin.topic_configs(topic), admin.topic_stats(topic)
+        away: dict[str, RocketMQError] = {}
+        configs = admin.topic_configs(topic, on_away=away.__setitem__)
+        stats = admin.topic_stats(topic, on_away=away.__setitem__)
+    warn_of(away)
     if json:
         queues = [{"queue": queue, "stats": seen} for queue, seen in sorted(stats.items())]
         static = [{"queue": queue, "owner": owner} for queue, owner in sorted(route.static_queues.items())]

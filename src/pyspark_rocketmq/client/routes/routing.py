@@ -114,7 +114,8 @@ class RouteCache:
         topics: tuple[str, ...] = ()
         try:
             registered = self._name_servers.fetch_registered_brokers(deadline=deadline)
-            if registered:
+            # Only then may the topic be missing. The list may be long, and a known topic is looked up often.
+            if registered and registered.issuperset(each.broker_name for each in homes):
                 names = self._name_servers.topics(deadline=deadline)
                 topics = tuple(self._namespace.plain(n) for n in names if self._is_users(n, registered))
         except BrokerError:  # a proxy does not know these requests
