@@ -322,10 +322,8 @@ class RangePull:
                 raise self._not_here()
         size = response.end - response.start
         self._hint.learn(size)
-        messages = pull_answer.count_records(response.body) if self._filtered else 1
-        self._window.record_answer(
-            ask.offset, next_offset, messages=messages, payload=records, payload_bytes=size
-        )
+        n = pull_answer.count_records(response.body) if self._filtered else 1
+        self._window.record_answer(ask.offset, next_offset, messages=n, payload=records, payload_bytes=size)
 
     def _nothing(self, ask: Ask, response: Response) -> None:
         """Handle an answer without records: a filter's scan, a jump, or the end of what this replica has."""
