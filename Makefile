@@ -102,7 +102,7 @@ screenshots: setup browser  ## Recreate the documentation's pictures of the dash
 
 .PHONY: unit
 unit: setup browser  ## Run tests without a broker: unit, property, golden, network, fuzz
-	$(PYTEST) --hypothesis-profile=$(EXAMPLES) --numprocesses 4 \
+	$(PYTEST) --hypothesis-profile=$(EXAMPLES) --numprocesses 3 \
 	  tests/unit tests/property tests/golden tests/network tests/fuzz
 
 .PHONY: brokers

@@ -12,6 +12,7 @@ from tests.support.lean_jvm import LEAN, lean_spark
 from tests.support.places import needs
 from tests.support.session import local_session
 from tests.support.topics import TopicFactory, create_topic, fresh_name
+from tests.support.wait import BUSY
 
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 
@@ -29,10 +30,12 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what needs more than is shared among the large tests."""
+    """Put what needs more than is shared among the large tests, and leave each the time of a busy machine."""
     for item in items:
         if needs(item):
             item.add_marker(pytest.mark.large)
+        if (limit := item.get_closest_marker("timeout")) is not None:
+            item.add_marker(pytest.mark.timeout(limit.args[0] * BUSY), append=False)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import re
 from pathlib import Path
 
@@ -63,7 +64,8 @@ def attributes(tree: ast.AST) -> set[str]:
     return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 
-def used_names() -> set[str]:
+@functools.cache  # of all sources
+def used_names() -> frozenset[str]:
     """Return the attributes that code outside `options` uses, and what they use within it in turn."""
     within: dict[str, set[str]] = {}
     used: set[str] = set()
@@ -77,7 +79,7 @@ def used_names() -> set[str]:
                 within.setdefault(node.name, set()).update(attributes(node))
     while more := {name for known in used & within.keys() for name in within[known]} - used:
         used |= more
-    return used
+    return frozenset(used)
 
 
 @pytest.mark.parametrize("cls", ALL)
