@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pyspark_rocketmq.errors import OptionError
 
@@ -25,7 +25,7 @@ def with_local_zone(text: str) -> str:
 
 def is_time(text: str) -> bool:
     """Return whether a text is a time, and not an offset or a name of one."""
-    from pyspark_rocketmq.options.text.policies import TIMESTAMP
+    from pyspark_rocketmq.options.text.times import TIMESTAMP
 
     try:
         TIMESTAMP.parse(with_local_zone(text))
@@ -42,16 +42,17 @@ def moment(name: str, text: str, now_ms: int) -> int:
     OptionError
         The text is not a time.
     """
-    from pyspark_rocketmq.model import Ago, AtTimestamp
-    from pyspark_rocketmq.options.text.policies import TIMESTAMP
+    from pyspark_rocketmq.model import AtTimestamp
+    from pyspark_rocketmq.options.text.times import TIMESTAMP, LocalTime
 
     try:
         position = TIMESTAMP.parse(with_local_zone(text))
-    except ValueError:
+        if isinstance(position, LocalTime):  # at the ends of the calendar, where no offset can be added
+            position = position.at(UTC)
+    except (ValueError, OverflowError):
         raise OptionError(
             f"{name} takes milliseconds since the epoch, a time (2030-01-31T08:00:00), now, or a time ago "
             "(-10m)",
             given=text,
         ) from None
-    assert isinstance(position, AtTimestamp | Ago)
     return position.timestamp_ms if isinstance(position, AtTimestamp) else now_ms - position.ago_ms

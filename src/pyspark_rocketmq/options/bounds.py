@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Final
 
 from pyspark_rocketmq.errors import OptionError
@@ -14,10 +15,17 @@ from pyspark_rocketmq.options.text.policies import (
     OFFSETS,
     OFFSETS_BY_TIMESTAMP,
     RESET,
-    TIMESTAMP,
     UNLISTED,
     complete,
     mentions,
+)
+from pyspark_rocketmq.options.text.times import (
+    TIME_ZONE,
+    TIMESTAMP,
+    Moment,
+    TimesByQueue,
+    resolve_time,
+    resolve_times,
 )
 
 __all__ = ["OffsetBounds"]
@@ -37,13 +45,13 @@ class OffsetBounds(Options):
         aliases=("auto.offset.reset",),
         doc="Start position of a query without a checkpoint.",
     )
-    starting_timestamp: AtTimestamp | Ago | None = option(
+    starting_timestamp: Moment | None = option(
         "startingTimestamp",
         TIMESTAMP,
         default=None,
         doc="Start at the first message stored at or after this time. Overrides the two other forms.",
     )
-    starting_offsets_by_timestamp: AtOffsets | None = option(
+    starting_offsets_by_timestamp: TimesByQueue | None = option(
         "startingOffsetsByTimestamp",
         OFFSETS_BY_TIMESTAMP,
         default=None,
@@ -81,7 +89,7 @@ class OffsetBounds(Options):
         example='{"orders": {"broker-a": {"0": 500, "1": -1}}}',
         doc="End position of a batch (exclusive).",
     )
-    ending_timestamp: AtTimestamp | Ago | None = option(
+    ending_timestamp: Moment | None = option(
         "endingTimestamp",
         TIMESTAMP,
         default=None,
@@ -89,7 +97,7 @@ class OffsetBounds(Options):
         example="2030-01-31T08:00:00Z",
         doc="End before the first message stored at or after this time. Overrides the two other forms.",
     )
-    ending_offsets_by_timestamp: AtOffsets | None = option(
+    ending_offsets_by_timestamp: TimesByQueue | None = option(
         "endingOffsetsByTimestamp",
         OFFSETS_BY_TIMESTAMP,
         default=None,
@@ -106,6 +114,14 @@ class OffsetBounds(Options):
         doc="End position of queues that endingOffsets or endingOffsetsByTimestamp does not list.",
     )
 
+    time_zone: tzinfo | None = option(
+        "timeZone",
+        TIME_ZONE,
+        default=None,
+        default_text="none; SQL jobs and streams: Spark's session time zone",
+        doc="Time zone of times without an offset. Without it, such a time is an error.",
+    )
+
     def start_policy(self, *, streaming: bool) -> StartPolicy:
         """Return where a query without a checkpoint starts: a time, else times by queue, else offsets.
 
@@ -115,7 +131,8 @@ class OffsetBounds(Options):
             A batch would start at ``latest``.
         """
         policy = complete(
-            self.starting_timestamp or self.starting_offsets_by_timestamp or self.starting_offsets,
+            self._at_time("starting", self.starting_timestamp, self.starting_offsets_by_timestamp)
+            or self.starting_offsets,
             unlisted=self.starting_offsets_default,
             reset=self.group_offset_reset,
         )
@@ -134,10 +151,20 @@ class OffsetBounds(Options):
             A batch would end at ``earliest``.
         """
         policy = complete(
-            self.ending_timestamp or self.ending_offsets_by_timestamp or self.ending_offsets,
+            self._at_time("ending", self.ending_timestamp, self.ending_offsets_by_timestamp)
+            or self.ending_offsets,
             unlisted=self.ending_offsets_default,
             reset=self.group_offset_reset,
         )
         if policy is not None and mentions(policy, Earliest):
             raise OptionError("a batch that ends at earliest reads nothing", option="endingOffsets")
         return policy or Latest()
+
+    def _at_time(
+        self, prefix: str, moment: Moment | None, by_queue: TimesByQueue | None
+    ) -> AtTimestamp | Ago | AtOffsets | None:
+        if moment is not None:
+            return resolve_time(moment, self.time_zone, f"{prefix}Timestamp")
+        if by_queue is not None:
+            return resolve_times(by_queue, self.time_zone, f"{prefix}OffsetsByTimestamp")
+        return None

@@ -20,6 +20,7 @@ from pyspark_rocketmq.options import (
 )
 from pyspark_rocketmq.spark.body_formats import AT, BODY, KEYS, PLACE, BodyColumn, Decoded, Format, judge
 from pyspark_rocketmq.spark.body_formats import quote as quoted_text
+from pyspark_rocketmq.spark.session_zone import in_session_zone
 from pyspark_rocketmq.sql.catalog import sample_columns
 from pyspark_rocketmq.sql.flink.table_options import SortedOptions, sort_options
 from pyspark_rocketmq.sql.metadata import metadata_of
@@ -154,8 +155,9 @@ class Table:
         return self.format.decode(messages)
 
     def _load(self, spark: SparkSession, columns: Sequence[str], *, streaming: bool) -> DataFrame:
-        self.given.parse(SourceOptions, self.given.read, self._whole)
-        options = {**self.given.read, **({"columns": ",".join(columns)} if columns else {})}
+        given = in_session_zone(spark, self.given.read)
+        self.given.parse(SourceOptions, given, self._whole)
+        options = {**given, **({"columns": ",".join(columns)} if columns else {})}
         if streaming:
             return spark.readStream.format(SOURCE).options(**options).load()
         return spark.read.format(SOURCE).options(**options).load()
@@ -300,7 +302,8 @@ def _with_inferred(declared: CreateTable, given: SortedOptions, options: TableOp
         at.fail("inferSchema is for tables without columns")
     if options.body_format not in {None, BodyFormat.JSON}:
         at.fail("inferSchema is for format=json: other bodies do not name their columns")
-    source = given.parse(SourceOptions, given.read, TableOption("", "", declared.position))
+    read = {"timeZone": "UTC", **given.read}  # times do not matter for a sample
+    source = given.parse(SourceOptions, read, TableOption("", "", declared.position))
     if len(source.topics) != 1:
         at.fail("inferSchema looks at one topic")
     with Client(source.client) as client:

@@ -1,7 +1,6 @@
 """Parse where to start and end into a closed type, without clock or broker.
 
-Forms of a position: ``earliest``, ``latest``, ``group``, ``last:100``; of a time: milliseconds since the
-epoch, ISO 8601 (UTC unless an offset is given), ``now``, or ``-10m`` before the query's start. Per queue as
+Forms of a position: ``earliest``, ``latest``, ``group``, ``last:100``; of a time: see ``times``. Per queue as
 JSON ``{"topic": {"broker": {"queue id": position}}}``; ``{"topic": position}`` sets all its queues.
 """
 
@@ -11,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar, assert_never
 
 from pyspark_rocketmq.model import (
@@ -27,14 +25,13 @@ from pyspark_rocketmq.model import (
     StartPolicy,
 )
 from pyspark_rocketmq.options.declare import Kind
-from pyspark_rocketmq.options.text.kinds import parse_duration_ms
+from pyspark_rocketmq.options.text.times import TIMESTAMP, Moment, TimesByQueue, parse_long
 
 __all__ = [
     "ASSIGNMENT",
     "OFFSETS",
     "OFFSETS_BY_TIMESTAMP",
     "RESET",
-    "TIMESTAMP",
     "UNLISTED",
     "asks_group",
     "complete",
@@ -45,7 +42,6 @@ T = TypeVar("T")
 
 LATEST_MARK: Final = -1
 EARLIEST_MARK: Final = -2
-_MAX_LONG: Final = (1 << 63) - 1
 _MAX_QUEUE_ID: Final = (1 << 31) - 1
 _LAST: Final = re.compile(r"last\s*:\s*([0-9]{1,18})")
 
@@ -61,32 +57,6 @@ def _parse_named_position(text: str) -> Earliest | Latest | LastMessages | None:
     return LastMessages(int(found[1])) if found else None
 
 
-def _timestamp(text: str) -> AtTimestamp | Ago:
-    stripped = text.strip()
-    if stripped.isascii() and stripped.isdigit():
-        return AtTimestamp(_long(int(stripped)))
-    if stripped.lower() == "now":
-        return Ago(0)
-    if stripped.startswith("-") and not stripped[1:].isdigit():
-        return Ago(parse_duration_ms(stripped[1:]))
-    try:
-        moment = datetime.fromisoformat(stripped)
-    except ValueError:
-        raise ValueError("it is no time") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    milliseconds = round(moment.timestamp() * 1000)
-    if milliseconds < 0:
-        raise ValueError("the time is before 1970")
-    return AtTimestamp(milliseconds)
-
-
-def _long(number: int) -> int:
-    if number > _MAX_LONG:
-        raise ValueError(f"{number} is not a 64-bit number")
-    return number
-
-
 def _offset_position(value: Any) -> Position:
     """Convert a JSON value of an offsets map to a position."""
     match value:
@@ -97,22 +67,22 @@ def _offset_position(value: Any) -> Position:
         case int() if value == EARLIEST_MARK:
             return Earliest()
         case int() if value >= 0:
-            return _long(value)
+            return parse_long(value)
         case str() if (position := _parse_named_position(value)) is not None:
             return position
     forms = 'an offset, -1 latest, -2 earliest, "earliest", "latest", "last:100"'
     raise ValueError(f"{json.dumps(value)} is no position ({forms})")
 
 
-def _time_position(value: Any) -> Position:
+def _time_position(value: Any) -> Moment:
     """Convert a JSON value of a timestamps map to a position."""
     match value:
         case bool():
             pass
         case int() if value >= 0:
-            return AtTimestamp(_long(value))
+            return AtTimestamp(parse_long(value))
         case str():
-            return _timestamp(value)
+            return TIMESTAMP.parse(value)
     raise ValueError(
         f'{json.dumps(value)} is no time (milliseconds since the epoch, ISO 8601, "-10m", "now")'
     )
@@ -172,9 +142,10 @@ def _brokers(topic: str, value: Any) -> Iterator[tuple[str, str, Any]]:
     return _entries(topic, value, "brokers")
 
 
-def _per_queue(text: str, position: Callable[[Any], Position]) -> AtOffsets:
-    offsets: dict[MessageQueue, Position] = {}
-    topics: dict[str, Position] = {}
+def _per_queue(text: str, position: Callable[[Any], T]) -> tuple[dict[MessageQueue, T], dict[str, T]]:
+    """Return the values of a document by queue, and those by topic."""
+    offsets: dict[MessageQueue, T] = {}
+    topics: dict[str, T] = {}
     for topic, brokers in _load_object(text).items():
         if not isinstance(brokers, dict):
             topics[topic] = _at(topic, position, brokers)
@@ -185,19 +156,20 @@ def _per_queue(text: str, position: Callable[[Any], Position]) -> AtOffsets:
                 if queue in offsets:  # "1" and "01"
                     raise ValueError(f"at {path}: the queue stands there twice")
                 offsets[queue] = _at(path, position, value)
-    return AtOffsets(offsets, topics=topics)
+    return offsets, topics
 
 
 def _offsets(text: str) -> StartPolicy:
     if text.lstrip().startswith("{"):
-        return _per_queue(text, _offset_position)
+        offsets, topics = _per_queue(text, _offset_position)
+        return AtOffsets(offsets, topics=topics)
     if text.lower() == "group":
         return GroupOffsets(None)
     position = _parse_named_position(text)
     if position is not None:
         return position
     try:
-        _timestamp(text)
+        TIMESTAMP.parse(text)
     except ValueError:
         raise ValueError("") from None
     raise ValueError("that is a time: give it as startingTimestamp or endingTimestamp")
@@ -277,11 +249,10 @@ OFFSETS: Final = Kind(
     '{"orders": {"broker-a": {"0": 500, "1": -2}}}',
     _offsets,
 )
-TIMESTAMP: Final = Kind("milliseconds since the epoch, ISO 8601, now, or a time ago", "-10m", _timestamp)
 OFFSETS_BY_TIMESTAMP: Final = Kind(
     _JSON_LABEL % ("time", "time"),
     '{"orders": "2030-01-31T08:00:00Z"}',
-    lambda text: _per_queue(text, _time_position),
+    lambda text: TimesByQueue(*_per_queue(text, _time_position)),
 )
 ASSIGNMENT: Final = Kind(
     'JSON {"topic": {"broker": [queue ids]}}', '{"orders": {"broker-a": [0, 1]}}', _assignment
