@@ -242,3 +242,33 @@ def test_changed_counts_go_to_a_topic_with_their_keys(spark, mq, topic, client, 
     eventually(lambda: counted({"a": 2, "b": 1}), 120, what="the first counts")
     put(client, name, [json.dumps({"user": "a"})])
     eventually(lambda: counted({"a": 3, "b": 1}), 120, what="the changed count")
+
+
+def test_results_before_a_windows_end_go_to_a_topic_under_one_key(
+    spark, mq, topic, client, here, running, group
+):
+    name, out = topic(queues=1), topic(queues=1)
+    first = 1_893_456_000_000  # the start of 2030
+    put(client, name, [json.dumps({"t": first, "user": user, "n": 1}) for user in "aab"])
+    pipeline = (
+        source(spark, fresh_name("early"))
+        .fromRocketmq(name, group, True, mq.name_server)
+        .window(TumblingWindow.of(Time.hours(1), "t"))
+        .groupBy("user")
+        .sum("n")
+        .emitBeforeFire(Time.seconds(1))
+        .toDataStream()
+        .toRocketmq(out, mq.name_server)
+    )
+    query = running(pipeline)
+
+    def sent():
+        assert query.isActive, query.exception()
+        messages = last_messages(client, client.read_queues(out), 100)
+        return [(message.keys, json.loads(message.body)["n"]) for message in messages]
+
+    a, b = (f"{user}|2030-01-01_00:00:00" for user in "ab")
+    eventually(lambda: set(sent()) == {(a, 2), (b, 1)}, 120, what="the first results")
+    put(client, name, [json.dumps({"t": first + 1, "user": "a", "n": 5})])
+    eventually(lambda: (a, 7) in sent(), 120, what="the changed result, with the window still open")
+    assert [n for key, n in sent() if key == b] == [1], "only windows that change are sent again"
