@@ -43,8 +43,12 @@ LAST_BATCH_ROWS = 6_000
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
 UP_TIMEOUT_S = 300
 SPARE_LIVES = 3 + KILLS // 4
-"""So often a process may end by itself and be started again, as its supervisor would: Spark gives a Python
-worker 10 s to come up, which is not always enough where other suites use the processors too."""
+SLOW_WORKER = "Python worker failed to connect back"
+"""Spark gives a Python worker 10 s to come up, which is not always enough where other suites use the
+processors too. For this reason only, a process may end by itself and is started again, as by a supervisor."""
+
+STARTED = "--- a process starts ---"
+"""Between the logs of two processes."""
 
 Results = Counter[tuple[str, str, int]]
 """Window, key and sum, and how often."""
@@ -54,6 +58,7 @@ Results = Counter[tuple[str, str, int]]
 def jobs(args: list[str], log_file: Path, batch_rows: int) -> Iterator[subprocess.Popen[str]]:
     """Run the jobs in processes of their own, which have started or ended; nothing of them is left behind."""
     with log_file.open("a") as log:
+        print(STARTED, file=log, flush=True)
         process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("streams_job.py")), *args],
             stdout=subprocess.PIPE,
@@ -126,7 +131,7 @@ def test_each_result_counts_once(mq: DevCluster, spark: SparkSession, tmp_path: 
         for kill in range(KILLS):
             while not killed(args, log, batches, chance):
                 ended += 1
-                assert ended <= SPARE_LIVES, log.read_text()[-4_000:]
+                check_end(log, ended)
             if kill == 0:
                 changes = list((checkpoints / "files").glob("state/**/*.changelog"))
                 assert changes, "the state has no change log"
@@ -136,7 +141,7 @@ def test_each_result_counts_once(mq: DevCluster, spark: SparkSession, tmp_path: 
         at_kill = batches()
         while not finishes(args, log):
             ended += 1
-            assert ended <= SPARE_LIVES, log.read_text()[-4_000:]
+            check_end(log, ended)
         found = {
             "table": table(tmp_path / "results.db"),
             "files": [json.loads(row[0]) for row in spark.read.text(str(tmp_path / "files")).collect()],
@@ -152,6 +157,13 @@ def test_each_result_counts_once(mq: DevCluster, spark: SparkSession, tmp_path: 
     for name, rows in found.items():
         assert Counter((row["start_time"], row["key"], int(row["total"])) for row in rows) == expected, name
         assert all(row["n"] == ROWS_PER_WINDOW // KEYS for row in rows), name
+
+
+def check_end(log: Path, ended: int) -> None:
+    """Check why the last process has ended by itself."""
+    last = log.read_text().rpartition(STARTED)[2]
+    assert SLOW_WORKER in last, last[-4_000:]
+    assert ended <= SPARE_LIVES, last[-4_000:]
 
 
 def killed(args: list[str], log: Path, batches: Callable[[], list[int]], chance: random.Random) -> bool:
