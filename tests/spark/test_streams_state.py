@@ -112,6 +112,11 @@ def test_late_rows_make_the_result_anew_with_every_aggregate(spark, feed):
         (3, "2030-01-01 00:00:11"),
         (4, "2030-01-01 00:00:11"),
     ]
+    assert table(first, "rows", "first", "last", "concat") == [
+        (2, "5", "12", "5,12"),
+        (3, "5", "7.5", "5,12,7.5"),
+        (4, "5", "12", "5,12,7.5,12"),
+    ]
     assert late_rows(query) == 1
     counted = [(time, {"t": int(time * 1000), **record}) for batch in LATE[:5] for time, record in batch]
     source = StreamBuilder.dataStream("tests", "native", spark).fromRocketmq("t", "g", True, "h:1")

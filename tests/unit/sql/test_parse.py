@@ -79,6 +79,62 @@ def test_options_in_both_spellings():
     assert "it's" not in repr(flink)
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("'n' = -5", "-5"), ("n = - 5", "-5"), ("n -1.5", "-1.5"), ("n = 5", "5"), ("n = '-5'", "-5")],
+)
+def test_a_number_in_an_option_keeps_its_sign(written, value):
+    (option,) = one(f"CREATE TABLE t (a INT) USING rocketmq OPTIONS ({written})").options
+    assert (option.name, option.value) == ("n", value)
+
+
+@pytest.mark.parametrize(
+    ("written", "delay"),
+    [
+        ("ts", "0 seconds"),
+        ("ts - INTERVAL '5' SECOND", "5 SECOND"),
+        ("TS - INTERVAL 3 MINUTES", "3 MINUTES"),
+        ("`ts` - INTERVAL '0.5' HOUR", "0.5 HOUR"),
+    ],
+)
+def test_a_watermark_with_and_without_a_delay_is_no_column(written, delay):
+    made = table(f"ts TIMESTAMP(3), WATERMARK FOR ts AS {written}, a INT")
+    assert (made.watermark.column.text, made.watermark.delay) == ("ts", delay)
+    assert [column.name.text for column in made.columns] == ["ts", "a"]
+    assert table("a INT").watermark is None
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "CONSTRAINT pk PRIMARY KEY (a, b) NOT ENFORCED, c INT",
+        "PRIMARY KEY (a) NOT ENFORCED, c INT",
+        "c INT PRIMARY KEY NOT ENFORCED",
+        "c INT PRIMARY KEY NOT ENFORCED NOT NULL",
+    ],
+)
+def test_a_primary_key_has_no_effect(key):
+    assert [column.name.text for column in table(f"a INT, b INT, {key}").columns] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("CONSTRAINT pk UNIQUE (a) NOT ENFORCED", "expected PRIMARY KEY, found 'UNIQUE'"),
+        ("CONSTRAINT pk PRIMARY KEY (a)", "enforces no key: expected NOT ENFORCED, found"),
+        ("PRIMARY KEY (a) ENFORCED", "enforces no key: expected NOT ENFORCED, found 'ENFORCED'"),
+        ("PRIMARY KEY () NOT ENFORCED", "expected a column"),
+        ("b INT PRIMARY KEY", "expected NOT ENFORCED"),
+        ("WATERMARK FOR a AS a, WATERMARK FOR a AS a", "a table has one watermark"),
+        ("WATERMARK FOR a AS a + INTERVAL 1 SECOND", "expected"),
+        ("WATERMARK FOR a AS a -", "expected INTERVAL"),
+    ],
+)
+def test_what_a_key_or_a_watermark_cannot_be(key, message):
+    with pytest.raises(SqlError, match=message):
+        table(f"a INT, {key}")
+
+
 def test_a_job_of_everything_keeps_its_places():
     job = """-- a comment; with a semicolon
 SET 'checkpointLocation' = '/tmp/a b';

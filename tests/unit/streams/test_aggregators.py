@@ -134,6 +134,39 @@ def test_any_cut_into_batches_gives_what_plain_python_gives(name, batches):
     assert found == (pytest.approx(expected) if isinstance(expected, float) else expected)
 
 
+TIMED = st.lists(st.tuples(st.integers(0, 3), TEXTS), min_size=1, max_size=8)
+
+
+@settings(deadline=None, max_examples=200)
+@given(records=TIMED, data=st.data())
+def test_results_by_time_do_not_depend_on_the_order_of_arrival(records, data):
+    """Of equal times, the smallest value is the first and the greatest the last, as in Spark."""
+    arrived = data.draw(st.permutations(records))
+    valued = sorted((time, text) for time, text in records if text is not None)
+    expected = {
+        "first": valued[0][1] if valued else None,
+        "last": valued[-1][1] if valued else None,
+        "concat": "|".join(text for _, text in valued),
+    }
+    for name, result in expected.items():
+        fold, state = FOLDS[name][0], FOLDS[name][0].empty()
+        for time, text in arrived:
+            state = fold.add(state, (time, text))
+        assert fold.result(state) == result, name
+
+
+def test_a_late_record_is_put_where_its_time_says():
+    for name, results in {
+        "first": ["b", "b", "a"],
+        "last": ["b", "c", "c"],
+        "concat": ["b", "b|c", "a|b|c"],
+    }.items():
+        fold, state = FOLDS[name][0], FOLDS[name][0].empty()
+        for row, result in zip([(2, "b"), (3, "c"), (1, "a")], results, strict=True):
+            state = fold.add(state, row)
+            assert fold.result(state) == result, name
+
+
 def test_sums_of_decimals_are_exact_and_averages_are_rounded_as_spark_rounds_them():
     rows = [(Decimal("99999999999999999999.05"),), (Decimal("0.01"),), (None,)]
     total, mean = folds.Sum(0, 2), folds.Average(0, 6)
