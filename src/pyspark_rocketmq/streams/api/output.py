@@ -220,15 +220,16 @@ class StreamOutput:
         PlanError
             The pipeline cannot be compiled. The message names the step.
         RocketMQError
-            Another process runs the job.
+            Another process runs the job, or its checkpoint is of another pipeline.
         """
         from pyspark_rocketmq.streams.run.launcher import launch  # noqa: PLC0415 - what runs is not needed to write down
-        from pyspark_rocketmq.streams.run.runner import finish  # noqa: PLC0415
+        from pyspark_rocketmq.streams.run.runner import await_end, finish  # noqa: PLC0415
 
-        query = launch(self._job.spark, self.plan(), trigger=trigger, standby=standby, elastic=int(elastic))
+        plan = self.plan()
+        query = launch(self._job.spark, plan, trigger=trigger, standby=standby, elastic=int(elastic))
         if query is not None and not isAsyn:
             try:
-                query.awaitTermination()
+                await_end(query, plan)
             except KeyboardInterrupt:
                 query.stop()
                 raise

@@ -5,16 +5,18 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
-from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.errors import PlanError, RocketMQError
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
 from pyspark_rocketmq.streams.connectors.base import SourceConnector
@@ -35,7 +37,7 @@ from pyspark_rocketmq.streams.run.job_registry import (
 from pyspark_rocketmq.streams.run.session import session_for, session_of
 from pyspark_rocketmq.streams.run.sinks import final_flow, run_once, start_sinks
 
-__all__ = ["STATE_SETTINGS", "final_frame", "finish", "start"]
+__all__ = ["STATE_SETTINGS", "await_end", "final_frame", "finish", "start"]
 
 STATE_SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -43,6 +45,12 @@ STATE_SETTINGS: Final = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
+_OTHER_STATE: Final = re.compile(
+    r"\[(STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE"
+    r"|STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA)\b"
+)
+"""Spark's conditions of a query whose steps do not fit the state in its checkpoint."""
+
 _POLL_S: Final = 0.5
 
 _END_S: Final = 10.0
@@ -128,6 +136,29 @@ def _record(plan: p.Plan, checkpoint: str) -> JobRecord:
         sources=sorted(node.test_name for node in nodes if isinstance(node, p.Source)),
         stateful=[type(node).__name__ for node in nodes if isinstance(node, STATEFUL)],
     )
+
+
+def await_end(query: StreamingQuery, plan: p.Plan) -> None:
+    """Wait until a query ends.
+
+    Raises
+    ------
+    RocketMQError
+        The job's checkpoint has the state of other steps.
+    StreamingQueryException
+        The query failed.
+    """
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        if not _OTHER_STATE.search(str(error)):
+            raise
+        raise RocketMQError(
+            f"the checkpoint of the job {plan.job!r} has the state of other steps: another pipeline ran "
+            "under this name, or the windows, groups or joins of this one have changed. Each pipeline needs "
+            "its own name; to begin again, remove the folder",
+            checkpoint=plan.checkpoint or checkpoint_of(plan.job),
+        ) from error
 
 
 def finish(query: StreamingQuery) -> None:
