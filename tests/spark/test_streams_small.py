@@ -6,7 +6,7 @@ import pytest
 from benchmarks.footprint import ALLOWED_MB, run
 
 from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow, WindowStrategy
-from pyspark_rocketmq.streams.run.session import session_for
+from pyspark_rocketmq.streams.run.session import get_plan_session
 
 KEYS, SECONDS = 20_000, 12
 
@@ -63,11 +63,11 @@ def test_far_too_many_partitions_of_a_session_that_is_there_are_said(spark):
     try:
         spark.conf.set("spark.sql.shuffle.partitions", "200")
         with pytest.warns(UserWarning, match=r"tests\.wide keeps state in 200 partitions on 2 cores"):
-            assert session_for(spark, windows.toPrint().plan()) is spark
+            assert get_plan_session(spark, windows.toPrint().plan()) is spark
         assert spark.conf.get("spark.sql.shuffle.partitions") == "200", "a user's session is left as it is"
         stateless = StreamBuilder.dataStream("tests", "flat", spark).fromArray(["x"]).toPrint()
-        assert session_for(spark, stateless.plan()) is spark
+        assert get_plan_session(spark, stateless.plan()) is spark
         spark.conf.set("spark.sql.shuffle.partitions", "2")
-        assert session_for(spark, windows.plan()) is spark
+        assert get_plan_session(spark, windows.plan()) is spark
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", before)

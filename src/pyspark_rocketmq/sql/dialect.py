@@ -153,7 +153,7 @@ class TableParser(SparkParser):
         return CreateTable(
             name,
             tuple(columns),
-            _checked(watermarks[0], columns) if watermarks else None,
+            _check_watermark(watermarks[0], columns) if watermarks else None,
             options,
             replace,
             if_not_exists,
@@ -301,7 +301,7 @@ def _refuse_twice(names: list[Name], what: str) -> None:
         seen.add(name.key)
 
 
-def _checked(watermark: Watermark, columns: list[Column]) -> Watermark:
+def _check_watermark(watermark: Watermark, columns: list[Column]) -> Watermark:
     if watermark.column.key not in {column.name.key for column in columns}:
         watermark.column.position.fail(f"the table has no column {watermark.column.text!r}")
     return watermark

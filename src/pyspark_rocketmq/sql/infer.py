@@ -68,7 +68,7 @@ def infer_columns(bodies: Iterable[bytes]) -> Inferred:
     seen = unfit = 0
     for body in bodies:
         seen += 1
-        value = _parsed(body)
+        value = _parse(body)
         if value is None:
             unfit += 1
             continue
@@ -80,7 +80,7 @@ def infer_columns(bodies: Iterable[bytes]) -> Inferred:
     return Inferred({name: _ddl(kind) for name, kind in fields.items()}, seen, unfit, always)
 
 
-def _parsed(body: bytes) -> dict[str, Any] | None:
+def _parse(body: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

@@ -138,7 +138,7 @@ class SqlJob:
         ------
         SqlError
         """
-        with self._placed(statement.position):
+        with self._add_position(statement.position):
             match statement:
                 case CreateTable():
                     self._create_table(statement)
@@ -359,7 +359,7 @@ class SqlJob:
         self.stop()
 
     @contextlib.contextmanager
-    def _placed(self, position: Position) -> Iterator[None]:
+    def _add_position(self, position: Position) -> Iterator[None]:
         """Add the position in the text to errors of options and of Spark."""
         try:
             yield

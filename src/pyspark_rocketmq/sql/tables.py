@@ -76,7 +76,7 @@ class Table:
         at = TableOption("", "", declared.position)
         options = given.parse(TableOptions, given.table, at)
         if options.infer_schema and infer:
-            declared = _with_inferred(declared, given, options)
+            declared = _infer_columns(declared, given, options)
         for column in declared.columns:
             if isinstance(column, MetadataColumn):
                 metadata_of(column)
@@ -98,15 +98,15 @@ class Table:
             The table cannot be read: an option is invalid, or a column is write-only.
         """
         if self.format is None:
-            return self._marked(self._load(spark, (), streaming=streaming))
+            return self._mark_watermark(self._load(spark, (), streaming=streaming))
         judged = judge(
             self._decode(spark, streaming=streaming),
             self.options.bad_records,
             what=f"the columns of table {self.name}, format {self._kind().value}",
             counted_as=self.name,
         )
-        rows = self._selected(judged.rows, judged.columns)
-        return self._marked(self._computed(rows))
+        rows = self._select(judged.rows, judged.columns)
+        return self._mark_watermark(self._add_computed(rows))
 
     def dead_letters(self, spark: SparkSession, *, streaming: bool) -> DataFrame:
         """Return the messages that do not fit the table, as messages for ``badRecordsTopic``.
@@ -167,7 +167,7 @@ class Table:
         """A stand-in for a missing option, at the table's position."""
         return TableOption("", "", self.declared.position)
 
-    def _selected(self, rows: DataFrame, values: Sequence[Column]) -> DataFrame:
+    def _select(self, rows: DataFrame, values: Sequence[Column]) -> DataFrame:
         """Select the columns that are not computed, in the order of the declaration."""
         by_name = dict(zip((c.key for c in self._format_columns()), values, strict=True))
         selected: list[Column] = []
@@ -187,13 +187,13 @@ class Table:
         assert self.format is not None
         return self.format.columns
 
-    def _computed(self, rows: DataFrame) -> DataFrame:
+    def _add_computed(self, rows: DataFrame) -> DataFrame:
         computed = [column for column in self.declared.columns if isinstance(column, ComputedColumn)]
         for column in computed:
             rows = rows.withColumn(column.name.text, F.expr(column.expression.padded))
         return rows.select(*(F.col(quote(column.name)) for column in self.declared.columns))
 
-    def _marked(self, rows: DataFrame) -> DataFrame:
+    def _mark_watermark(self, rows: DataFrame) -> DataFrame:
         mark = self.declared.watermark
         return rows if mark is None else rows.withWatermark(mark.column.text, mark.delay)
 
@@ -295,7 +295,7 @@ def quote(name: Name) -> str:
     return quoted_text(name.text)
 
 
-def _with_inferred(declared: CreateTable, given: SortedOptions, options: TableOptions) -> CreateTable:
+def _infer_columns(declared: CreateTable, given: SortedOptions, options: TableOptions) -> CreateTable:
     """Infer the columns from a sample of the topic."""
     at = given.written["inferschema"].position
     if declared.columns:

@@ -14,7 +14,7 @@ from pyspark_rocketmq.streams.run.job_registry import (
     job_lock,
     jobs,
     request_stop,
-    stop_requested,
+    take_stop_request,
 )
 
 
@@ -91,10 +91,10 @@ def test_a_standby_waits_for_the_lock():
 
 def test_a_wish_to_stop_is_granted_once():
     JobRecord("a", "/x", 1, 2, "").write()
-    assert not stop_requested("a")
+    assert not take_stop_request("a")
     request_stop("a")
-    assert stop_requested("a")
-    assert not stop_requested("a")
+    assert take_stop_request("a")
+    assert not take_stop_request("a")
 
 
 def test_what_is_left_of_a_start_that_was_killed_is_forgotten(tmp_path):

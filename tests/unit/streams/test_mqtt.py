@@ -33,7 +33,7 @@ def test_a_batch_is_a_range_of_numbers_that_can_be_read_again(journal):
 
 
 def test_a_journal_that_was_lost_goes_on_where_the_checkpoint_is(journal):
-    journal.begin_behind(40)
+    journal.begin_after(40)
     journal.append(rows(41, 43))
     assert journal.between(40, 42) == rows(41, 43)
     with pytest.raises(RocketMQError, match=r"gone with the journal.*first=39"):

@@ -155,7 +155,7 @@ def export(
     if (group is None) == (checkpoint is None):
         raise OptionError("give a group or --checkpoint")
     if checkpoint is not None:
-        typer.echo(offsets_to_json(_finished(checkpoint, source)))
+        typer.echo(offsets_to_json(_read_finished(checkpoint, source)))
         return
     assert group is not None
     with connect(namesrv, option) as client:
@@ -189,12 +189,12 @@ def import_(
     if (file is None) == (checkpoint is None):
         raise OptionError("give --file or --checkpoint")
     if checkpoint is not None:
-        wanted = _finished(checkpoint, source)
+        wanted = _read_finished(checkpoint, source)
     else:
         assert file is not None
-        wanted = offsets_from_json(_text(file))
+        wanted = offsets_from_json(_read_file(file))
     with connect(namesrv, option) as client:
-        _commit(client, group, _existing(client, wanted), yes=yes, json=json)
+        _commit(client, group, _match_queues(client, wanted), yes=yes, json=json)
 
 
 @app.command(
@@ -230,13 +230,13 @@ def seek_(
     found = read_finished_offsets(checkpoint, source=source)
     with connect(namesrv or found.source.name_server, option) as client:
         if file is not None:
-            wanted = offsets_from_json(_text(file))
+            wanted = offsets_from_json(_read_file(file))
         else:
             committed = client.committed_offsets(str(group), list(found.offsets))
             wanted = {queue: offset for queue, offset in committed.items() if offset is not None}
             if not wanted:
                 raise OptionError("the group has committed nothing for the query's queues", group=group)
-        wanted = _existing(client, wanted)
+        wanted = _match_queues(client, wanted)
     if yes:
         seek(checkpoint, wanted, source=source)
     before = rename_queues(found.offsets, wanted, choose=max)
@@ -288,7 +288,7 @@ def forget_(
     print_applied(applied=yes)
 
 
-def _finished(checkpoint: str, source: int | None) -> Mapping[MessageQueue, int]:
+def _read_finished(checkpoint: str, source: int | None) -> Mapping[MessageQueue, int]:
     """Return the finished offsets of a query or a direct stream."""
     from pyspark_rocketmq.offsets.direct_log import is_direct_checkpoint, next_offsets
     from pyspark_rocketmq.tools.checkpoint import read_finished_offsets
@@ -355,7 +355,7 @@ def _print_changes(
     print_applied(applied=yes)
 
 
-def _existing(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+def _match_queues(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
     """Return the offsets keyed by existing queues. Offsets of queues that do not exist are an error.
 
     Brokers would accept them.
@@ -370,7 +370,7 @@ def _existing(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[Messag
     return named
 
 
-def _text(file: str) -> str:
+def _read_file(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except OSError as error:

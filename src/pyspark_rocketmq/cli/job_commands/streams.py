@@ -121,12 +121,12 @@ def state(
     df = (found.changes(table) if changes else found.table(table)).limit(limit)
     rows = [row.asDict(recursive=True) for row in df.collect()]
     if json:
-        print_json([{name: _shown(value) for name, value in row.items()} for row in rows])
+        print_json([{name: _show(value) for name, value in row.items()} for row in rows])
     else:
-        print_table(df.columns, [[_shown(value) for value in row.values()] for row in rows])
+        print_table(df.columns, [[_show(value) for value in row.values()] for row in rows])
 
 
-def _shown(value: object) -> object:
+def _show(value: object) -> object:
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 

@@ -61,7 +61,7 @@ def message_json(message: Message) -> dict[str, Any]:
         "bornTimestamp": message.born_timestamp,
         "storeTimestamp": message.store_timestamp,
         "properties": message.properties,
-        "body": _parsed(message.body)[1],
+        "body": _parse(message.body)[1],
     }
 
 
@@ -69,13 +69,13 @@ def _body(body: bytes) -> RenderableType:
     from rich.json import JSON
     from rich.text import Text
 
-    is_json, value = _parsed(body)
+    is_json, value = _parse(body)
     if is_json and isinstance(value, dict | list):
         return JSON.from_data(value)
     return Text(message_text(body))
 
 
-def _parsed(body: bytes) -> tuple[bool, Any]:
+def _parse(body: bytes) -> tuple[bool, Any]:
     try:
         return True, json.loads(body)
     except (ValueError, RecursionError):

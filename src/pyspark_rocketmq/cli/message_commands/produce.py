@@ -66,10 +66,10 @@ def produce(
         client.route(topic)  # reports a missing topic before anything is read
         messages = (
             _message(topic, line, number, jsonl=jsonl, tags=tags, keys=keys, properties=properties)
-            for number, line in enumerate(_shown(lines, file), 1)
+            for number, line in enumerate(_show(lines, file), 1)
             if line.strip()
         )
-        sent = _send(Producer(client), _paced(messages, rate, client.clock))
+        sent = _send(Producer(client), _pace(messages, rate, client.clock))
     if as_json:
         print_json({"topic": topic, "sent": sent})
     else:
@@ -84,11 +84,11 @@ def _send(producer: Producer, messages: Iterable[OutgoingMessage]) -> int:
     with SendPipeline(producer) as pipeline:
         for message in messages:
             outgoing = encode_one(message, producer.ids)
-            sent += _checked(pipeline.submit(outgoing, key=message.sharding_key))
-        return sent + _checked(pipeline.flush())
+            sent += _check(pipeline.submit(outgoing, key=message.sharding_key))
+        return sent + _check(pipeline.flush())
 
 
-def _checked(outcomes: list[SendOutcome]) -> int:
+def _check(outcomes: list[SendOutcome]) -> int:
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error
@@ -148,10 +148,10 @@ def _lines(file: str) -> Iterator[Iterator[str]]:
     except OSError as error:
         raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
     with source:
-        yield _decoded(source, file)
+        yield _decode(source, file)
 
 
-def _decoded(source: Iterable[str], file: str) -> Iterator[str]:
+def _decode(source: Iterable[str], file: str) -> Iterator[str]:
     try:
         for line in source:
             yield line.rstrip("\r\n")
@@ -161,7 +161,7 @@ def _decoded(source: Iterable[str], file: str) -> Iterator[str]:
         raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
 
 
-def _paced(messages: Iterable[OutgoingMessage], rate: float, clock: Clock) -> Iterator[OutgoingMessage]:
+def _pace(messages: Iterable[OutgoingMessage], rate: float, clock: Clock) -> Iterator[OutgoingMessage]:
     start = clock.monotonic()
     for number, message in enumerate(messages):
         yield message
@@ -169,7 +169,7 @@ def _paced(messages: Iterable[OutgoingMessage], rate: float, clock: Clock) -> It
             clock.sleep(max(0.0, start + (number + 1) / rate - clock.monotonic()))
 
 
-def _shown(lines: Iterable[str], file: str) -> Iterator[str]:
+def _show(lines: Iterable[str], file: str) -> Iterator[str]:
     """Count the lines that pass, unless a person types them. A file's size gives the total."""
     from pyspark_rocketmq.cli.progress import progress
 

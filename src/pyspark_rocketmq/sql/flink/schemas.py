@@ -28,7 +28,7 @@ __all__ = [
     "SimpleKeyValueSerializationSchema",
     "SimpleStringDeserializationSchema",
     "SimpleTupleDeserializationSchema",
-    "deserialized",
+    "deserialize_rows",
     "text_of",
 ]
 
@@ -157,14 +157,14 @@ class SimpleKeyValueSerializationSchema(KeyValueSerializationSchema):
 
     def key_column(self) -> Column:
         """Return the same value as an expression."""
-        return (F.lit(None) if self.keyField is None else F.col(_quoted(self.keyField))).cast("string")
+        return (F.lit(None) if self.keyField is None else F.col(_quote(self.keyField))).cast("string")
 
     def value_column(self) -> Column:
         """Return the same value as an expression."""
-        return F.col(_quoted(self.valueField)).cast("string").cast("binary")
+        return F.col(_quote(self.valueField)).cast("string").cast("binary")
 
 
-def deserialized(messages: DataFrame, schema: KeyValueDeserializationSchema) -> DataFrame:
+def deserialize_rows(messages: DataFrame, schema: KeyValueDeserializationSchema) -> DataFrame:
     """Return the rows of messages with the columns ``keys`` and ``body``."""
     if isinstance(schema, NativeReader):
         return messages.select(*schema.columns())
@@ -210,5 +210,5 @@ def _bytes_of(value: object) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

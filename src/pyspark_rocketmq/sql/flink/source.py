@@ -13,7 +13,7 @@ from pyspark_rocketmq.model.nested_offsets import nest
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.sql.flink.config import OffsetResetStrategy, to_options
-from pyspark_rocketmq.sql.flink.schemas import KeyValueDeserializationSchema, deserialized
+from pyspark_rocketmq.sql.flink.schemas import KeyValueDeserializationSchema, deserialize_rows
 
 __all__ = ["RocketMQSourceFunction"]
 
@@ -86,12 +86,12 @@ class RocketMQSourceFunction:
     def load(self, spark: SparkSession) -> DataFrame:
         """Return the rows as a stream."""
         reader = spark.readStream.format("rocketmq").options(**self.options(), columns="keys,body")
-        return deserialized(reader.load(), self._schema)
+        return deserialize_rows(reader.load(), self._schema)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Return the existing rows as a batch. A start at the latest offsets is an error."""
         reader = spark.read.format("rocketmq").options(**self.options(), columns="keys,body")
-        return deserialized(reader.load(), self._schema)
+        return deserialize_rows(reader.load(), self._schema)
 
     def _starting(self, start: dict[str, str]) -> Self:
         self._start = start

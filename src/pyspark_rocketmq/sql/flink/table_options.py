@@ -156,7 +156,7 @@ def sort_options(options: Sequence[TableOption], *, with_columns: bool) -> Sorte
             option.position.fail(
                 f"{option.name} is for tables without columns: metadata columns are declared"
             )
-        translated = _translated(option, topic, {other.name.lower() for other in options})
+        translated = _translate(option, topic, {other.name.lower() for other in options})
         if translated is None:
             continue
         name, value = translated
@@ -171,7 +171,7 @@ def sort_options(options: Sequence[TableOption], *, with_columns: bool) -> Sorte
     return SortedOptions(table, read, write, of_format, written)
 
 
-def _translated(option: TableOption, topic: str | None, given: Collection[str]) -> tuple[str, str] | None:
+def _translate(option: TableOption, topic: str | None, given: Collection[str]) -> tuple[str, str] | None:
     """Return an option under our name, or None if it is redundant."""
     lowered = option.name.lower()
     if lowered in _START_MODE_NAMES:

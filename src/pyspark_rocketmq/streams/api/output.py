@@ -262,7 +262,7 @@ class StreamOutput:
         """
         from pyspark_rocketmq.streams.plan.explain import draw_plan, explain_plan  # noqa: PLC0415
 
-        plan = self._trial_plan()
+        plan = self._dry_run_plan()
         text = explain_plan(plan)
         print(text)
         if picture is not None:
@@ -291,11 +291,11 @@ class StreamOutput:
             Rows as dicts, or texts for pipelines without fields.
         """
         from pyspark_rocketmq.streams.run.dry_run import run_dry  # noqa: PLC0415
-        from pyspark_rocketmq.streams.run.session import session_of  # noqa: PLC0415
+        from pyspark_rocketmq.streams.run.session import get_session  # noqa: PLC0415
 
-        return run_dry(session_of(self._job.spark), self._trial_plan(), rows, batches=batches, sink=sink)
+        return run_dry(get_session(self._job.spark), self._dry_run_plan(), rows, batches=batches, sink=sink)
 
-    def _trial_plan(self) -> p.Plan:
+    def _dry_run_plan(self) -> p.Plan:
         """Return the plan, which may still lack a sink."""
         sinks = tuple(self._job.sinks) or (PrintSink(name="end", input=self._node),)
         return p.Plan(job=self._job.name, sinks=sinks, on_error=self._job.on_error)

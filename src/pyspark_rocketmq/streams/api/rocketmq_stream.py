@@ -103,11 +103,11 @@ class RocketMQStream:
         address = given.get(StreamConfig.NAMESRV_ADDR)
         made: dict[p.Node, p.Node] = {}
         for node in plan.nodes():
-            made[node] = self._started(_with_properties(node, made, address, late_ms))
+            made[node] = self._set_start(_with_properties(node, made, address, late_ms))
         sinks = (made[sink] for sink in plan.sinks)
         return replace(plan, sinks=tuple(sink for sink in sinks if isinstance(sink, p.Sink)))
 
-    def _started(self, node: p.Node) -> p.Node:
+    def _set_start(self, node: p.Node) -> p.Node:
         """Return the step. If it reads a topic, the properties' start position and time type are applied."""
         if not isinstance(node, RocketMQSource):
             return node

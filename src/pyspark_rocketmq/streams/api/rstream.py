@@ -105,7 +105,7 @@ class _Keyed:
     def _result(self, kind: AggregateKind, selector: Selector | str | None) -> RStream:
         raise NotImplementedError
 
-    def _selected(self, kind: AggregateKind, selector: Selector | str | None) -> tuple[p.Node, str | None]:
+    def _select(self, kind: AggregateKind, selector: Selector | str | None) -> tuple[p.Node, str | None]:
         """Return the values to aggregate and their field."""
         if selector is None or isinstance(selector, str):
             return self._node, selector
@@ -144,7 +144,7 @@ class GroupedStream(_Keyed):
         *,
         incremental: bool = False,
     ) -> RStream:
-        node, field = self._selected(kind, selector)
+        node, field = self._select(kind, selector)
         aggregate = p.Aggregate(kind, field, _VALUE, value)
         return RStream(
             self._job,
@@ -225,7 +225,7 @@ class WindowedStream(_Keyed):
         *,
         incremental: bool = False,
     ) -> RStream:
-        node, field = self._selected(kind, selector)
+        node, field = self._select(kind, selector)
         aggregate = p.Aggregate(kind, field, _VALUE, value)
         made = p.Windowed(
             name=self._job.step(kind),
@@ -245,19 +245,19 @@ class WindowedStream(_Keyed):
 
     def min(self, selectAction: Selector | str | None = None) -> ResultStream:
         """Return the minimum of the values, or of the selector's results."""
-        return ResultStream(self._result("min", selectAction or _itself))
+        return ResultStream(self._result("min", selectAction or _return_value))
 
     def max(self, selectAction: Selector | str | None = None) -> ResultStream:
         """Return the maximum of the values, or of the selector's results."""
-        return ResultStream(self._result("max", selectAction or _itself))
+        return ResultStream(self._result("max", selectAction or _return_value))
 
     def avg(self, selectAction: Selector | str | None = None) -> ResultStream:
         """Average the values, or the selector's results."""
-        return ResultStream(self._result("avg", selectAction or _itself))
+        return ResultStream(self._result("avg", selectAction or _return_value))
 
     def sum(self, selectAction: Selector | str | None = None) -> ResultStream:
         """Sum the values, or the selector's results."""
-        return ResultStream(self._result("sum", selectAction or _itself))
+        return ResultStream(self._result("sum", selectAction or _return_value))
 
     def aggregate(self, accumulator: Any, *, incremental: bool = False) -> ResultStream:
         """Run an `Accumulator` over the values, once, when the window closes.
@@ -282,7 +282,7 @@ class WindowedStream(_Keyed):
     water_mark = waterMark
 
 
-def _itself(value: Any) -> Any:
+def _return_value(value: Any) -> Any:
     return value
 
 

@@ -24,7 +24,7 @@ from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_json
 from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS, Numeric
 from pyspark_rocketmq.streams.plan.nodes import Aggregate
 
-__all__ = ["Accumulator", "ClassicAccumulator", "aggregate_columns", "finished", "number_of"]
+__all__ = ["Accumulator", "ClassicAccumulator", "aggregate_columns", "select_result", "to_number"]
 
 DECIMAL: Final = "decimal(38,10)"
 _LARGE_ERROR: Final = 0.01
@@ -62,21 +62,22 @@ class ClassicAccumulator(Protocol):
 def aggregate_columns(flow: Flow, aggregates: Iterable[Aggregate], numeric: Numeric) -> list[Column]:
     """Return the expressions of a group's results."""
     types = {field.name.lower(): field.dataType for field in flow.df.schema.fields}
-    return [_expression(item, types, numeric).alias(_name(item)) for item in aggregates]
+    return [_expression(item, types, numeric).alias(_column_name(item)) for item in aggregates]
 
 
-def finished(item: Aggregate) -> Column:
+def select_result(item: Aggregate) -> Column:
     """Return the final result. Functions of all records run now, once per group."""
+    name = _column_name(item)
     match item.kind:
         case "reduce":
-            return _at_the_end(lambda values: reduce(item.value, values), _name(item)).alias(item.alias)
+            return _compute_at_end(lambda values: reduce(item.value, values), name).alias(item.alias)
         case "accumulate":
-            return _at_the_end(_accumulated(item.value), _name(item)).alias(item.alias)
+            return _compute_at_end(_run_accumulator(item.value), name).alias(item.alias)
         case _:
             return column(item.alias)
 
 
-def _name(item: Aggregate) -> str:
+def _column_name(item: Aggregate) -> str:
     return f"{_COLLECTED}{item.alias}" if item.kind in OVER_RECORDS else item.alias
 
 
@@ -92,7 +93,7 @@ def _expression(  # noqa: C901, PLR0912 - a case for each kind
             return F.transform(F.array_sort(F.collect_list(F.struct(TIME, VALUE))), lambda row: row[VALUE])
     assert item.field is not None
     value, kind = column(item.field), types[item.field.lower()]
-    number = number_of(value, kind, numeric)
+    number = to_number(value, kind, numeric)
     timed = F.when(value.isNotNull(), F.struct(F.col(TIME), value))
     match item.kind:
         case "count":
@@ -127,7 +128,7 @@ def _concat(value: Column, separator: str) -> Column:
     return F.array_join(F.transform(texts, lambda row: row["v"]), separator)
 
 
-def number_of(value: Column, kind: DataType, numeric: Numeric) -> Column:
+def to_number(value: Column, kind: DataType, numeric: Numeric) -> Column:
     """Return a field's value as the number for sums and averages."""
     if isinstance(kind, StringType):
         return value.try_cast(DECIMAL if numeric == "decimal" else "double")
@@ -144,7 +145,7 @@ def _extreme(
     return F.when(F.count(value) == F.count(number), by(value, order)).otherwise(plain(value))
 
 
-def _at_the_end(function: Callable[[list[Any]], Any], name: str) -> Column:
+def _compute_at_end(function: Callable[[list[Any]], Any], name: str) -> Column:
     def compute(groups: pd.Series) -> pd.Series:
         return pd.Series([to_json(function([json.loads(text) for text in group])) for group in groups])
 
@@ -153,7 +154,7 @@ def _at_the_end(function: Callable[[list[Any]], Any], name: str) -> Column:
     return F.try_parse_json(arrow(column(name)))
 
 
-def _accumulated(accumulator: Any) -> Callable[[list[Any]], Any]:
+def _run_accumulator(accumulator: Any) -> Callable[[list[Any]], Any]:
     """Return a function of all records of a group for an accumulator of either API."""
 
     def newer(values: list[Any]) -> Any:

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile import aggregators as folds
-from pyspark_rocketmq.streams.compile.aggregates import Accumulator, aggregate_columns, number_of
+from pyspark_rocketmq.streams.compile.aggregates import Accumulator, aggregate_columns, to_number
 from pyspark_rocketmq.streams.frame.flow import Flow, column
 from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE
 from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS, AggregateKind, Numeric
@@ -94,7 +94,7 @@ class Folded:
         self.time_input()
         return self.input("text", None, F.col(VALUE))
 
-    def finished(self) -> list[Column]:
+    def select_results(self) -> list[Column]:
         """Return the final results."""
         return [
             (F.try_parse_json(field.name) if is_user else F.col(field.name)).alias(alias)
@@ -121,7 +121,7 @@ class Folded:
         """Return the results so far."""
         return [fold.result(state) for fold, state in zip(self.folds, states, strict=True)]
 
-    def shown(self, states: list[Any]) -> dict[str, Any]:
+    def describe(self, states: list[Any]) -> dict[str, Any]:
         """Return the results by name, for readers of the state."""
         return dict(zip(self.aliases, self.results(states), strict=True))
 
@@ -235,7 +235,7 @@ class _FieldInputs:
 
     @property
     def number(self) -> int:
-        return self.made.input("number", self.field, number_of(column(self.field), self.kind, self.numeric))
+        return self.made.input("number", self.field, to_number(column(self.field), self.kind, self.numeric))
 
     @property
     def text(self) -> int:

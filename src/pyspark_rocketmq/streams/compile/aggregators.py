@@ -104,7 +104,7 @@ class Sum(Fold):
 
     def result(self, state: Any) -> Any:
         """Return the current result."""
-        return _scaled(state, self.scale)
+        return _round(state, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Average(Fold):
         total, count = state
         if not count:
             return None
-        return total / count if self.scale is None else _scaled(_EXACT.divide(total, count), self.scale)
+        return total / count if self.scale is None else _round(_EXACT.divide(total, count), self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Extreme(Fold):
 
     def add(self, state: Any, row: Row) -> Any:
         """Return the state after adding a row."""
-        return _better(state, row[self.at], _order, least=self.least)
+        return _choose(state, row[self.at], _order, least=self.least)
 
     def result(self, state: Any) -> Any:
         """Return the current result."""
@@ -171,8 +171,8 @@ class NumberOrText(Fold):
             return state
         numbers, by_number, by_text = state
         numbers = numbers and number is not None
-        by_number = _better(by_number, (number, text), _numbered, least=self.least) if numbers else None
-        return numbers, by_number, _better(by_text, text, _order, least=self.least)
+        by_number = _choose(by_number, (number, text), _order_number, least=self.least) if numbers else None
+        return numbers, by_number, _choose(by_text, text, _order, least=self.least)
 
     def result(self, state: tuple[bool, Any, Any]) -> Any:
         """Return the current result."""
@@ -195,7 +195,7 @@ class ByTime(Fold):
     def add(self, state: Any, row: Row) -> Any:
         """Return the state after adding a row."""
         found = None if row[self.at] is None else (row[self.time_at], row[self.at])
-        return _better(state, found, _timed, least=self.earliest)
+        return _choose(state, found, _order_time, least=self.earliest)
 
     def result(self, state: Any) -> Any:
         """Return the current result."""
@@ -354,13 +354,13 @@ class ClassicUser(Fold):
         return to_json(self.accumulator.getValue(state))
 
 
-def _scaled(value: Any, scale: int | None) -> Any:
+def _round(value: Any, scale: int | None) -> Any:
     if value is None or scale is None:
         return value
     return _EXACT.quantize(value, decimal.Decimal(1).scaleb(-scale))
 
 
-def _better(known: Any, value: Any, order: Callable[[Any], Any], *, least: bool) -> Any:
+def _choose(known: Any, value: Any, order: Callable[[Any], Any], *, least: bool) -> Any:
     if known is None or value is None:
         return known if value is None else value
     before = order(value) < order(known)
@@ -373,9 +373,9 @@ def _order(value: Any) -> tuple[bool, Any]:
     return not_a_number, 0 if not_a_number else value
 
 
-def _numbered(pair: tuple[Any, str]) -> tuple[tuple[bool, Any], str]:
+def _order_number(pair: tuple[Any, str]) -> tuple[tuple[bool, Any], str]:
     return _order(pair[0]), pair[1]
 
 
-def _timed(pair: tuple[int, Any]) -> tuple[int, tuple[bool, Any]]:
+def _order_time(pair: tuple[int, Any]) -> tuple[int, tuple[bool, Any]]:
     return pair[0], _order(pair[1])

@@ -18,12 +18,12 @@ from pyspark_rocketmq.streams.compile.windows import (
     KEY,
     aggregate_groups,
     aggregate_windows,
-    by_time_field,
-    distinct,
+    drop_duplicates,
     rank_rows,
+    take_time_field,
 )
 from pyspark_rocketmq.streams.connectors.base import read_source
-from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column, structure
+from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column, parse_schema
 from pyspark_rocketmq.streams.frame.python_steps import BODY, ERROR, TAG, PythonSteps, Step, to_json
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, analyze
@@ -113,11 +113,11 @@ class Compiler:
             case p.Apply():
                 return self._apply(node)
             case p.Where():
-                flow = self._named(node, node.input)
+                flow = self._parse_named(node, node.input)
                 condition = F.expr(node.condition) if isinstance(node.condition, str) else node.condition
                 return replace(flow, df=flow.df.where(flow.of_beats(condition)))
             case p.ColumnsMap():
-                flow = self._named(node, node.input)
+                flow = self._parse_named(node, node.input)
                 columns = [
                     (F.expr(value) if isinstance(value, str) else value).alias(name)
                     for name, value in node.columns.items()
@@ -126,10 +126,10 @@ class Compiler:
             case p.Script():
                 return self._script(node)
             case p.SelectFields():
-                flow = self._named(node, node.input, node.fields).with_hidden_identity()
+                flow = self._parse_named(node, node.input, node.fields).with_hidden_identity()
                 return flow.select(map(column, node.fields), node.fields, shape=Shape.COLUMNS)
             case p.TimeSelect():
-                return by_time_field(self._named(node, node.input), node.field, self.guard, node)
+                return take_time_field(self._parse_named(node, node.input), node.field, self.guard, node)
             case p.Select():
                 flow = self.flow(node.input)
                 labels = [label if isinstance(label, str) else to_json(label) for label in node.labels]
@@ -138,19 +138,19 @@ class Compiler:
                 return self._union(node)
             case p.Windowed():
                 return aggregate_windows(
-                    self._named(node, node.input), node, self.guard, streaming=not p.ends(node)
+                    self._parse_named(node, node.input), node, self.guard, streaming=not p.ends(node)
                 )
             case p.Group():
-                return aggregate_groups(self._named(node, node.input), node, self.guard)
+                return aggregate_groups(self._parse_named(node, node.input), node, self.guard)
             case p.Process():
-                schema = structure(node.schema, node)
-                return run_processor(self._named(node, node.input), node, schema, self.guard)
+                schema = parse_schema(node.schema, node)
+                return run_processor(self._parse_named(node, node.input), node, schema, self.guard)
             case p.LatestJoin():
                 return join_latest(self.flow(node.left), self.flow(node.right), node, self.guard)
             case p.TopN():
                 return rank_rows(self.flow(node.input), node, self.guard, streaming=not p.ends(node))
             case p.Distinct():
-                return distinct(self._named(node, node.input), node, self.guard)
+                return drop_duplicates(self._parse_named(node, node.input), node, self.guard)
             case p.StreamJoin():
                 return join_streams(self.flow(node.left), self.flow(node.right), node)
             case p.TableJoin():
@@ -165,7 +165,7 @@ class Compiler:
                 return self.flow(node.input)
         raise PlanError("there is no such step", step=node.name)
 
-    def _named(self, node: p.Node, before: p.Node, fields: tuple[str, ...] = ()) -> Flow:
+    def _parse_named(self, node: p.Node, before: p.Node, fields: tuple[str, ...] = ()) -> Flow:
         """Return the input with all fields parsed that this step or a later one names."""
         flow = self.flow(before)
         if flow.shape is Shape.COLUMNS and isinstance(node, p.SelectFields):
@@ -176,10 +176,10 @@ class Compiler:
         if flow.shape is not Shape.JSON:
             return flow.plain()
         wanted = self.analysis.wanted(before) - ({KEY} if flow.tagged else set())
-        return flow.with_fields(_told_apart([*fields, *sorted(wanted)], flow.columns), self.guard, node)
+        return flow.with_fields(_drop_case_twins([*fields, *sorted(wanted)], flow.columns), self.guard, node)
 
     def _script(self, node: p.Script) -> Flow:
-        flow = self._named(node, node.input)
+        flow = self._parse_named(node, node.input)
         if flow.shape is Shape.JSON:
             flow = flow.without_text()
         if flow.shape is Shape.TEXT:
@@ -193,7 +193,7 @@ class Compiler:
         return replace(flow, df=df, columns=tuple(names))
 
     def _union(self, node: p.Union) -> Flow:
-        split = _same_split(node)
+        split = _find_same_split(node)
         if split is not None:
             return self._compile(split)
         left, right = self.flow(node.left), self.flow(node.right)
@@ -283,7 +283,7 @@ class Compiler:
         sinks = self.plan.sinks
         if len(sinks) == 1:
             return sinks[0].input
-        shared = set.intersection(*(set(p.nodes_of(sink)) for sink in sinks))
+        shared = set.intersection(*(set(p.walk_nodes(sink)) for sink in sinks))
         common = [node for node in self.analysis.nodes if node in shared]
         if not common:
             raise PlanError(
@@ -300,7 +300,7 @@ class Compiler:
         return common[-1]
 
 
-def _told_apart(names: list[str], known: tuple[str, ...]) -> list[str]:
+def _drop_case_twins(names: list[str], known: tuple[str, ...]) -> list[str]:
     """Omit names that differ from others only in case, because Spark ignores case."""
     found: dict[str, str] = {name.lower(): name for name in known}
     for name in names:
@@ -308,7 +308,7 @@ def _told_apart(names: list[str], known: tuple[str, ...]) -> list[str]:
     return list(found.values())
 
 
-def _same_split(node: p.Union) -> p.Select | None:
+def _find_same_split(node: p.Union) -> p.Select | None:
     """Return one selection for a union of selections of one split, so that the source is read once."""
     match node:
         case p.Union(left=p.Select() as left, right=p.Select() as right) if left.input is right.input:

@@ -28,40 +28,40 @@ _MERGED: Final = "__merged"
 def join_streams(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
     """Return the pairs that meet the condition. Right fields that the left also has are ``right_<name>``."""
     _check_columns(left, right, node)
-    left_df, right_df = _timed(left.plain(), node), _timed(right.plain(), node)
+    left_df, right_df = _prepare_side(left.plain(), node), _prepare_side(right.plain(), node)
     marked = right_df.select(*(F.col(quote(name)).alias(_RIGHT + name) for name in right_df.columns))
-    on, equal = _condition(left, right, node)
-    on = on & _time_condition(node)
+    on, equal = _parse_condition(left, right, node)
+    on = on & _compare_times(node)
     how = "left_outer" if node.outer else "inner"
     joined = left_df.join(marked, on, how)
     if node.window is not None:
         joined = joined.withColumn(TIME, F.window_time(_WINDOW))
     made = Flow(df=joined, shape=Shape.COLUMNS, columns=left.columns, watermarked=True)
-    return _pairs(made, left, right, equal)
+    return _select_pairs(made, left, right, equal)
 
 
 def join_table(left: Flow, right: Flow, node: p.TableJoin) -> Flow:
     """Return the pairs of a stream's records and a table's rows, of which one side is each."""
     _check_columns(left, right, node)
     left, right = left.plain(), right.plain()
-    on, equal = _condition(left, right, node)
+    on, equal = _parse_condition(left, right, node)
     left_name, _, right_name = comparisons(node.condition, step=node.name)[0]
     if p.ends(node.left):
         stream, found = right, column(left_name).isNotNull()
-        rows, table = _side(right, _RIGHT, right.hidden), _side(left, "", [])
+        rows, table = _select_side(right, _RIGHT, right.hidden), _select_side(left, "", [])
     else:
         stream, found = left, column(_RIGHT + right_name).isNotNull()
-        rows, table = _side(left, "", left.hidden), _side(right, _RIGHT, [])
-    joined = _with_matches(replace(stream, df=rows), table, on, found, outer=node.outer)
-    return _pairs(replace(stream, df=joined, shares_identity=True), left, right, equal)
+        rows, table = _select_side(left, "", left.hidden), _select_side(right, _RIGHT, [])
+    joined = _join_matches(replace(stream, df=rows), table, on, found, outer=node.outer)
+    return _select_pairs(replace(stream, df=joined, shares_identity=True), left, right, equal)
 
 
-def _side(flow: Flow, prefix: str, hidden: list[str]) -> DataFrame:
+def _select_side(flow: Flow, prefix: str, hidden: list[str]) -> DataFrame:
     """Return a side of a table's join, the names of its fields with a prefix."""
     return flow.df.select(*hidden, *(column(name).alias(prefix + name) for name in flow.columns))
 
 
-def _pairs(joined: Flow, left: Flow, right: Flow, equal: set[str]) -> Flow:
+def _select_pairs(joined: Flow, left: Flow, right: Flow, equal: set[str]) -> Flow:
     """Return the fields of both sides; right ones that the left has too are ``right_<name>``."""
     taken = {name.lower() for name in left.columns}
     columns = [column(name) for name in left.columns]
@@ -75,7 +75,7 @@ def _pairs(joined: Flow, left: Flow, right: Flow, equal: set[str]) -> Flow:
     return joined.select(columns, names)
 
 
-def _with_matches(flow: Flow, table: DataFrame, on: Column, found: Column, *, outer: bool) -> DataFrame:
+def _join_matches(flow: Flow, table: DataFrame, on: Column, found: Column, *, outer: bool) -> DataFrame:
     """Return a stream's records with the rows of a table that match.
 
     Parameters
@@ -90,7 +90,7 @@ def _with_matches(flow: Flow, table: DataFrame, on: Column, found: Column, *, ou
 
 def join_by_key(left: Flow, right: Flow, node: p.KeyJoin, guard: Guard) -> Flow:
     """Return a function's value of every pair with equal keys in a window."""
-    sides = [_keyed(flow, node) for flow in (left, right)]
+    sides = [_prepare_keyed_side(flow, node) for flow in (left, right)]
     marked = sides[1].select(*(F.col(name).alias(_RIGHT + name) for name in sides[1].columns))
     on = (F.col(TAG) == F.col(_RIGHT + TAG)) & (F.col(_WINDOW) == F.col(_RIGHT + _WINDOW))
     joined = sides[0].join(marked, on, "left_outer" if node.outer else "inner")
@@ -172,10 +172,10 @@ def join_dimension(
     for left, operator, right in pairs:
         on = on & F.expr(f"{quote(left)} {operator} {quote(_RIGHT + right)}")
     found = column(_RIGHT + pairs[0][2]).isNotNull()
-    joined = _with_matches(flow, F.broadcast(marked), on, found, outer=node.outer)
+    joined = _join_matches(flow, F.broadcast(marked), on, found, outer=node.outer)
     made = replace(flow, df=joined, shares_identity=True)
     if flow.shape is Shape.JSON:
-        return _merged(made, node, found, guard)
+        return _merge_json(made, node, found, guard)
     taken = {name.lower() for name in flow.columns}
     names = [f"{p.TABLE_PREFIX}{name}" if name.lower() in taken else name for name in node.table.columns]
     added = [
@@ -184,7 +184,7 @@ def join_dimension(
     return made.select([*map(column, flow.columns), *added], [*flow.columns, *names])
 
 
-def _merged(flow: Flow, node: p.DimensionJoin, found: Column, guard: Guard) -> Flow:
+def _merge_json(flow: Flow, node: p.DimensionJoin, found: Column, guard: Guard) -> Flow:
     """Return the records' JSON with the columns of the rows that were found; other records as they are."""
     names = node.table.columns
     values = F.struct(*(column(_RIGHT + name).alias(name) for name in names))
@@ -211,16 +211,16 @@ def _check_columns(left: Flow, right: Flow, node: p.Node) -> None:
             )
 
 
-def _timed(flow: Flow, node: p.StreamJoin) -> DataFrame:
+def _prepare_side(flow: Flow, node: p.StreamJoin) -> DataFrame:
     """Return a side with its watermark and its window or time, without heartbeats."""
     df = flow.with_watermark(node.watermark_s).without_beats().df
     columns = [column(name) for name in flow.columns]
     if node.window is None:
         return df.select(TIME, *columns)
-    return df.select(_joining(node.window, node), *columns)
+    return df.select(_assign_window(node.window, node), *columns)
 
 
-def _joining(window: Window, node: p.Node) -> Column:
+def _assign_window(window: Window, node: p.Node) -> Column:
     """Return the window in which rows are joined.
 
     It replaces the time, because Spark rejects two columns with a watermark after a join. The time of a pair
@@ -236,7 +236,7 @@ def _joining(window: Window, node: p.Node) -> Column:
     assert_never(window)
 
 
-def _condition(left: Flow, right: Flow, node: p.StreamJoin | p.TableJoin) -> tuple[Column, set[str]]:
+def _parse_condition(left: Flow, right: Flow, node: p.StreamJoin | p.TableJoin) -> tuple[Column, set[str]]:
     """Return the condition, and the right fields that equal left fields of the same name."""
     on, equal, equates = F.lit(True), set(), False
     for left_name, operator, right_name in comparisons(node.condition, step=node.name):
@@ -255,7 +255,7 @@ def _condition(left: Flow, right: Flow, node: p.StreamJoin | p.TableJoin) -> tup
     return on, equal
 
 
-def _time_condition(node: p.StreamJoin) -> Column:
+def _compare_times(node: p.StreamJoin) -> Column:
     if node.window is not None:
         return F.col(_WINDOW) == F.col(_RIGHT + _WINDOW)
     assert node.interval is not None
@@ -264,9 +264,9 @@ def _time_condition(node: p.StreamJoin) -> Column:
     return (right >= left - before) & (right <= left + after)
 
 
-def _keyed(flow: Flow, node: p.KeyJoin) -> DataFrame:
+def _prepare_keyed_side(flow: Flow, node: p.KeyJoin) -> DataFrame:
     """Return a side of a key join, as window, key and text."""
     if not flow.tagged:
         raise PlanError("both sides of a join have a key: where(...).equalTo(...)", step=node.name)
     df = flow.with_watermark(node.watermark_s).without_beats().df
-    return df.select(_joining(node.window, node), TAG, VALUE)
+    return df.select(_assign_window(node.window, node), TAG, VALUE)

@@ -32,7 +32,7 @@ from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.nodes import Shape
 
-__all__ = ["aggregate_incrementally", "join_latest", "key_columns", "key_text", "run_processor"]
+__all__ = ["aggregate_incrementally", "join_latest", "pack_key", "run_processor", "unpack_key"]
 
 EVENT_TIME: Final = "event_time"
 """The field with a record's time for a processor in event time."""
@@ -43,14 +43,14 @@ _SIDE: Final = "__side"
 _TIMES: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 
-def key_text(names: tuple[str, ...]) -> Column:
+def pack_key(names: tuple[str, ...]) -> Column:
     """Return fields as one text."""
     if not names:
         return F.lit("{}")
     return F.to_json(F.struct(*map(column, names)), {"ignoreNullFields": "false", **_TIMES})
 
 
-def key_columns(flow: Flow, names: tuple[str, ...], text: str) -> list[Column]:
+def unpack_key(flow: Flow, names: tuple[str, ...], text: str) -> list[Column]:
     """Return the fields of such a text, with their types."""
     if not names:
         return []
@@ -86,7 +86,7 @@ def run_processor(flow: Flow, node: p.Process, schema: StructType, guard: Guard)
         if first:
             flow = replace(flow, df=with_ends(flow.df, F.col(TIME), node.name))
         columns.append(F.col(TIME).alias(EVENT_TIME))
-    df = _without_beats(flow).select(*columns)
+    df = _drop_beats(flow).select(*columns)
     groups = df.groupBy(*map(column, node.keys))
     df = groups.transformWithState(node.processor, schema, "append", node.time_mode)
     names = tuple(schema.names)
@@ -94,7 +94,7 @@ def run_processor(flow: Flow, node: p.Process, schema: StructType, guard: Guard)
     return Flow(df=df, shape=Shape.COLUMNS, columns=names, watermarked=True)
 
 
-def _without_beats(flow: Flow) -> DataFrame:
+def _drop_beats(flow: Flow) -> DataFrame:
     return flow.df.where(~F.col(BEAT)) if flow.beats else flow.df
 
 
@@ -105,13 +105,13 @@ def aggregate_incrementally(flow: Flow, node: p.Group) -> Flow:
     """Return the results of groups. A user's function gets each record once."""
     require_state(node.name)
     results = fold_groups(flow, node.keys, node.aggregates, node.numeric, node.name)
-    df = _without_beats(flow).select(
-        F.unix_micros(TIME).alias(_AT), key_text(node.keys).alias(_KEY), *results.inputs
+    df = _drop_beats(flow).select(
+        F.unix_micros(TIME).alias(_AT), pack_key(node.keys).alias(_KEY), *results.inputs
     )
     schema = StructType([StructField(_AT, LongType()), StructField(_KEY, StringType()), *results.outputs])
     df = df.groupBy(_KEY).transformWithState(GrowingGroups(results), schema, "append", "none")
     df = df.select(
-        F.timestamp_micros(_AT).alias(TIME), *key_columns(flow, node.keys, _KEY), *results.finished()
+        F.timestamp_micros(_AT).alias(TIME), *unpack_key(flow, node.keys, _KEY), *results.select_results()
     )
     names = (*node.keys, *(item.alias for item in node.aggregates))
     return Flow(df=df, shape=Shape.COLUMNS, columns=names, shares_identity=True, identity=node.keys)
@@ -137,7 +137,7 @@ class GrowingGroups(StatefulProcessor):
         states = self._results.empty() if found is None else self._results.unpack(pickle.loads(found[0]))  # noqa: S301
         self._results.add(states, iter(its))
         packed = cloudpickle.dumps(self._results.pack(states))  # type: ignore[no-untyped-call]
-        shown = json.dumps(self._results.shown(states), ensure_ascii=False, default=str)
+        shown = json.dumps(self._results.describe(states), ensure_ascii=False, default=str)
         self._state.update((packed, shown))
         yield self._row(max(row[0] for row in its), key[0], *self._results.results(states))
 
@@ -153,9 +153,7 @@ def join_latest(left: Flow, right: Flow, node: p.LatestJoin, guard: Guard) -> Fl
         if not flow.tagged:
             raise PlanError("both sides of a join have a key: where(...).equalTo(...)", step=node.name)
         sides.append(
-            _without_beats(flow).select(
-                TAG, F.unix_micros(TIME).alias(_AT), F.lit(number).alias(_SIDE), VALUE
-            )
+            _drop_beats(flow).select(TAG, F.unix_micros(TIME).alias(_AT), F.lit(number).alias(_SIDE), VALUE)
         )
     pairs = LatestPairs(node, strict=guard.mode == "fail")
     schema = StructType(
@@ -195,11 +193,11 @@ class LatestPairs(StatefulProcessor):
             latest[side] = text
             changed.add(side)
             if latest[0] is not None and (latest[1] is not None or self._outer):
-                yield self._pair(at, latest[0], latest[1])
+                yield self._join_pair(at, latest[0], latest[1])
         for side in changed:
             self._states[side].update((latest[side],))
 
-    def _pair(self, at: int, left: str, right: str | None) -> Row:
+    def _join_pair(self, at: int, left: str, right: str | None) -> Row:
         try:
             value = self._function(json.loads(left), None if right is None else json.loads(right))
             return self._row(at, json.dumps(value, ensure_ascii=False, default=str), None)

@@ -38,7 +38,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, fold_groups
-from pyspark_rocketmq.streams.compile.stateful import key_columns, key_text
+from pyspark_rocketmq.streams.compile.stateful import pack_key, unpack_key
 from pyspark_rocketmq.streams.frame.extras import require_state
 from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, Flow
 from pyspark_rocketmq.streams.frame.python_steps import TIME
@@ -47,7 +47,7 @@ from pyspark_rocketmq.streams.plan.emission import Schedule
 from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import SessionWindow
 
-__all__ = ["FiredWindows", "emit_windows", "schedule_of"]
+__all__ = ["FiredWindows", "emit_windows", "make_schedule"]
 
 UNTIL: Final = "__until"
 KEY: Final = "__key"
@@ -67,7 +67,7 @@ _STATE: Final = StructType(
 STATE_NAME: Final = "windows"
 
 
-def schedule_of(node: p.Windowed) -> Schedule:
+def make_schedule(node: p.Windowed) -> Schedule:
     """Return the schedule of a window's results."""
     assert not isinstance(node.window, SessionWindow)  # `Firing.check`
     firing = node.firing
@@ -96,12 +96,12 @@ def emit_windows(flow: Flow, node: p.Windowed, window: Column) -> Flow:
         A result cannot be computed this way, or ``protobuf`` is missing.
     """
     require_state(node.name)
-    schedule = schedule_of(node)
+    schedule = make_schedule(node)
     results = fold_groups(flow, node.keys, node.aggregates, node.numeric, node.name)
     until = F.unix_micros(window["end"]) + schedule.keep_ms * 1000
     df = flow.df.select(
         until.alias(UNTIL, metadata={_DELAY_KEY: 0}),
-        key_text(node.keys).alias(KEY),
+        pack_key(node.keys).alias(KEY),
         *results.inputs,
     )
     schema = StructType(
@@ -121,7 +121,7 @@ def emit_windows(flow: Flow, node: p.Windowed, window: Column) -> Flow:
     named = {name: time for name, time in times.items() if name not in node.keys}
     shown = [F.date_format(time, TIME_FORMAT).alias(name) for name, time in named.items()]
     time = (end - F.expr("INTERVAL 1 MICROSECOND")).alias(TIME)
-    df = df.select(time, NUMBER, *key_columns(flow, node.keys, KEY), *results.finished(), *shown)
+    df = df.select(time, NUMBER, *unpack_key(flow, node.keys, KEY), *results.select_results(), *shown)
     return Flow(
         df=df,
         shape=Shape.COLUMNS,
@@ -170,15 +170,15 @@ class FiredWindows(StatefulProcessor):
         self._results.add(kept.states, rows)
         if watermark >= schedule.first(end) and (schedule.mode != 0 or not kept.final):
             now = schedule.first(end) if not kept.final else watermark
-            yield self._result(key, kept, schedule.fire_time(now))
+            yield self._emit(key, kept, schedule.fire_time(now))
             self._settle(kept, end, watermark)
             return
         if kept.is_new:
-            self._at(schedule.first(end))
+            self._set_timer(schedule.first(end))
         if not kept.changed:
             partial = schedule.next_partial(end, watermark)
             if partial is not None:
-                self._at(partial)
+                self._set_timer(partial)
         kept.changed = True
         self._save(kept)
 
@@ -193,12 +193,12 @@ class FiredWindows(StatefulProcessor):
         if kept is None:  # its result was emitted with rows of this batch, and it is closed
             return
         if not kept.final and watermark >= schedule.first(end):
-            yield self._result(key, kept, schedule.fire_time(schedule.first(end)))
+            yield self._emit(key, kept, schedule.fire_time(schedule.first(end)))
         elif kept.changed and (not kept.final or due > schedule.first(end)):
-            yield self._result(key, kept, schedule.fire_time(due))
+            yield self._emit(key, kept, schedule.fire_time(due))
         self._settle(kept, end, watermark)
 
-    def _result(self, key: Any, kept: _Kept, fire_ms: int) -> Row:
+    def _emit(self, key: Any, kept: _Kept, fire_ms: int) -> Row:
         kept.fires += 1
         kept.changed = False
         row = self._row(key[0], key[1], fire_ms, kept.fires, *self._results.results(kept.states))
@@ -215,10 +215,10 @@ class FiredWindows(StatefulProcessor):
             return
         if not kept.final and watermark >= self._schedule.first(end):
             kept.final = True
-            self._at(over)
+            self._set_timer(over)
         self._save(kept)
 
-    def _at(self, due: int) -> None:
+    def _set_timer(self, due: int) -> None:
         self._handle.registerTimer(due)
 
     def _load(self) -> _Kept | None:
@@ -232,5 +232,5 @@ class FiredWindows(StatefulProcessor):
     def _save(self, kept: _Kept) -> None:
         # Unlike pickle, cloudpickle supports classes defined in a user's script.
         folds = cloudpickle.dumps(self._results.pack(kept.states))  # type: ignore[no-untyped-call]
-        shown = json.dumps(self._results.shown(kept.states), ensure_ascii=False, default=str)
+        shown = json.dumps(self._results.describe(kept.states), ensure_ascii=False, default=str)
         self._state.update((kept.fires, kept.final, kept.changed, folds, shown))

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import DateType, IntegralType, NumericType, StringType, TimestampType
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.compile.aggregates import aggregate_columns, finished
+from pyspark_rocketmq.streams.compile.aggregates import aggregate_columns, select_result
 from pyspark_rocketmq.streams.compile.stateful import aggregate_incrementally
-from pyspark_rocketmq.streams.compile.window_state import emit_windows, schedule_of
+from pyspark_rocketmq.streams.compile.window_state import emit_windows, make_schedule
 from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, Flow, Guard, column
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, TAG, TIME, WINDOW
 from pyspark_rocketmq.streams.frame.row_counts import with_ends
@@ -21,14 +21,14 @@ from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS
 from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import HoppingWindow, SessionWindow, TumblingWindow
 
-__all__ = ["aggregate_groups", "aggregate_windows", "by_time_field", "distinct", "rank_rows"]
+__all__ = ["aggregate_groups", "aggregate_windows", "drop_duplicates", "rank_rows", "take_time_field"]
 
 WINDOW_FIELDS: Final = ("start_time", "end_time", "fire_time")
 KEY: Final = "key"
 """The newer API's name of a group's key."""
 
 
-def by_time_field(flow: Flow, field: str, guard: Guard, step: p.Node) -> Flow:
+def take_time_field(flow: Flow, field: str, guard: Guard, step: p.Node) -> Flow:
     """Return a flow with a field as event time: a timestamp, milliseconds, or a text of either."""
     flow = flow.with_fields([field], guard, step)
     kind = next(f.dataType for f in flow.df.schema.fields if f.name.lower() == field.lower())
@@ -50,9 +50,9 @@ def by_time_field(flow: Flow, field: str, guard: Guard, step: p.Node) -> Flow:
 def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> Flow:
     """Return the results of windows."""
     collects = any(item.kind in OVER_RECORDS for item in node.aggregates)
-    flow = _with_inputs(flow, node.keys, node.aggregates, guard, node)
+    flow = _parse_inputs(flow, node.keys, node.aggregates, guard, node)
     if node.window.time_field is not None:
-        flow = by_time_field(flow, node.window.time_field, guard, node)
+        flow = take_time_field(flow, node.window.time_field, guard, node)
     if streaming and isinstance(node.window, SessionWindow) and node.firing.updates:
         raise PlanError("session windows have no results before their end", step=node.name)
     if collects:
@@ -60,12 +60,12 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
     # Rows can be late only in the first step with state, and only in streams.
     first = flow.df.isStreaming and not flow.watermarked
     flow = flow.with_watermark(node.watermark_s).without_beats()
-    df, window = _in_windows(flow, node, first=first)
+    df, window = _assign_windows(flow, node, first=first)
     if node.firing.stateful and flow.df.isStreaming:  # bounded: one result in every mode
-        return _having(emit_windows(replace(flow, df=df), node, window), node.having)
+        return _filter_results(emit_windows(replace(flow, df=df), node, window), node.having)
     expressions = aggregate_columns(flow, node.aggregates, node.numeric)
     df = df.groupBy(window, *(column(key) for key in node.keys)).agg(*expressions)
-    results = [finished(item) for item in node.aggregates]
+    results = [select_result(item) for item in node.aggregates]
     end = F.col(f"{WINDOW}.end")
     fire = end + F.expr(f"INTERVAL {int(node.watermark_s * 1000)} MILLISECONDS")
     times = [F.col(f"{WINDOW}.start"), end, fire]
@@ -90,12 +90,12 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
         updates=node.firing.updates,
         identity=(*node.keys, "start_time"),
     )
-    return _having(made, node.having)
+    return _filter_results(made, node.having)
 
 
 def aggregate_groups(flow: Flow, node: p.Group, guard: Guard) -> Flow:
     """Return the results of groups without a window, again at each change."""
-    flow = _with_inputs(flow, node.keys, node.aggregates, guard, node)
+    flow = _parse_inputs(flow, node.keys, node.aggregates, guard, node)
     if any(item.kind in OVER_RECORDS for item in node.aggregates):
         flow = flow.with_text()
     if flow.beats:
@@ -104,7 +104,7 @@ def aggregate_groups(flow: Flow, node: p.Group, guard: Guard) -> Flow:
         return aggregate_incrementally(flow, node)
     expressions = aggregate_columns(flow, node.aggregates, node.numeric)
     df = flow.df.groupBy(*(column(key) for key in node.keys)).agg(*expressions, F.max(TIME).alias(TIME))
-    results = [finished(item) for item in node.aggregates]
+    results = [select_result(item) for item in node.aggregates]
     df = df.select(TIME, *(column(key) for key in node.keys), *results)
     names = (*node.keys, *(item.alias for item in node.aggregates))
     return Flow(df=df, shape=Shape.COLUMNS, columns=names, updates=True, identity=node.keys)
@@ -136,7 +136,7 @@ def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flo
     return made.select([*columns, rank], [*flow.columns, node.rank], identity=identity)
 
 
-def distinct(flow: Flow, node: p.Distinct, guard: Guard) -> Flow:
+def drop_duplicates(flow: Flow, node: p.Distinct, guard: Guard) -> Flow:
     """Return the first of the records with equal fields."""
     flow = flow.with_fields(node.fields, guard, node)
     flow = flow.with_watermark(node.within.length_ms / 1000).without_beats()
@@ -145,7 +145,7 @@ def distinct(flow: Flow, node: p.Distinct, guard: Guard) -> Flow:
     return replace(flow, df=flow.df.dropDuplicates(list(node.fields)))
 
 
-def _with_inputs(
+def _parse_inputs(
     flow: Flow, keys: tuple[str, ...], aggregates: tuple[p.Aggregate, ...], guard: Guard, node: p.Node
 ) -> Flow:
     """Return the flow with the fields of keys and results."""
@@ -157,7 +157,7 @@ def _with_inputs(
     return flow.with_fields(names, guard, node)
 
 
-def _in_windows(flow: Flow, node: p.Windowed, *, first: bool) -> tuple[DataFrame, Column]:
+def _assign_windows(flow: Flow, node: p.Windowed, *, first: bool) -> tuple[DataFrame, Column]:
     """Return rows prepared for grouping by window, and the grouping columns. Late rows are counted."""
     match node.window:
         case TumblingWindow(size=size):
@@ -171,12 +171,12 @@ def _in_windows(flow: Flow, node: p.Windowed, *, first: bool) -> tuple[DataFrame
         case other:
             assert_never(other)
     if first:
-        keep = F.expr(f"INTERVAL {schedule_of(node).keep_ms} MILLISECONDS")
+        keep = F.expr(f"INTERVAL {make_schedule(node).keep_ms} MILLISECONDS")
         df = with_ends(df, F.col(f"{WINDOW}.end") + keep, node.name)
     return df, F.col(WINDOW)
 
 
-def _having(flow: Flow, condition: Column | str | None) -> Flow:
+def _filter_results(flow: Flow, condition: Column | str | None) -> Flow:
     return flow if condition is None else replace(flow, df=flow.df.where(condition))
 
 
@@ -193,7 +193,7 @@ def _order(flow: Flow, name: str, ascending: bool) -> Column:
         text = value.cast("string")
         number = text.try_cast("double")
         parts = [number.isNull(), number if ascending else -number]
-        parts.append(F.when(number.isNull(), text if ascending else _reversed(text)))
+        parts.append(F.when(number.isNull(), text if ascending else _reverse_order(text)))
     return F.struct(*(part.alias(f"p{at}") for at, part in enumerate([value.isNull(), *parts])))
 
 
@@ -203,6 +203,6 @@ def _number_order(value: Column, kind: NumericType, ascending: bool) -> Column:
     return -value.cast("decimal(20,0)") if isinstance(kind, IntegralType) else -value
 
 
-def _reversed(text: Column) -> Column:
+def _reverse_order(text: Column) -> Column:
     """Return a text with the reverse sort order: its bytes' complements, and a greater terminator."""
     return F.concat(F.translate(F.hex(text), "0123456789ABCDEF", "FEDCBA9876543210"), F.lit("~"))

@@ -56,7 +56,7 @@ def database_url(url: str, user: str | None, password: str | None) -> str:
     given = next((prefix for prefix in _JDBC if url.startswith(prefix)), None)
     made = sa.make_url(url if given is None else _JDBC[given] + url.removeprefix(given))
     if given is not None:
-        made = _without_parameters(made)
+        made = _move_parameters(made)
     if user:
         made = made.set(username=user)
     if password:
@@ -64,7 +64,7 @@ def database_url(url: str, user: str | None, password: str | None) -> str:
     return made.render_as_string(hide_password=False)
 
 
-def _without_parameters(url: sa.URL) -> sa.URL:
+def _move_parameters(url: sa.URL) -> sa.URL:
     """Return a URL with its JDBC parameters moved to where SQLAlchemy expects them."""
     for name, value in url.query.items():
         match name:

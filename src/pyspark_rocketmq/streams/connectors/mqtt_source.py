@@ -125,7 +125,7 @@ class Journal:
         end = 0 if last is None else int(last[0])
         return (end if first is None else int(first) - 1), end
 
-    def begin_behind(self, number: int) -> None:
+    def begin_after(self, number: int) -> None:
         """Set the next number above this one, because the journal that used it is lost."""
         with self._transaction():
             self._database.execute("DELETE FROM sqlite_sequence WHERE name = 'messages'")
@@ -290,22 +290,22 @@ class _Reader(DataSourceStreamReader):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_journal": None, "_subscriber": None}
 
-    def _opened(self) -> Journal:
+    def _open_journal(self) -> Journal:
         if self._journal is None:
             self._journal = Journal(Path(self._options["journal"]))
         return self._journal
 
     def initialOffset(self) -> dict[str, int]:
-        return {"n": self._opened().bounds()[0], "beat": 0}
+        return {"n": self._open_journal().bounds()[0], "beat": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(int(self._options.get("maxrowspertrigger", _MAX_ROWS)))
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        journal = self._opened()
+        journal = self._open_journal()
         if self._subscriber is None:
             if start["n"] > journal.bounds()[1]:
-                journal.begin_behind(start["n"])
+                journal.begin_after(start["n"])
             address = MqttAddress.of(self._options)
             file = Path(self._options["journal"])
             self._subscriber = Subscriber(address, self._options["topic"], file, self._clock)
@@ -325,7 +325,8 @@ class _Reader(DataSourceStreamReader):
         return {"n": end, "beat": start["beat"]}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        rows: list[tuple[str | None, bytes | None, int]] = [*self._opened().between(start["n"], end["n"])]
+        journal = self._open_journal()
+        rows: list[tuple[str | None, bytes | None, int]] = [*journal.between(start["n"], end["n"])]
         if end["beat"] != start["beat"]:
             rows.append((None, None, end["beat"]))
         return [_Rows(tuple(rows))]
@@ -341,7 +342,7 @@ class _Reader(DataSourceStreamReader):
         yield pa.RecordBatch.from_arrays(columns, ["topic", "payload", "time"])
 
     def commit(self, end: dict[str, int]) -> None:
-        self._opened().forget(end["n"])
+        self._open_journal().forget(end["n"])
 
     def stop(self) -> None:
         if self._subscriber is not None:

@@ -67,19 +67,19 @@ class PrintSink(SinkConnector):
 def print_rows(df: DataFrame, out: TextIO) -> None:
     """Print rows, with whole doubles without ``.0``, as RocketMQ Streams does."""
     # Spark 4.3 keeps the job of each toLocalIterator(), including its rows, even after both sides finished.
-    out.writelines(f"{_without_zeros(text)}\n" for (text,) in df.collect())
+    out.writelines(f"{_drop_zeros(text)}\n" for (text,) in df.collect())
     out.flush()
 
 
-def _without_zeros(text: str) -> str:
+def _drop_zeros(text: str) -> str:
     try:
-        value = json.loads(text, parse_float=_number)
+        value = json.loads(text, parse_float=_parse_number)
     except ValueError:
         return text
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _number(text: str) -> float | int:
+def _parse_number(text: str) -> float | int:
     exact, value = Decimal(text), float(text)
     if exact != Decimal(repr(value)):
         raise ValueError("a double has fewer digits")  # the line is printed as it is

@@ -11,7 +11,7 @@ __all__ = ["require", "require_state"]
 
 def require_state(step: str) -> None:
     """Raise a PlanError if the library for the state of Spark's Python workers is missing."""
-    if not _there("google.protobuf"):
+    if not _is_installed("google.protobuf"):
         raise PlanError(
             "this step keeps state of its own, for which Spark needs protobuf: "
             'pip install "pyspark-rocketmq[state]"',
@@ -21,11 +21,11 @@ def require_state(step: str) -> None:
 
 def require(module: str, extra: str, step: str) -> None:
     """Raise a PlanError if a module of an extra is missing."""
-    if not _there(module):
+    if not _is_installed(module):
         raise PlanError(f'this step needs a library: pip install "pyspark-rocketmq[{extra}]"', step=step)
 
 
-def _there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # of the package around it

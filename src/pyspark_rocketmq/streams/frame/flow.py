@@ -28,7 +28,7 @@ from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.plan.lambda_projection import Field, Projection
 from pyspark_rocketmq.streams.plan.nodes import Node, Schema, Shape
 
-__all__ = ["TIME_FORMAT", "Flow", "Guard", "column", "structure"]
+__all__ = ["TIME_FORMAT", "Flow", "Guard", "column", "parse_schema"]
 
 TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss"
 """The time format of results, as in RocketMQ Streams."""
@@ -186,7 +186,7 @@ class Flow:
         if not missing and self.checked:
             return self
         fields = [StructField(name, StringType()) for name in missing]
-        return self._parsed(StructType(fields), guard, step)
+        return self._parse(StructType(fields), guard, step)
 
     def check_fields(self, names: Iterable[str], step: Node) -> None:
         """Raise a PlanError for a name without a column."""
@@ -199,10 +199,10 @@ class Flow:
 
     def with_schema(self, schema: Schema, guard: Guard, step: Node) -> Flow:
         """Return the records' JSON as typed columns."""
-        wanted = structure(schema, step)
-        return replace(self, columns=())._parsed(wanted, guard, step).without_text()  # noqa: SLF001 - its own
+        wanted = parse_schema(schema, step)
+        return replace(self, columns=())._parse(wanted, guard, step).without_text()  # noqa: SLF001 - its own
 
-    def _parsed(self, schema: StructType, guard: Guard, step: Node) -> Flow:
+    def _parse(self, schema: StructType, guard: Guard, step: Node) -> Flow:
         read = [
             StructField(one.name, StringType()) if _is_spelled(one.dataType) else one for one in schema.fields
         ]
@@ -228,7 +228,7 @@ class Flow:
     def project(self, projection: Projection, guard: Guard, step: Node) -> Flow:
         """Return the fields of a lifted projection, with their JSON types."""
         if self.shape is Shape.COLUMNS:
-            return self._moved(projection, step)
+            return self._move_fields(projection, step)
         document, parsed = F.col(_PARSED), self.df.withColumn(_PARSED, F.try_parse_json(VALUE))
         malformed = document.isNull() | ~F.ltrim(VALUE).startswith("{")
         found = [
@@ -245,7 +245,7 @@ class Flow:
         names = [name for name, _ in projection.fields]
         return flow.select(map(column, names), names, shape=Shape.COLUMNS)
 
-    def _moved(self, projection: Projection, step: Node) -> Flow:
+    def _move_fields(self, projection: Projection, step: Node) -> Flow:
         for _, moved in projection.fields:
             if moved.path[0] not in self.columns:
                 raise PlanError(f"there is no field {moved.path[0]!r} here", step=step.name)
@@ -298,7 +298,7 @@ class Flow:
             return F.col(VALUE)
         kinds = {field.name: field.dataType for field in self.df.schema.fields}
         shown = [
-            _shown(column(name), kinds.get(name)).alias(name) if self.identity else column(name)
+            _show_number(column(name), kinds.get(name)).alias(name) if self.identity else column(name)
             for name in self.columns
         ]
         return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"})
@@ -325,7 +325,7 @@ class Flow:
         return replace(self, df=df, watermarked=True)
 
 
-def structure(schema: Schema, step: Node) -> StructType:
+def parse_schema(schema: Schema, step: Node) -> StructType:
     """Return a schema, which may be given as SQL text.
 
     Raises
@@ -349,16 +349,16 @@ def _is_spelled(kind: DataType) -> bool:
     return isinstance(kind, IntegralType | FloatType | DoubleType | BooleanType)
 
 
-def _shown(value: Column, kind: DataType | None) -> Column:
+def _show_number(value: Column, kind: DataType | None) -> Column:
     """Return a number of a group's result as it is written."""
     if isinstance(kind, DoubleType):
-        return _whole(value)
+        return _show_whole(value)
     if isinstance(kind, DecimalType) and kind.precision == _WIDEST:
         return value.cast("variant")  # which is written without zeros at its end
     return value
 
 
-def _whole(value: Column) -> Column:
+def _show_whole(value: Column) -> Column:
     """Return a double as a variant that prints whole numbers without ``.0``."""
     whole = (value == F.floor(value)) & (F.abs(value) < _EXACT)
     return F.when(whole, value.cast("long").cast("variant")).otherwise(value.cast("variant"))

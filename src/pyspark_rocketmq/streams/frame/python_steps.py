@@ -113,13 +113,13 @@ class PythonSteps:
         beats = batch.column(BEAT).to_pylist() if BEAT in batch.schema.names else [False] * len(texts)
         rows: list[_Row] = []
         for index, (text, beat) in enumerate(zip(texts, beats, strict=True)):
-            rows += [_Row(index, None)] if beat else self._behind(index, text)
+            rows += [_Row(index, None)] if beat else self._run_steps(index, text)
         kept = batch.take(pa.array([row.index for row in rows], pa.int64()))
         columns = {name: kept.column(at) for at, name in enumerate(kept.schema.names)}
         if not self._keeps_value:
-            columns[VALUE] = pa.array([self._written(row, texts) for row in rows], pa.string())
+            columns[VALUE] = pa.array([self._write_value(row, texts) for row in rows], pa.string())
         if any(step.how == "time" for step in self._steps):
-            columns[TIME] = _times(rows, columns[TIME])
+            columns[TIME] = _replace_times(rows, columns[TIME])
         if TAG not in columns or any(step.how in {"label", "key"} for step in self._steps):
             columns[TAG] = pa.array([row.tag for row in rows], pa.string())
         if any(step.how == "serialize" for step in self._steps):
@@ -127,32 +127,32 @@ class PythonSteps:
         columns[ERROR] = pa.array([row.error for row in rows], pa.string())
         return pa.RecordBatch.from_pydict(columns)
 
-    def _behind(self, index: int, text: str | None) -> list[_Row]:
+    def _run_steps(self, index: int, text: str | None) -> list[_Row]:
         """Return the results of the steps for one record."""
         try:
-            rows = [_Row(index, _loaded(text, as_text=self._text))]
+            rows = [_Row(index, _load(text, as_text=self._text))]
         except ValueError as error:
-            return [self._failed(index, "parse", error)]
+            return [self._mark_failed(index, "parse", error)]
         for step in self._steps:
             try:
                 rows = [after for row in rows for after in _apply(step, row)]
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-                return [self._failed(index, step.name, error)]
+                return [self._mark_failed(index, step.name, error)]
         return rows
 
-    def _failed(self, index: int, step: str, error: Exception) -> _Row:
+    def _mark_failed(self, index: int, step: str, error: Exception) -> _Row:
         if self._strict:
             error.add_note(f"at a record, in {step}: {ADVICE}")
             raise error
         return _Row(index, None, error=f"{step}: {type(error).__name__}: {error}"[:_MAX_ERROR])
 
-    def _written(self, row: _Row, texts: list[str]) -> str | None:
+    def _write_value(self, row: _Row, texts: list[str]) -> str | None:
         if row.error is not None:
             return texts[row.index]
         return None if row.value is None else to_json(row.value)
 
 
-def _loaded(text: str | None, *, as_text: bool) -> Any:
+def _load(text: str | None, *, as_text: bool) -> Any:
     if text is None:
         raise ValueError("the record has no body")
     return text if as_text else json.loads(text)
@@ -170,7 +170,7 @@ def _apply(step: Step, row: _Row) -> Iterable[_Row]:
         case "forEach":
             step.function(row.value)
         case "time":
-            row.time_us = _microseconds(step.function(row.value))
+            row.time_us = _to_microseconds(step.function(row.value))
         case "serialize":
             row.body = _as_bytes(step.function(row.value))
         case "label" | "key":
@@ -189,14 +189,14 @@ def _as_bytes(body: Any) -> bytes:
     return bytes(body)
 
 
-def _microseconds(moment: Any) -> int:
+def _to_microseconds(moment: Any) -> int:
     """Convert milliseconds since the epoch, or a datetime, to microseconds."""
     if isinstance(moment, datetime):
         return int(moment.timestamp() * 1_000_000)
     return int(moment) * _EPOCH_SCALE
 
 
-def _times(rows: list[_Row], before: pa.Array) -> pa.Array:
+def _replace_times(rows: list[_Row], before: pa.Array) -> pa.Array:
     old = before.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
     new = [was if row.time_us is None else row.time_us for row, was in zip(rows, old, strict=True)]
     return pa.array(new, pa.int64()).cast(pa.timestamp("us", tz="UTC")).cast(before.type)

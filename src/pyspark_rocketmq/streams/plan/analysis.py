@@ -12,7 +12,7 @@ from pyspark_rocketmq.streams.plan.expressions import comparisons, names_in
 from pyspark_rocketmq.streams.plan.lambda_projection import Identity, Lifted, ParseJson, Projection, lift
 from pyspark_rocketmq.streams.plan.nodes import Shape
 
-__all__ = ["STATEFUL", "Analysis", "analyze", "check_ends", "own_state"]
+__all__ = ["STATEFUL", "Analysis", "analyze", "check_ends", "keeps_own_state"]
 
 WATERMARKED: Final = (p.Windowed, p.TopN, p.Distinct, p.StreamJoin, p.KeyJoin, p.TimedProcess)
 STATEFUL: Final = (*WATERMARKED, p.Group, p.Process, p.LatestJoin)
@@ -37,13 +37,13 @@ class Analysis:
         """Whether Python runs for each record of this step."""
         if isinstance(node, p.Apply):
             return node not in self.lifted
-        return isinstance(node, p.KeyJoin) or own_state(node)
+        return isinstance(node, p.KeyJoin) or keeps_own_state(node)
 
     def wanted(self, node: p.Node) -> frozenset[str]:
         """Return the fields that later steps name, up to the next step that creates new records."""
         found: set[str] = set()
         for consumer in self.consumers[node]:
-            found |= _named(consumer)
+            found |= _named_fields(consumer)
             if isinstance(consumer, p.Where | p.Script | p.Union | p.Select | p.Distinct | p.TimeSelect):
                 found |= self.wanted(consumer)
             if isinstance(consumer, p.DimensionJoin):
@@ -70,7 +70,7 @@ class Analysis:
         return [node for node in self.nodes if isinstance(node, STATEFUL)]
 
 
-def own_state(node: p.Node) -> bool:
+def keeps_own_state(node: p.Node) -> bool:
     """Whether a step keeps its own state, in Python workers, because Spark's windows cannot do it."""
     match node:
         case p.Windowed(firing=firing):
@@ -171,14 +171,14 @@ def _joins_texts(node: p.Node, analysis: Analysis) -> bool:
     return analysis.takes_whole(node) and not told_apart & analysis.wanted(node)
 
 
-def _named(node: p.Node) -> frozenset[str]:
+def _named_fields(node: p.Node) -> frozenset[str]:
     """Return the fields of its input that a step names."""
     match node:
         case p.Windowed(window=window):
             field = window.time_field
-            return _named_by(node.keys, node.aggregates) | ({field} if field else frozenset())
+            return _named_in_results(node.keys, node.aggregates) | ({field} if field else frozenset())
         case p.Group():
-            return _named_by(node.keys, node.aggregates)
+            return _named_in_results(node.keys, node.aggregates)
         case p.Where() | p.ColumnsMap() | p.Script():
             return node.fields
         case p.SelectFields() | p.Distinct():
@@ -192,7 +192,7 @@ def _named(node: p.Node) -> frozenset[str]:
     return frozenset()
 
 
-def _named_by(keys: tuple[str, ...], aggregates: tuple[p.Aggregate, ...]) -> frozenset[str]:
+def _named_in_results(keys: tuple[str, ...], aggregates: tuple[p.Aggregate, ...]) -> frozenset[str]:
     names = {*keys, *(item.field for item in aggregates if item.field)}
     for item in aggregates:
         if item.kind == "column":
@@ -204,7 +204,7 @@ def _check_state(plan: p.Plan, analysis: Analysis) -> None:
     """Reject plans that Spark would reject later with a less clear error."""
     if not plan.sinks:
         raise PlanError("the pipeline goes nowhere: end it with toPrint(), toRocketmq(...) or another sink")
-    updating = [node for node in analysis.stateful if own_state(node) or _updates(node)]
+    updating = [node for node in analysis.stateful if keeps_own_state(node) or _updates(node)]
     if updating and len(analysis.stateful) > 1:
         other = next(node for node in analysis.stateful if node is not updating[0])
         raise PlanError(

@@ -138,7 +138,7 @@ def lift(function: Callable[..., Any], *, text: bool) -> Lifted | None:
         answer = twin(given)
     except Exception:  # noqa: BLE001 - whatever it does with a symbol, it is not lifted
         return None
-    return _described(answer, given)
+    return _describe(answer, given)
 
 
 def _is_plain(function: FunctionType) -> bool:
@@ -153,7 +153,7 @@ def _is_plain(function: FunctionType) -> bool:
     )
 
 
-def _described(answer: object, given: _Symbol) -> Lifted | None:
+def _describe(answer: object, given: _Symbol) -> Lifted | None:
     if answer is given:
         return Identity()
     if isinstance(answer, _Record) and not answer.path:

@@ -47,7 +47,7 @@ __all__ = [
     "Where",
     "Windowed",
     "ends",
-    "nodes_of",
+    "walk_nodes",
 ]
 
 TABLE_PREFIX: Final = "dim_"
@@ -70,7 +70,7 @@ class Node:
         return tuple(value for value in values if isinstance(value, Node))
 
 
-def nodes_of(*ends: Node) -> Iterator[Node]:
+def walk_nodes(*ends: Node) -> Iterator[Node]:
     """Return every node once, inputs before the steps that use them."""
     seen: set[int] = set()
 
@@ -141,7 +141,7 @@ class Source(Node):
 
 def ends(node: Node) -> bool:
     """Whether a step's records come to an end: those of all its sources do."""
-    return all(source.bounded for source in nodes_of(node) if isinstance(source, Source))
+    return all(source.bounded for source in walk_nodes(node) if isinstance(source, Source))
 
 
 # --- one record at a time ---------------------------------------------------------------------
@@ -391,4 +391,4 @@ class Plan:
 
     def nodes(self) -> list[Node]:
         """Return every step once, inputs first."""
-        return list(nodes_of(*self.sinks))
+        return list(walk_nodes(*self.sinks))

@@ -19,7 +19,7 @@ from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
 from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_text
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.analysis import check_ends, own_state
+from pyspark_rocketmq.streams.plan.analysis import check_ends, keeps_own_state
 from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.session_settings import temporary_settings
 from pyspark_rocketmq.streams.run.runner import STATE_SETTINGS
@@ -44,7 +44,7 @@ def run_dry(
     if batches:
         check_ends(plan)
     sources = [node for node in plan.nodes() if isinstance(node, p.Source)]
-    by_source, ends = _by_source(sources, rows), is_bounded(plan)
+    by_source, ends = _match_rows(sources, rows), is_bounded(plan)
     with (
         temporary_settings(spark, _settings(plan)),
         tempfile.TemporaryDirectory(prefix="streams-test-") as folder,
@@ -56,7 +56,7 @@ def run_dry(
             # A table beside a stream has no batches.
             streaming = batches and (ends or not source.bounded)
             _write(where, its_rows if streaming else [its_rows])
-            given[source] = _flow(spark, source, where, streaming=streaming)
+            given[source] = _read_rows(spark, source, where, streaming=streaming)
         compiler = Compiler(spark, plan, given)
         for source in by_source:
             flow = given[source]
@@ -69,21 +69,21 @@ def run_dry(
         flow = final_flow(compiler.flow(plan.sinks[0]), plan.sinks[0], compiler.guard)
         rows_out = flow.df.select(flow.text().alias("value"))
         if not batches:
-            return [_value(row[0]) for row in rows_out.collect()]
-        return _streamed(rows_out, flow, Path(folder) / "checkpoint")
+            return [_parse_value(row[0]) for row in rows_out.collect()]
+        return _run_stream(rows_out, flow, Path(folder) / "checkpoint")
 
 
 def _settings(plan: p.Plan) -> dict[str, str]:
     # RocksDB is slower for a few rows, but the only store for steps that keep their own state.
-    needs = any(own_state(node) for node in plan.nodes())
+    needs = any(keeps_own_state(node) for node in plan.nodes())
     return {**_SMALL, **STATE_SETTINGS} if needs else dict(_SMALL)
 
 
-def _streamed(df: Any, flow: Flow, checkpoint: Path) -> list[Any]:
+def _run_stream(df: Any, flow: Flow, checkpoint: Path) -> list[Any]:
     found: list[Any] = []
 
     def take(batch: Any, _: int) -> None:
-        found.extend(_value(row[0]) for row in batch.collect())
+        found.extend(_parse_value(row[0]) for row in batch.collect())
 
     query = (
         df.writeStream.foreachBatch(take)
@@ -99,7 +99,7 @@ def _streamed(df: Any, flow: Flow, checkpoint: Path) -> list[Any]:
     return found
 
 
-def _by_source(sources: list[p.Source], rows: Rows | Mapping[str, Rows]) -> dict[p.Source, Rows]:
+def _match_rows(sources: list[p.Source], rows: Rows | Mapping[str, Rows]) -> dict[p.Source, Rows]:
     if not isinstance(rows, Mapping):
         if len(sources) != 1:
             names = ", ".join(source.test_name for source in sources)
@@ -118,19 +118,19 @@ def _write(folder: Path, batches: Sequence[Rows]) -> None:
         lines = []
         for row in rows:
             time, value = row if isinstance(row, tuple) else (_START, row)
-            lines.append(json.dumps({"value": to_text(value), "time": _iso(time)}))
+            lines.append(json.dumps({"value": to_text(value), "time": _to_iso(time)}))
         file = folder / f"{number:06d}.json"
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))
 
 
-def _iso(time: Any) -> str:
+def _to_iso(time: Any) -> str:
     if isinstance(time, int | float):
         time = datetime.fromtimestamp(time, UTC)
     return str(time.isoformat())
 
 
-def _flow(spark: SparkSession, source: p.Source, folder: Path, *, streaming: bool) -> Flow:
+def _read_rows(spark: SparkSession, source: p.Source, folder: Path, *, streaming: bool) -> Flow:
     if not source.takes_test_rows:
         raise PlanError("a DataFrame of your own needs no rows for a test: call toDF()", step=source.name)
     if streaming:
@@ -140,7 +140,7 @@ def _flow(spark: SparkSession, source: p.Source, folder: Path, *, streaming: boo
     return Flow(df.select(F.col("time").alias(TIME), F.col("value").alias(VALUE)), Shape.TEXT)
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

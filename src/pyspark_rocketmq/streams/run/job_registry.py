@@ -24,8 +24,8 @@ __all__ = [
     "jobs",
     "jobs_home",
     "request_stop",
-    "stop_requested",
     "take_job_lock",
+    "take_stop_request",
 ]
 
 _ENV: Final = "PYSPARK_ROCKETMQ_STREAMS_HOME"
@@ -94,7 +94,7 @@ class JobRecord:
         RocketMQError
             The checkpoint has batches, but no source in common, or other steps that keep state.
         """
-        file, folder = _file(self.job, "json"), local_path(self.checkpoint)
+        file, folder = _record_file(self.job, "json"), local_path(self.checkpoint)
         if folder is None or not file.exists() or not any((folder / _OFFSETS).glob("[0-9]*")):
             return
         before = JobRecord.read(file)
@@ -116,11 +116,11 @@ class JobRecord:
         if folder is None or not (folder / _LOCK).exists():
             return False
         with (folder / _LOCK).open("a") as handle:
-            return not _taken(handle)
+            return not _try_lock(handle)
 
     def write(self) -> None:
         """Register the job."""
-        file = _file(self.job, "json")
+        file = _record_file(self.job, "json")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
@@ -147,7 +147,7 @@ def find_job(name: str) -> JobRecord:
     OptionError
         The job does not exist.
     """
-    file = _file(name, "json")
+    file = _record_file(name, "json")
     if not file.exists():
         known = ", ".join(record.job for record in jobs()) or "none"
         raise OptionError(f"there is no job {name!r} on this machine; known are: {known}")
@@ -156,19 +156,19 @@ def find_job(name: str) -> JobRecord:
 
 def request_stop(job: str) -> None:
     """Request a job to stop after its batch. The process that runs it polls for this request."""
-    _file(job, "stop").touch()
+    _record_file(job, "stop").touch()
 
 
-def stop_requested(job: str) -> bool:
+def take_stop_request(job: str) -> bool:
     """Return whether a stop was requested, and clear the request."""
     try:
-        _file(job, "stop").unlink()
+        _record_file(job, "stop").unlink()
     except FileNotFoundError:
         return False
     return True
 
 
-def _file(job: str, ending: str) -> Path:
+def _record_file(job: str, ending: str) -> Path:
     return jobs_home() / "jobs" / f"{file_name(job)}.{ending}"
 
 
@@ -194,7 +194,7 @@ def job_lock(job: str, checkpoint: str, *, standby: bool, clock: Clock) -> Itera
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("a") as handle:
         deadline = Deadline(clock, _LAST_RUN_MS)
-        while not _taken(handle):
+        while not _try_lock(handle):
             if not standby and deadline.expired:
                 raise RocketMQError(
                     f"the job {job!r} is running already, and a second process would not share its queues: "
@@ -213,10 +213,10 @@ def take_job_lock(checkpoint: str) -> contextlib.AbstractContextManager[object] 
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         handle = stack.enter_context((folder / _LOCK).open("a"))
-        return stack.pop_all() if _taken(handle) else None
+        return stack.pop_all() if _try_lock(handle) else None
 
 
-def _taken(handle: IO[str]) -> bool:
+def _try_lock(handle: IO[str]) -> bool:
     try:
         fcntl.flock(handle.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

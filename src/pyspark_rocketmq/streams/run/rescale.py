@@ -47,7 +47,7 @@ def rescale(
     RocketMQError
         The job runs, or Spark cannot rewrite the state (the batch of a killed run must be finished first).
     """
-    from pyspark_rocketmq.streams.run.session import session_of  # noqa: PLC0415 - imports what runs jobs
+    from pyspark_rocketmq.streams.run.session import get_session  # noqa: PLC0415 - imports what runs jobs
 
     if partitions < 1:
         raise OptionError("a job's state needs at least one partition", partitions=partitions)
@@ -60,7 +60,7 @@ def rescale(
             held.enter_context(job_lock(job, place, standby=False, clock=SYSTEM_CLOCK))
         except RocketMQError as error:
             raise RocketMQError(f"the job {job!r} is running: stop it first", checkpoint=place) from error
-        session = session_of(spark)
+        session = get_session(spark)
         if any(query.name == job for query in session.streams.active):  # of a checkpoint without a lock
             raise RocketMQError(f"the job {job!r} is running: stop it first", checkpoint=place)
         try:

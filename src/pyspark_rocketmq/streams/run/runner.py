@@ -32,9 +32,9 @@ from pyspark_rocketmq.streams.run.job_registry import (
     checkpoint_of,
     forget_unwritten_start,
     job_lock,
-    stop_requested,
+    take_stop_request,
 )
-from pyspark_rocketmq.streams.run.session import session_for, session_of
+from pyspark_rocketmq.streams.run.session import get_plan_session, get_session
 from pyspark_rocketmq.streams.run.sinks import final_flow, run_once, start_sinks
 
 __all__ = ["STATE_SETTINGS", "await_end", "final_frame", "finish", "start"]
@@ -81,8 +81,8 @@ def start(
     if is_bounded(plan):
         if plan.on_error == "dead-letters":
             raise PlanError("dead letters are for streams: files have their malformed lines still")
-        session = session_for(spark, plan)
-        with _small(session, plan):
+        session = get_plan_session(spark, plan)
+        with _limit_memory(session, plan):
             run_once(Compiler(session, plan, errors=guard), guard)
         return None
     if trigger and trigger.get("availableNow"):
@@ -97,20 +97,20 @@ def start(
         else:
             if not standby:
                 held.enter_context(lock)  # before a session is started needlessly
-            session = session_for(spark, plan)
+            session = get_plan_session(spark, plan)
         compiler = Compiler(session, plan, errors=guard)
         if standby and not elastic:
             compiler.flow(compiler.common())  # report compile errors now, not after the takeover
             held.enter_context(lock)
         held.enter_context(_follow(session, plan))
-        record = _record(plan, checkpoint)
+        record = _make_record(plan, checkpoint)
         record.check_pipeline()
-        stop_requested(plan.job)  # a request for an earlier run
+        take_stop_request(plan.job)  # a request for an earlier run
         letters_checkpoint = f"{checkpoint}-dead-letters"
         for place in (checkpoint, letters_checkpoint):
             forget_unwritten_start(place)
-        with temporary_settings(session, _state_settings(session)), _small(session, plan):
-            query = start_sinks(compiler, guard, checkpoint, dict(trigger or _trigger(plan)))
+        with temporary_settings(session, _state_settings(session)), _limit_memory(session, plan):
+            query = start_sinks(compiler, guard, checkpoint, dict(trigger or _choose_trigger(plan)))
             letters = _start_dead_letters(plan, guard, letters_checkpoint)
         held.enter_context(_count(session, query, checkpoint))
         record.write()
@@ -125,7 +125,7 @@ def start(
     return query
 
 
-def _record(plan: p.Plan, checkpoint: str) -> JobRecord:
+def _make_record(plan: p.Plan, checkpoint: str) -> JobRecord:
     nodes = plan.nodes()
     return JobRecord(
         job=plan.job,
@@ -175,7 +175,7 @@ def _finish_all() -> None:
             finish(query)
 
 
-def _trigger(plan: p.Plan) -> dict[str, str]:
+def _choose_trigger(plan: p.Plan) -> dict[str, str]:
     """Return a plan's trigger: the interval of results before windows end, if set."""
     for node in plan.nodes():
         if isinstance(node, p.Windowed) and node.firing.updates:
@@ -193,7 +193,7 @@ def _watch(
         try:
             while query.isActive:
                 query.awaitTermination(_POLL_S)  # type: ignore[arg-type]
-                if stop_requested(job):
+                if take_stop_request(job):
                     query.stop()
         except Exception:  # noqa: BLE001, S110 - the query's own error is for whoever awaits the query
             pass
@@ -207,16 +207,16 @@ def _state_settings(spark: SparkSession) -> dict[str, str]:
     return {
         name: value
         for name, value in STATE_SETTINGS.items()
-        if spark.conf.get(name, None) in {None, _default(name)}
+        if spark.conf.get(name, None) in {None, _default_setting(name)}
     }
 
 
-def _small(spark: SparkSession, plan: p.Plan) -> contextlib.AbstractContextManager[None]:
+def _limit_memory(spark: SparkSession, plan: p.Plan) -> contextlib.AbstractContextManager[None]:
     """Limit the memory of a query that starts now, if the plan requests it."""
     return contextlib.nullcontext() if plan.footprint is None else plan.footprint.apply_settings(spark)
 
 
-def _default(name: str) -> str:
+def _default_setting(name: str) -> str:
     if name.endswith("enabled"):
         return "false"
     return "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -263,7 +263,7 @@ def _start_dead_letters(plan: p.Plan, guard: Guard, checkpoint: str) -> Streamin
 
 def final_frame(spark: SparkSession | None, plan: p.Plan) -> DataFrame:
     """Return the DataFrame of a plan's first sink, without hidden columns."""
-    compiler = Compiler(session_of(spark), plan)
+    compiler = Compiler(get_session(spark), plan)
     sink = plan.sinks[0]
     flow = final_flow(compiler.flow(sink), sink, compiler.guard)
     return flow.df.select(*flow.columns) if flow.columns else flow.df.select(flow.text().alias("value"))

@@ -15,7 +15,7 @@ from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL
 from pyspark_rocketmq.streams.plan.resources import Footprint
 
-__all__ = ["machine_settings", "partitions_warning", "session_for", "session_of"]
+__all__ = ["get_plan_session", "get_session", "machine_settings", "partitions_warning"]
 
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -23,7 +23,7 @@ _TOO_MANY: Final = 16
 """Partitions per core above which a stateful query spends its time on opening state stores."""
 
 
-def session_of(spark: SparkSession | None, footprint: Footprint | None = None) -> SparkSession:
+def get_session(spark: SparkSession | None, footprint: Footprint | None = None) -> SparkSession:
     """Return the given session, the active one, or a new one whose workers run this interpreter.
 
     A new session on this machine has one shuffle partition per core: with Spark's default of 200 a query with
@@ -37,18 +37,18 @@ def session_of(spark: SparkSession | None, footprint: Footprint | None = None) -
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         builder = SparkSession.builder.appName("pyspark-rocketmq streams")
         found = builder.getOrCreate() if footprint is None else footprint.new_session(builder)
-        _size(found)
+        _size_session(found)
     if footprint is not None:
         footprint.check(found)
     return found
 
 
-def session_for(spark: SparkSession | None, plan: p.Plan) -> SparkSession:
-    """Return the session of a plan, as `session_of`.
+def get_plan_session(spark: SparkSession | None, plan: p.Plan) -> SparkSession:
+    """Return the session of a plan, as `get_session`.
 
     Warns if the session has far more shuffle partitions than cores and the plan keeps state.
     """
-    found = session_of(spark, plan.footprint)
+    found = get_session(spark, plan.footprint)
     check_worker_python(found)
     stateful = any(isinstance(node, STATEFUL) for node in plan.nodes())
     if stateful and plan.footprint is None and _is_local(found):
@@ -76,7 +76,7 @@ def machine_settings(cores: int, given: Collection[str]) -> dict[str, str]:
     return {name: value for name, value in sized.items() if name not in given}
 
 
-def _size(spark: SparkSession) -> None:
+def _size_session(spark: SparkSession) -> None:
     """Size a new session for its machine."""
     if not _is_local(spark):
         return

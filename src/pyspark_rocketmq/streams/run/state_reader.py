@@ -21,7 +21,7 @@ from pyspark.sql.types import BinaryType, StructType
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.run.job_registry import find_job
-from pyspark_rocketmq.streams.run.session import session_of
+from pyspark_rocketmq.streams.run.session import get_session
 
 __all__ = ["JobState", "state"]
 
@@ -128,12 +128,12 @@ class JobState:
         raise OptionError(f"the job's state has the tables {known}: name one of them", table=name)
 
     def _read(self, table: _Table, options: dict[str, str]) -> DataFrame:
-        with self._told():
+        with self._translate_errors():
             reader = self._spark.read.format("statestore").options(**table.options(), **options)
-            return _flat(reader.load(self._checkpoint))
+            return _flatten(reader.load(self._checkpoint))
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except PySparkException as error:
@@ -144,7 +144,7 @@ class JobState:
             ) from error
 
     def _tables(self) -> list[_Table]:
-        with self._told():
+        with self._translate_errors():
             rows = self._spark.read.format("state-metadata").load(self._checkpoint).collect()
         found: dict[str, _Table] = {}
         for row in sorted(rows, key=lambda row: row["operatorId"]):
@@ -177,7 +177,7 @@ def state(job: str, *, spark: SparkSession | None = None, checkpoint: str | None
         The job does not exist.
     """
     where = find_job(job).checkpoint if checkpoint is None else checkpoint
-    return JobState(session_of(spark), where)
+    return JobState(get_session(spark), where)
 
 
 def _tables_of(row: Row) -> Iterator[_Table]:
@@ -196,7 +196,7 @@ def _tables_of(row: Row) -> Iterator[_Table]:
         yield _Table("distinct" if "edupe" in row["operatorName"] else "groups", operator, first)
 
 
-def _flat(df: DataFrame) -> DataFrame:
+def _flatten(df: DataFrame) -> DataFrame:
     """Return the fields of key and value as columns with readable names."""
     columns: list[Column] = [F.col(name) for name in _CHANGE if name in df.columns]
     found: dict[str, Column] = {}
