@@ -305,7 +305,7 @@ WRONG_START = (
         ("INSERT OVERWRITE t SELECT 1", (2, 18), "cannot be overwritten"),
         ("INSERT INTO t SELECT * FROM t", (2, 1), "checkpointLocation"),
         ("SET 'triger' = '1s'", (2, 1), "did you mean trigger"),
-        ("CREATE TABLE t (b INT) USING rocketmq", (2, 14), "there already, since line 1"),
+        ("CREATE TABLE t (b INT) USING rocketmq", (2, 14), "already exists, since line 1"),
         (READ_ONLY + "INSERT INTO s VALUES (1, 'x')", (3, 72), "declared at line 3, column 2, is metadata"),
         (WRITE_ONLY + "SELECT * FROM s", (2, 24), "can only be written"),
         ("CREATE TABLE s (x INT, d INT METADATA) USING rocketmq OPTIONS (topic 'x')", (2, 24), "no metadata"),

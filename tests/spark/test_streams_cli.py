@@ -83,7 +83,7 @@ def test_a_standby_takes_over_and_stops_when_it_is_told(cli, mq, topic, client, 
         assert (jobs()[NAME]["running"], jobs()[NAME]["pid"]) == (True, first.pid)
         with process(*place, "second", folder=tmp_path) as (second, refused):
             assert second.wait(timeout=60) == 1
-        assert f"the job '{NAME}' is running already" in refused.read_text()
+        assert f"the job '{NAME}' is already running" in refused.read_text()
         eventually(lambda: "@ready" in log.read_text(), PATIENCE_S, what="the standby")
         os.killpg(first.pid, signal.SIGKILL)
         put(2)

@@ -69,7 +69,7 @@ def test_sources_that_end_close_their_windows(spark, tmp_path, capsys):
         sums = stream.window(TumblingWindow.of(Time.hours(1))).sum("age").toDataStream()
         assert sums.selectFields("age").toPrint().start() is None
         assert capsys.readouterr().out == '{"age": 33}\n'
-    with pytest.raises(PlanError, match="there is no file"):
+    with pytest.raises(PlanError, match="file not found"):
         source(spark).fromFile(str(tmp_path / "nope")).toPrint().start()
 
 

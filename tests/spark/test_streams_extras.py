@@ -121,10 +121,10 @@ def test_an_mqtt_broker_that_refuses(spark, mqtt, running):
     with pytest.raises(OptionError, match="tcp://host:port") as raised:
         rows.toMqtt("tcp://u:hidden@h:1", "other", "t")
     assert "hidden" not in str(raised.value)
-    with pytest.raises(PlanError, match="does not say how much it has"):
+    with pytest.raises(PlanError, match="does not report its number of messages"):
         stream.to(lambda df, _: df.count()).asyncStart(availableNow=True)
     letters = stream.onError("dead-letters", topic="letters")
-    with pytest.raises(PlanError, match="reading the source twice"):
+    with pytest.raises(PlanError, match="reads the source twice"):
         letters.asyncStart()
 
 

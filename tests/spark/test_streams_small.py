@@ -24,7 +24,9 @@ def test_a_job_with_many_keys_takes_a_gigabyte(mq, topic, tmp_path):
         to_the_end=False,
     )
     assert found.peak_mb < ALLOWED_MB[False], found.samples
-    assert "came too late" not in (tmp_path / "job.log").read_text(), "a session of the job's own is as asked"
+    assert "already running" not in (tmp_path / "job.log").read_text(), (
+        "a session of the job's own is as asked"
+    )
     assert found.rows >= KEYS / 2
     assert 0 < found.counted <= found.sent
 
@@ -41,7 +43,7 @@ def test_a_session_that_is_there_already_keeps_its_size(spark, hard, heap):
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "7")
     try:
-        with pytest.warns(UserWarning, match=r"lowMemory\(.*came too late") as told:
+        with pytest.warns(UserWarning, match=r"lowMemory\(.*already running") as told:
             pipeline.start()
         assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
     finally:

@@ -229,7 +229,7 @@ def test_what_cannot_be_computed_record_by_record_says_so(feed):
         windows = stream.window(WINDOW).agg(longest="max(length(k))").fireMode(2)
         return windows.toDataStream()
 
-    with pytest.raises(PlanError, match=r"agg\(longest=...\) is an aggregate of Spark's.*window#"):
+    with pytest.raises(PlanError, match=r"agg\(longest=...\) is a Spark aggregate.*window#"):
         feed(pipeline, [at(1, k="a")])
 
 
@@ -382,11 +382,11 @@ def test_a_processor_over_rows_that_end(spark):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda s: s.process("k", len, "n int"), "a StatefulProcessor, not builtin_function"),
-        (lambda s: s.process((), counts(1), "n int"), "at least one field as the key"),
+        (lambda s: s.process("k", len, "n int"), "a StatefulProcessor object, not builtin_function"),
+        (lambda s: s.process((), counts(1), "n int"), "at least one key field"),
         (lambda s: s.process("k", counts(1), "n int", "wall"), "timeMode is one of none, processingTime"),
-        (lambda s: s.process("k", counts(1), "n int", waterMark=1), "goes with timeMode='eventTime'"),
-        (lambda s: s.process("k", counts(1), "n int").toDF(), "say which fields they have.*process#"),
+        (lambda s: s.process("k", counts(1), "n int", waterMark=1), "requires timeMode='eventTime'"),
+        (lambda s: s.process("k", counts(1), "n int").toDF(), "set their fields by.*process#"),
         (lambda s: s.selectFields("k").process("k", counts(1), "oh no?").toDF(), "the schema is malformed"),
         (
             lambda s: (

@@ -376,9 +376,9 @@ def test_what_a_table_cannot_be_says_so(spark, tmp_path):
     stream, file = cities(spark, tmp_path, "refused")
     with pytest.raises(PlanError, match="put the stream on the left"):
         file.leftJoin(stream).on("(id,==,id)").toDataStream()
-    with pytest.raises(PlanError, match="which has no window"):
+    with pytest.raises(PlanError, match="without a window"):
         stream.join(file).on("(id,==,id)").window(Time.seconds(1)).toDataStream()
-    with pytest.raises(PlanError, match=r"one side ends and the other does not.*union"):
+    with pytest.raises(PlanError, match=r"one side is bounded and the other is not.*union"):
         stream.union(file.selectFields("id", "n")).toPrint().start()
 
 

@@ -386,7 +386,7 @@ def test_typed_fields_keep_their_types(spark):
         (lambda s: s.filterByExpression("(a,=~,1)").test([]), "no operator '=~'"),
         (
             lambda s: s.script("x=nope(a)").selectFields("x").test([]),
-            "Spark does not take this step.*script#2",
+            "Spark rejects this step.*script#2",
         ),
         (lambda s: s.selectFields("a").selectFields("b").test([]), "no field 'b' here.*selectFields#3"),
         (lambda s: s.toParquet("/tmp/x").test([]), "fields of the records are not known.*toParquet#2"),

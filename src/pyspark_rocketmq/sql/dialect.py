@@ -134,7 +134,9 @@ class TableParser(SparkParser):
         """Consume a RocketMQ table, from its name on."""
         name = self.name("the table's name")
         if self.next_is("."):
-            name.position.fail("a table of RocketMQ lives in the job, in no database: give one name")
+            name.position.fail(
+                "a RocketMQ table belongs to the job, not to a database: use a name without a dot"
+            )
         columns: list[Column] = []
         watermarks: list[Watermark] = []
         if self.next_is("("):
@@ -170,14 +172,14 @@ class TableParser(SparkParser):
             elif self._match_text_seq("WITH") or self._match_text_seq("OPTIONS"):
                 options += self.between_commas(self._option)
             elif self._match(TokenType.PARTITION_BY) or self._match_text_seq("PARTITIONED", "BY"):
-                self.position(self._prev).fail("a topic has queues, no partitions by columns")
+                self.position(self._prev).fail("a topic cannot be partitioned by columns")
             else:
                 self.raise_error("expected WITH (…) or OPTIONS (…)")
         given: dict[str, TableOption] = {}
         for option in options:
             other = given.setdefault(option.name.lower(), option)
             if other is not option:
-                option.position.fail(f"option {option.name!r} of {table.text} stands there twice")
+                option.position.fail(f"option {option.name!r} of {table.text} is given twice")
         return tuple(options)
 
     def _option(self) -> TableOption:
@@ -265,7 +267,7 @@ class TableParser(SparkParser):
             self.raise_error(f"expected the type of {column.text}")
         for part in found.find_all(exp.DataType):
             if part.this in _UNKNOWN_TYPES:
-                at.fail(f"column {column.text}: there is no such type here as {part.this.value}")
+                at.fail(f"column {column.text}: unsupported type {part.this.value}")
             if part.this in _TEXTS:
                 part.replace(exp.DataType.build("STRING", dialect="spark"))
             elif part.this in _BINARIES:
@@ -297,7 +299,7 @@ def _refuse_twice(names: list[Name], what: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name.key in seen:
-            name.position.fail(f"{what} {name.text!r} stands there twice")
+            name.position.fail(f"{what} {name.text!r} is given twice")
         seen.add(name.key)
 
 

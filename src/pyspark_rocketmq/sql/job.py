@@ -167,7 +167,7 @@ class SqlJob:
             if not declared.replace:
                 there = self.tables[key].declared.position
                 declared.name.position.fail(
-                    f"table {declared.name.text} is there already, since line {there.line}"
+                    f"table {declared.name.text} already exists, since line {there.line}"
                 )
         self._viewed.pop(key, None)
         self.tables[key] = Table.of(declared, default_format=self.options.default_format)
@@ -177,7 +177,7 @@ class SqlJob:
             if view.if_not_exists:
                 return
             if not view.replace:
-                view.name.position.fail(f"{view.name.text} is there already: say CREATE OR REPLACE VIEW")
+                view.name.position.fail(f"{view.name.text} already exists: use CREATE OR REPLACE VIEW")
         self._query(view.query).createOrReplaceTempView(quote(view.name))
         self._views.add(view.name.key)
 
@@ -232,7 +232,7 @@ class SqlJob:
             self._insert_into_spark(insert)
             return
         if insert.overwrite:
-            insert.target.position.fail("a topic cannot be overwritten: say INSERT INTO")
+            insert.target.position.fail("a topic cannot be overwritten: use INSERT INTO")
         columns = table.target_columns(insert.columns, insert.target.position)
         rows = self._query(insert.query)
         if table.format is not None and len(rows.columns) != len(columns):
@@ -280,8 +280,8 @@ class SqlJob:
         self.options = parse_options(JobOptions, self._settings)
         if location is None:
             raise OptionError(
-                "a streaming query needs a place for its checkpoint, which says where it reads on after a "
-                "restart: SET 'checkpointLocation' = '/a/folder' (or --checkpoint)"
+                "a streaming query needs a checkpoint, from which it continues after a restart: SET "
+                "'checkpointLocation' = '/a/folder' (or --checkpoint)"
             )
         writer = rows.writeStream.outputMode(output).queryName(name)
         checkpoint = f"{location.rstrip('/')}/{name}"

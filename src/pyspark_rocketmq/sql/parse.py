@@ -52,7 +52,7 @@ def parse_statements(text: str) -> tuple[Statement, ...]:
     except TokenError as error:
         end = getattr(error, "end", None)
         Position.of(text, len(text) if end is None else end).fail(
-            "the text cannot be cut into words: is a quote or a comment left open?"
+            "the text cannot be split into words: is a quote or a comment not closed?"
         )
     parser = _JobParser(dialect=dialect)
     return parser.job(tokens, text)

@@ -305,7 +305,7 @@ def _infer_columns(declared: CreateTable, given: SortedOptions, options: TableOp
     read = {"timeZone": "UTC", **given.read}  # times do not matter for a sample
     source = given.parse(SourceOptions, read, TableOption("", "", declared.position))
     if len(source.topics) != 1:
-        at.fail("inferSchema looks at one topic")
+        at.fail("inferSchema takes one topic")
     with Client(source.client) as client:
         inferred = sample_columns(client, source.topics[0], sample=options.infer_sample)
     columns = tuple(

@@ -61,7 +61,7 @@ def test_a_checkpoint_elsewhere_is_refused():
 
 
 def test_what_cannot_be_elastic_is_refused_before_anything_starts():
-    with pytest.raises(PlanError, match=r"lowMemory\(\) is one process"):
+    with pytest.raises(PlanError, match=r"lowMemory\(\) uses one process"):
         stream().with_(WindowStrategy.lowMemory()).start(elastic=True)
     with pytest.raises(PlanError, match="sources end"):
         StreamBuilder.dataStream("n", "p").fromArray(["x"]).toPrint().start(elastic=2)

@@ -178,9 +178,9 @@ def test_the_plan_says_what_was_asked_for(capsys):
     ("wrong", "message"),
     [
         (lambda w: w.fireMode(3), "fireMode is 0, 1 or 2, not 3"),
-        (lambda w: w.emitAfterFire(5), "takes a length of time, such as Time.seconds"),
-        (lambda w: w.fireMode(1).emitAfterFire(Time.seconds(1)).toDataStream(), "are for fireMode 0, not 1"),
-        (lambda w: w.emitBeforeFire(Time.seconds(1)).fireMode(2).toDataStream(), "are for fireMode 0, not 2"),
+        (lambda w: w.emitAfterFire(5), "takes a Time, such as Time.seconds"),
+        (lambda w: w.fireMode(1).emitAfterFire(Time.seconds(1)).toDataStream(), "require fireMode 0, not 1"),
+        (lambda w: w.emitBeforeFire(Time.seconds(1)).fireMode(2).toDataStream(), "require fireMode 0, not 2"),
     ],
 )
 def test_what_does_not_go_together_says_so(wrong, message):
@@ -191,7 +191,7 @@ def test_what_does_not_go_together_says_so(wrong, message):
 def test_sessions_have_one_result():
     source = StreamBuilder.dataStream("tests", "t").fromRocketmq("topic", "group", True, "h:1")
     sessions = source.window(SessionWindow.of(Time.seconds(10))).count().fireMode(2)
-    with pytest.raises(PlanError, match="session windows have one result"):
+    with pytest.raises(PlanError, match="session windows emit one result"):
         sessions.toDataStream()
 
 
@@ -199,7 +199,7 @@ def test_results_that_change_and_another_window_are_two_jobs():
     again = (
         windows().fireMode(2).toDataStream().window(TumblingWindow.of(Time.minutes(1))).count().toDataStream()
     )
-    with pytest.raises(PlanError, match="let a second job read it"):
+    with pytest.raises(PlanError, match="read it with a second job"):
         again.explain()
 
 

@@ -45,7 +45,7 @@ def test_one_process_runs_a_job():
         assert find_job("a.b").is_running()
         clock = Passing()
         with (
-            pytest.raises(RocketMQError, match="running already"),
+            pytest.raises(RocketMQError, match="already running"),
             job_lock("a.b", checkpoint, standby=False, clock=clock),
         ):
             pass

@@ -36,7 +36,7 @@ def test_a_journal_that_was_lost_goes_on_where_the_checkpoint_is(journal):
     journal.begin_after(40)
     journal.append(rows(41, 43))
     assert journal.between(40, 42) == rows(41, 43)
-    with pytest.raises(RocketMQError, match=r"gone with the journal.*first=39"):
+    with pytest.raises(RocketMQError, match=r"missing with their journal.*first=39"):
         journal.between(38, 42)
 
 

@@ -101,5 +101,5 @@ def test_what_is_wrong_is_said_without_the_password(clock):
     with pytest.raises(RocketMQError, match="does not answer") as raised:
         away.latestOffset({}, ReadAllAvailable())
     assert "hidden" not in str(raised.value)
-    with pytest.raises(OptionError, match="no regular expression"):
+    with pytest.raises(OptionError, match="not a regular expression"):
         TablesReader({**options, "url.password": "sqlite://", "pattern": "("}, clock)

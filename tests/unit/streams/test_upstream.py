@@ -165,7 +165,7 @@ def test_a_side_that_ends_is_a_table():
 def test_a_job_ends_or_does_not():
     source = StreamBuilder.dataStream("n", "p")
     source.fromRocketmq("t", "g", True, "h:1").toPrint()
-    with pytest.raises(PlanError, match="make them jobs of their own"):
+    with pytest.raises(PlanError, match="use separate jobs"):
         is_bounded(source.fromJson("cities.json").toPrint().plan())
 
 

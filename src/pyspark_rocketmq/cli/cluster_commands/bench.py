@@ -41,7 +41,7 @@ def bench(
     Creates a temporary topic and deletes it at the end. With --topic it only reads. Consumes nothing.
     """
     if topic is not None and body_bytes is not None:
-        raise OptionError("--topic only reads: leave --body-bytes out")
+        raise OptionError("--topic only reads: remove --body-bytes")
     with connect(namesrv, option) as client:
         if topic is not None:
             seen = [_read(client, topic, messages)]

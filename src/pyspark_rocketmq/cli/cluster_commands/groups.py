@@ -90,7 +90,7 @@ def lag(
     from pyspark_rocketmq.client.groups.group_lag import group_lag
 
     if watch and most is not None:
-        raise OptionError("--max looks once: leave --watch out")
+        raise OptionError("--max checks once: remove --watch")
     away: dict[str, RocketMQError] = {}
     with connect(namesrv, option) as client:
         names = topics_of(client, group, topic, on_away=away.__setitem__)

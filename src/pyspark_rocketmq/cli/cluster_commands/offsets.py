@@ -277,7 +277,7 @@ def forget_(
     found = read_finished_offsets(checkpoint, source=source)
     dropped = {queue: at for queue, at in sorted(found.offsets.items()) if covers(patterns, queue)}
     if not dropped:
-        raise OptionError("the query knows no such queue", queues=" ".join(queues))
+        raise OptionError("the query reads no such queue", queues=" ".join(queues))
     if yes:
         forget(checkpoint, patterns, source=source)
     if json:

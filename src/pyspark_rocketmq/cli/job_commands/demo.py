@@ -51,7 +51,7 @@ def demo(
         else:
             run.run()
     except KeyboardInterrupt:
-        console.print("interrupted; everything that was started is stopped")
+        console.print("interrupted; all started processes are stopped")
         raise typer.Exit(130) from None
     if json:
         print_json(result_json(run))

@@ -109,7 +109,7 @@ def show(rows: DataFrame, *, json: bool) -> None:
 
     if rows.isStreaming:
         raise OptionError(
-            "a query without INSERT INTO shows rows that are there: SET 'runtimeMode' = 'batch' before it"
+            "a query without INSERT INTO needs batch mode: SET 'runtimeMode' = 'batch' before it"
         )
     if json:
         lines = rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()

@@ -154,15 +154,13 @@ def _stop(job: str, record: JobRecord) -> None:
     deadline = Deadline(SYSTEM_CLOCK, _STOP_TIMEOUT_MS)
     while record.is_running():
         if deadline.expired:
-            raise RocketMQError(
-                "the job was asked to stop and has not within a minute", job=job, pid=record.pid
-            )
+            raise RocketMQError("the job did not stop within a minute", job=job, pid=record.pid)
         SYSTEM_CLOCK.sleep(0.2)
 
 
 def _run(script: Path, arguments: list[str]) -> None:
     if not script.is_file():
-        raise OptionError("there is no such script", script=script)
+        raise OptionError("no such script", script=script)
     before = sys.argv, list(sys.path)
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))

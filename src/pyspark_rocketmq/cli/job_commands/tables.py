@@ -52,4 +52,4 @@ def describe(
     else:
         rows = [(name, kind, name in inferred.always) for name, kind in inferred.columns.items()]
         print_table(("Column", "Type", "Always there"), rows, title=topic)
-        console().print(f"from {inferred.seen:,} messages, of which {inferred.unfit:,} are no JSON objects")
+        console().print(f"from {inferred.seen:,} messages, of which {inferred.unfit:,} are not JSON objects")

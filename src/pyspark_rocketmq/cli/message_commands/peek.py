@@ -52,7 +52,7 @@ def peek(
     if sum(given is not None for given in (at, key, message_id)) > 1:
         raise OptionError("give one of --at, --key and --id")
     if queue is not None and (key is not None or message_id is not None):
-        raise OptionError("keys and ids are looked for in every queue: leave --queue out")
+        raise OptionError("keys and ids are searched in every queue: remove --queue")
     with connect(namesrv, option) as client:
         found = _find(client, topic, count, at=at, key=key, message_id=message_id, queue=queue)
     if json:

@@ -112,7 +112,7 @@ def _message(
     try:
         given: Any = json.loads(line)
     except ValueError as error:
-        raise OptionError(f"the line is no JSON: {error}", line=number) from None
+        raise OptionError(f"the line is not JSON: {error}", line=number) from None
     if not isinstance(given, dict) or "body" not in given or not given.keys() <= _FIELDS:
         raise OptionError(
             f"a line is an object with body and any of {', '.join(sorted(_FIELDS))}", line=number

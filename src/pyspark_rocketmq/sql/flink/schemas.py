@@ -100,7 +100,7 @@ class SimpleKeyValueDeserializationSchema(KeyValueDeserializationSchema):
 
     def __init__(self, keyField: str | None = "key", valueField: str | None = "value") -> None:
         if keyField is None and valueField is None:
-            raise OptionError("a row of no columns: give keyField or valueField")
+            raise OptionError("a row needs columns: set keyField or valueField")
         self.keyField = keyField
         self.valueField = valueField
 

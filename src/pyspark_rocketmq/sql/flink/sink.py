@@ -58,7 +58,7 @@ class RocketMQSink:
             case (KeyValueSerializationSchema() as schema, TopicSelector() as selector, Mapping() as props):
                 self._schema, self._selector = schema, selector
             case _:
-                raise OptionError("a RocketMQSink is made of (props) or of (schema, topicSelector, props)")
+                raise OptionError("RocketMQSink takes (props) or (schema, topicSelector, props)")
         self._props = to_options(props)
         self._async = self._flush = False
         parse_options(SinkOptions, self.options())

@@ -192,7 +192,7 @@ def _translate(option: TableOption, topic: str | None, given: Collection[str]) -
         return "badRecords", policy
     if lowered in _OFFSETS:
         if not option.value.isdecimal():
-            option.position.fail(f"{option.value!r} is no offset")
+            option.position.fail(f"{option.value!r} is not an offset")
         return "startingOffsets", json.dumps({topic or "": int(option.value)})
     if lowered in {"encoding", "rocketmq.client.message.encoding"}:
         if option.value.lower().replace("-", "") != "utf8":

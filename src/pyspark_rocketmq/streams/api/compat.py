@@ -127,7 +127,7 @@ class NoEffect(Strategy):
         del job
         if self.name not in _warned:
             _warned.add(self.name)
-            warnings.warn(f"{self.name} has no effect: Spark does this by itself", UserWarning, stacklevel=4)
+            warnings.warn(f"{self.name} has no effect: Spark does this itself", UserWarning, stacklevel=4)
 
 
 class ShuffleStrategy:

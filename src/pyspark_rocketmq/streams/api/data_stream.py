@@ -118,7 +118,7 @@ class DataStream(StreamOutput, DataStreamNames):
     def selectFields(self, *fieldNames: str) -> DataStream:
         """Keep some fields."""
         if not fieldNames:
-            raise PlanError("selectFields names at least one field", step="selectFields")
+            raise PlanError("selectFields needs at least one field", step="selectFields")
         return self._next(
             p.SelectFields(name=self._job.step("selectFields"), input=self._node, fields=fieldNames)
         )
@@ -196,7 +196,7 @@ class DataStream(StreamOutput, DataStreamNames):
     def distinct(self, *fieldNames: str, windowSizeSecond: float = _DISTINCT_S) -> DataStream:
         """Drop records that repeat the fields of an earlier one, for at least this long."""
         if not fieldNames:
-            raise PlanError("distinct names at least one field", step="distinct")
+            raise PlanError("distinct needs at least one field", step="distinct")
         name, within = self._job.step("distinct"), Time.seconds(windowSizeSecond)
         return self._next(p.Distinct(name=name, input=self._node, fields=fieldNames, within=within))
 
@@ -243,17 +243,19 @@ class DataStream(StreamOutput, DataStreamNames):
         name = self._job.step("process")
         keys = (key,) if isinstance(key, str) else tuple(key)
         if not keys:
-            raise PlanError("process names at least one field as the key", step=name)
+            raise PlanError("process needs at least one key field", step=name)
         if not isinstance(processor, StatefulProcessor):
             raise PlanError(
-                f"process takes an object of a StatefulProcessor, not {type(processor).__name__}", step=name
+                f"process takes a StatefulProcessor object, not {type(processor).__name__}", step=name
             )
         if timeMode not in choices_of(TimeMode):
             raise PlanError(
                 f"timeMode is one of {', '.join(choices_of(TimeMode))}, not {timeMode!r}", step=name
             )
         if waterMark < 0 or (waterMark and timeMode != "eventTime"):
-            raise PlanError("waterMark takes seconds from 0, and goes with timeMode='eventTime'", step=name)
+            raise PlanError(
+                "waterMark must be at least 0 seconds, and requires timeMode='eventTime'", step=name
+            )
         if timeMode == "eventTime":
             return self._next(
                 p.TimedProcess(

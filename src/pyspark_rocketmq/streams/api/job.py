@@ -41,7 +41,7 @@ class Job:
         if mode not in choices_of(OnError):
             raise PlanError(f"onError is one of {', '.join(choices_of(OnError))}, not {mode!r}")
         if (mode == "dead-letters") != (topic is not None):
-            raise PlanError("onError('dead-letters', topic=...) needs a topic, the others take none")
+            raise PlanError("onError('dead-letters', topic=...) requires a topic; the other modes take none")
         self.on_error = mode
         self.dead_letters = None if topic is None else {"topic": topic, **options}
 
@@ -55,11 +55,11 @@ class Job:
         """
         if not self.sinks:
             raise PlanError(
-                "the pipeline goes nowhere: end it with toPrint(), toRocketmq(...) or another sink"
+                "the pipeline has no sink: end it with toPrint(), toRocketmq(...) or another sink"
             )
         if self.local_only is False and self.checkpoint is None:
             raise PlanError(
-                "setLocalStorageOnly(False) keeps the state on shared storage: say where, by "
+                "setLocalStorageOnly(False) requires shared storage: set it by "
                 "with_(CheckpointStrategy.remote('hdfs://...'))"
             )
         return p.Plan(

@@ -91,7 +91,7 @@ class JoinStream(ResultNames[S]):
             raise PlanError("a join needs on('(left,==,right)')", step=name)
         if isinstance(self._right, DimensionTable):
             if self._window or self._interval:
-                raise PlanError("a table has no window", step=name)
+                raise PlanError("a join with a table takes no window", step=name)
             return self._stream(
                 self._job,
                 p.DimensionJoin(
@@ -127,14 +127,14 @@ class JoinStream(ResultNames[S]):
         """Return the join of a stream and a side that ends."""
         if self._window or self._interval:
             raise PlanError(
-                "one side ends, so it is a table, which has no window: leave window(...) and interval(...) "
-                "out, or follow the file with tail=True",
+                "one side is bounded and is joined as a table, without a window: remove window(...) "
+                "and interval(...), or follow the file with tail=True",
                 step=name,
             )
         if self._outer and p.ends(self._left):
             raise PlanError(
-                "a left join keeps the records of a stream, and the left side ends: put the stream on the "
-                "left, or follow the file with tail=True",
+                "the left side of a left join must be a stream, and this one is bounded: put the "
+                "stream on the left, or follow the file with tail=True",
                 step=name,
             )
         return p.TableJoin(name=name, left=self._left, right=right, outer=self._outer, condition=condition)

@@ -64,7 +64,7 @@ class SchemaConfig:
         if not isinstance(self.kind, SchemaType) and not callable(self.kind):
             raise PlanError(f"SchemaConfig takes a SchemaType or a function of bytes, not {self.kind!r}")
         if self.target is not None and self.kind is not SchemaType.JSON:
-            raise PlanError("only SchemaType.JSON has fields, and so a target")
+            raise PlanError("only SchemaType.JSON takes a target")
         self.schema()
 
     @property
@@ -78,7 +78,8 @@ class SchemaConfig:
             return self.target
         if not is_dataclass(self.target):
             raise PlanError(
-                f"the fields of {self.target.__name__} are not known: make it a dataclass, or give a schema"
+                f"the fields of {self.target.__name__} are not known: make it a dataclass, or pass a "
+                "Spark schema"
             )
         hints = typing.get_type_hints(self.target)
         return StructType(
@@ -101,5 +102,7 @@ def _type(name: str, hint: Any) -> DataType:
         (hint, *more) = [part for part in typing.get_args(hint) if part is not types.NoneType]
         hint = None if more else hint
     if hint not in _TYPES:
-        raise PlanError(f"the field {name!r} must be a str, int, float or bool: give a schema of Spark's")
+        raise PlanError(
+            f"the field {name!r} must be a str, int, float or bool; other types need a Spark schema"
+        )
     return _TYPES[hint]

@@ -162,7 +162,7 @@ class WindowStream(ResultNames[S], WindowNames):
     def waterMark(self, seconds: float) -> Self:
         """Set how many seconds windows wait for late records."""
         if seconds < 0:
-            raise PlanError("waterMark takes seconds from 0", step="window", seconds=seconds)
+            raise PlanError("waterMark must be at least 0 seconds", step="window", seconds=seconds)
         return self._with(watermark_s=seconds)
 
     def numeric(self, kind: Numeric) -> Self:
@@ -271,9 +271,7 @@ class WindowStream(ResultNames[S], WindowNames):
 
 def _length(value: Time, step: str) -> Time:
     if not isinstance(value, Time):
-        raise PlanError(
-            f"{step} takes a length of time, such as Time.seconds(5), not {value!r}", step="window"
-        )
+        raise PlanError(f"{step} takes a Time, such as Time.seconds(5), not {value!r}", step="window")
     return value
 
 
@@ -331,7 +329,7 @@ class OverWindowStream(ResultNames[S]):
         """
         name = self._job.step("topN")
         if not self._order or self._count < 1:
-            raise PlanError("topN needs a count from 1 and addOrderByFieldName(...)", step=name)
+            raise PlanError("topN needs a count of at least 1 and addOrderByFieldName(...)", step=name)
         node = p.TopN(
             name=name,
             input=self._node,

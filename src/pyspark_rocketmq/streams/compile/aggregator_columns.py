@@ -148,8 +148,8 @@ def fold_groups(
     for item in aggregates:
         if item.kind == "column":
             raise PlanError(
-                f"agg({item.alias}=...) is an aggregate of Spark's, which computes it in its own windows "
-                "only: take it out, or have one result a window (fireMode 0, no emitAfterFire, nothing "
+                f"agg({item.alias}=...) is a Spark aggregate, which only Spark's own windows can "
+                "compute: remove it, or use one result per window (fireMode 0 without emitAfterFire, "
                 "strict or incremental)",
                 step=step,
             )

@@ -49,14 +49,14 @@ def is_bounded(plan: p.Plan) -> bool:
     for node in plan.nodes():
         if not isinstance(node, p.TableJoin) and len({p.ends(side) for side in node.inputs}) > 1:
             raise PlanError(
-                "one side ends and the other does not: give the file tail=True, or put it beside the stream "
+                "one side is bounded and the other is not: set tail=True for the file, or join it "
                 "with join, leftJoin or dimJoin",
                 step=node.name,
             )
     kinds = {p.ends(sink) for sink in plan.sinks}
     if len(kinds) > 1:
         raise PlanError(
-            "a job ends or does not, and its sinks differ in that: make them jobs of their own",
+            "some sinks of the job are bounded and others are not: use separate jobs",
             step=next(sink.name for sink in plan.sinks if p.ends(sink)),
         )
     return kinds == {True}
@@ -103,7 +103,7 @@ class Compiler:
                 self._made[node] = self._compile(node)
             except (AnalysisException, ParseException) as error:
                 text = str(error).splitlines()[0]
-                raise PlanError(f"Spark does not take this step: {text}", step=node.name) from error
+                raise PlanError(f"Spark rejects this step: {text}", step=node.name) from error
         return self._made[node]
 
     def _compile(self, node: p.Node) -> Flow:  # noqa: C901, PLR0912 - a case a kind
@@ -163,7 +163,7 @@ class Compiler:
                 return join_dimension(self.spark, self.flow(node.input), node, self.guard, wanted)
             case p.Sink():
                 return self.flow(node.input)
-        raise PlanError("there is no such step", step=node.name)
+        raise PlanError("unknown step", step=node.name)
 
     def _parse_named(self, node: p.Node, before: p.Node, fields: tuple[str, ...] = ()) -> Flow:
         """Return the input with all fields parsed that this step or a later one names."""
@@ -184,7 +184,7 @@ class Compiler:
             flow = flow.without_text()
         if flow.shape is Shape.TEXT:
             raise PlanError(
-                "the records are text, without fields: map(json.loads) comes first", step=node.name
+                "the records are text without fields: parse them first, with map(json.loads)", step=node.name
             )
         df, names = flow.df, list(flow.columns)
         for name, value in node.lines:
@@ -286,15 +286,13 @@ class Compiler:
         shared = set.intersection(*(set(p.walk_nodes(sink)) for sink in sinks))
         common = [node for node in self.analysis.nodes if node in shared]
         if not common:
-            raise PlanError(
-                "the sinks have no step in common: make them jobs of their own", step=sinks[1].name
-            )
+            raise PlanError("the sinks have no step in common: use separate jobs", step=sinks[1].name)
         behind = [node for node in self.analysis.nodes if node not in shared]
         state = next((node for node in behind if isinstance(node, (*STATEFUL, p.Source))), None)
         if state is not None:
             raise PlanError(
                 "several sinks share one query, which cannot keep state (windows, joins) for one of "
-                "them: make that branch a job of its own",
+                "them: move that branch to a separate job",
                 step=state.name,
             )
         return common[-1]

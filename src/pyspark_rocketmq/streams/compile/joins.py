@@ -206,7 +206,7 @@ def _check_columns(left: Flow, right: Flow, node: p.Node) -> None:
     for side, flow in (("left", left), ("right", right)):
         if flow.shape is not Shape.COLUMNS:
             raise PlanError(
-                f"the fields of the {side} side are not known: selectFields(...) or schema= comes first",
+                f"the fields of the {side} side are not known: use selectFields(...) or schema= first",
                 step=node.name,
             )
 
@@ -267,6 +267,6 @@ def _compare_times(node: p.StreamJoin) -> Column:
 def _prepare_keyed_side(flow: Flow, node: p.KeyJoin) -> DataFrame:
     """Return a side of a key join, as window, key and text."""
     if not flow.tagged:
-        raise PlanError("both sides of a join have a key: where(...).equalTo(...)", step=node.name)
+        raise PlanError("both sides of a join need a key: where(...).equalTo(...)", step=node.name)
     df = flow.with_watermark(node.watermark_s).without_beats().df
     return df.select(_assign_window(node.window, node), TAG, VALUE)

@@ -73,14 +73,16 @@ def run_processor(flow: Flow, node: p.Process, schema: StructType, guard: Guard)
     require_state(node.name)
     if flow.shape is not Shape.COLUMNS:
         raise PlanError(
-            "a processor gets records as rows: say which fields they have, by selectFields(...) or schema=",
+            "a processor gets records as rows: set their fields by selectFields(...) or schema=",
             step=node.name,
         )
     flow = flow.with_fields(node.keys, guard, node)
     columns = [column(name) for name in flow.columns]
     if isinstance(node, p.TimedProcess):
         if EVENT_TIME in flow.columns:
-            raise PlanError(f"in event time the field {EVENT_TIME!r} is the record's time", step=node.name)
+            raise PlanError(
+                f"with event time the field {EVENT_TIME!r} is reserved for the record's time", step=node.name
+            )
         first = flow.df.isStreaming and not flow.watermarked
         flow = flow.with_watermark(node.watermark_s).without_beats()
         if first:
@@ -151,7 +153,7 @@ def join_latest(left: Flow, right: Flow, node: p.LatestJoin, guard: Guard) -> Fl
     sides = []
     for number, flow in enumerate((left, right)):
         if not flow.tagged:
-            raise PlanError("both sides of a join have a key: where(...).equalTo(...)", step=node.name)
+            raise PlanError("both sides of a join need a key: where(...).equalTo(...)", step=node.name)
         sides.append(
             _drop_beats(flow).select(TAG, F.unix_micros(TIME).alias(_AT), F.lit(number).alias(_SIDE), VALUE)
         )

@@ -54,7 +54,7 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
     if node.window.time_field is not None:
         flow = take_time_field(flow, node.window.time_field, guard, node)
     if streaming and isinstance(node.window, SessionWindow) and node.firing.updates:
-        raise PlanError("session windows have no results before their end", step=node.name)
+        raise PlanError("session windows emit no results before their end", step=node.name)
     if collects:
         flow = flow.with_text()
     # Rows can be late only in the first step with state, and only in streams.
@@ -114,7 +114,7 @@ def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flo
     """Return the first rows of each window and group, numbered from 1."""
     if streaming and not flow.windowed:
         raise PlanError(
-            "topN of a stream needs a window before it: without one it never ends", step=node.name
+            "topN of a stream needs a window before it: without one it has no final result", step=node.name
         )
     names = [*node.keys, *(name for name, _ in node.order)]
     flow = flow.with_fields(names, guard, node)

@@ -76,8 +76,8 @@ def _move_parameters(url: sa.URL) -> sa.URL:
                 continue
             case _ if (name.lower(), str(value).lower()) not in _ALREADY_SO:
                 raise OptionError(
-                    "this is a parameter of the Java driver: leave it out, or give a URL of SQLAlchemy with "
-                    "PyMySQL's own ones, such as mysql+pymysql://host/db?ssl_ca=/etc/ca.pem",
+                    "this parameter of the Java driver is not supported: remove it, or use a SQLAlchemy "
+                    "URL with PyMySQL's parameters, such as mysql+pymysql://host/db?ssl_ca=/etc/ca.pem",
                     parameter=name,
                 )
         url = url.difference_update_query([name])

@@ -83,7 +83,7 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             self._pattern = re.compile(given["pattern"])
         except re.error as error:
-            raise OptionError(f"the pattern of tables is no regular expression: {error}") from error
+            raise OptionError(f"tablePattern is not a regular expression: {error}") from error
 
     def initialOffset(self) -> dict[str, int]:
         """Return the initial offset: no table is known."""

@@ -96,8 +96,8 @@ class TableSink(SinkConnector):
         del plan, checkpoint
         if numbered:
             raise PlanError(
-                "a table is the only sink of its job, and takes finished rows: results that change (groups "
-                "without a window, emitBeforeFire) go to toDB(key=...) or toRocketmq",
+                "toTable must be the only sink of its job, and takes final rows only: send results "
+                "that change (groups without a window, emitBeforeFire) to toDB(key=...) or toRocketmq",
                 step=self.name,
             )
         return lambda df, _: df.write.mode("append").saveAsTable(self.table)

@@ -61,7 +61,7 @@ class DimensionTable:
         except (OSError, ValueError) as error:
             raise PlanError(f"the dimension table cannot be read: {error}", step=step) from error
         if not columns:
-            raise PlanError("the dimension table has no columns: a first row must be there", step=step)
+            raise PlanError("the dimension table has no columns: it needs a first row", step=step)
         return cls(origin, query, refresh_s, tuple(columns))
 
     def frame(self, spark: SparkSession) -> DataFrame:

@@ -91,12 +91,12 @@ class FileSource(SourceConnector):
             reader = spark.read.schema(self.schema) if self.schema else spark.read
             return reader.options(**options).csv(self._existing_path())
         if self.schema is None:
-            raise PlanError("a csv folder that is followed needs schema=", step=self.name)
+            raise PlanError("a CSV folder that is followed needs schema=", step=self.name)
         return spark.readStream.schema(self.schema).options(**options).csv(self.path)
 
     def _existing_path(self) -> str:
         if "://" not in self.path and not os.path.exists(self.path):  # noqa: PTH110 - may be a pattern of Spark
-            raise PlanError(f"there is no file {self.path}", step=self.name)
+            raise PlanError(f"file not found: {self.path}", step=self.name)
         return self.path
 
 

@@ -37,15 +37,15 @@ class MqttTopicSource(RecordSource):
     @property
     def endless_because(self) -> str | None:
         """Why it cannot be read up to an end that a trigger sets."""
-        return "an MQTT broker does not say how much it has"
+        return "an MQTT broker does not report its number of messages"
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
         """Return the source's flow."""
         require("paho.mqtt", "mqtt", self.name)
         if plan.on_error == "dead-letters":
             raise PlanError(
-                "dead letters are found by reading the source twice, which MQTT does not allow: "
-                "onError('skip') counts them",
+                "onError('dead-letters') reads the source twice, which MQTT does not allow: use "
+                "onError('skip'), which counts malformed records",
                 step=self.name,
             )
         options = dict(self.options)

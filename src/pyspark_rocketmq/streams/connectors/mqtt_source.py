@@ -59,9 +59,9 @@ class MqttAddress:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in {"tcp", "mqtt", *_SECURE} or not parts.hostname or parts.password:
-            raise OptionError("an MQTT broker is tcp://host:port or ssl://host:port, the user stands apart")
+            raise OptionError("an MQTT URL is tcp://host:port or ssl://host:port; pass the user separately")
         if not self.client_id:
-            raise OptionError("an MQTT client needs an id, by which the broker knows it again")
+            raise OptionError("an MQTT client needs an id, by which the broker finds its session")
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
@@ -143,7 +143,7 @@ class Journal:
         rows = self._database.execute(query, (after, until)).fetchall()
         if len(rows) != until - after:
             raise RocketMQError(
-                "messages of an unfinished batch are gone with the journal they were in: put it back, or "
+                "messages of an unfinished batch are missing with their journal: restore it, or "
                 "start with a new checkpoint",
                 first=after + 1,
                 last=until,
@@ -315,7 +315,7 @@ class _Reader(DataSourceStreamReader):
         if isinstance(limit, ReadMaxRows):
             end = min(end, start["n"] + limit.max_rows)
         elif not isinstance(limit, ReadAllAvailable):
-            raise OptionError("an MQTT source is limited by rows", limit=type(limit).__name__)
+            raise OptionError("an MQTT source can be limited by rows only", limit=type(limit).__name__)
         now_ms = self._clock.now_ms()
         every_ms = int(self._options.get("heartbeatms", 0))
         if end > start["n"]:

@@ -13,7 +13,7 @@ def require_state(step: str) -> None:
     """Raise a PlanError if the library for the state of Spark's Python workers is missing."""
     if not _is_installed("google.protobuf"):
         raise PlanError(
-            "this step keeps state of its own, for which Spark needs protobuf: "
+            "this step keeps state in Python workers, for which Spark needs protobuf: "
             'pip install "pyspark-rocketmq[state]"',
             step=step,
         )

@@ -180,7 +180,7 @@ class Flow:
             return self.plain()
         if self.shape is Shape.TEXT:
             raise PlanError(
-                "the records are text, without fields: map(json.loads) or isJson=True comes first",
+                "the records are text without fields: parse them first, with map(json.loads) or isJson=True",
                 step=step.name,
             )
         if not missing and self.checked:

@@ -92,14 +92,15 @@ def check_ends(plan: p.Plan) -> None:
     for node in plan.nodes():
         if isinstance(node, p.Process) and node.time_mode == "processingTime":
             raise PlanError(
-                "with timeMode='processingTime' Spark makes batches forever, so that availableNow=True and "
-                "test(batches=True) would not end: start it with processingTime='1 second' and stop it",
+                "with timeMode='processingTime' Spark runs batches forever, and availableNow=True or "
+                "test(batches=True) would not end: start the job with processingTime='1 second' and "
+                "stop it",
                 step=node.name,
             )
         if isinstance(node, p.Source) and node.endless_because is not None:
             raise PlanError(
-                f"{node.endless_because}, so that there is no end for availableNow=True: start it without "
-                "and stop it",
+                f"{node.endless_because}, so availableNow=True would not end: start the job without "
+                "it and stop it",
                 step=node.name,
             )
 
@@ -149,7 +150,7 @@ def _shape(node: p.Node, analysis: Analysis) -> Shape:
         case p.Union(left=left, right=right):
             if shapes[left] is not shapes[right]:
                 raise PlanError(
-                    f"one side has {shapes[left].value}, the other {shapes[right].value}: bring both to the "
+                    f"one side has {shapes[left].value}, the other {shapes[right].value}: give both the "
                     "same fields first, with selectFields or schema=",
                     step=node.name,
                 )
@@ -203,14 +204,15 @@ def _named_in_results(keys: tuple[str, ...], aggregates: tuple[p.Aggregate, ...]
 def _check_state(plan: p.Plan, analysis: Analysis) -> None:
     """Reject plans that Spark would reject later with a less clear error."""
     if not plan.sinks:
-        raise PlanError("the pipeline goes nowhere: end it with toPrint(), toRocketmq(...) or another sink")
+        raise PlanError("the pipeline has no sink: end it with toPrint(), toRocketmq(...) or another sink")
     updating = [node for node in analysis.stateful if keeps_own_state(node) or _updates(node)]
     if updating and len(analysis.stateful) > 1:
         other = next(node for node in analysis.stateful if node is not updating[0])
         raise PlanError(
-            "results that change (no window, fireMode 1 or 2, emitBeforeFire, emitAfterFire) or that keep a "
-            "state of their own (process, incremental=True, joins without a window) and another step with "
-            "state do not go together in one job: write one part to a topic and let a second job read it",
+            "a step whose results change (no window, fireMode 1 or 2, emitBeforeFire, "
+            "emitAfterFire) or that keeps its own state (process, incremental=True, joins "
+            "without a window) must be the only stateful step of its job: write one part to a "
+            "topic, and read it with a second job",
             step=updating[0].name,
             other=other.name,
         )

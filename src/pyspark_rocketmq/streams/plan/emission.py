@@ -65,15 +65,14 @@ class Firing:
             raise PlanError(f"fireMode is 0, 1 or 2, not {self.mode!r}", step=step)
         if self.mode != 0 and (self.before or self.after):
             raise PlanError(
-                f"emitBeforeFire and emitAfterFire are for fireMode 0, not {self.mode}: there late rows give "
-                "results anyway",
+                f"emitBeforeFire and emitAfterFire require fireMode 0, not {self.mode}: in other "
+                "modes late rows give results anyway",
                 step=step,
             )
         if self.stateful and isinstance(window, SessionWindow):
             raise PlanError(
-                "session windows have one result, at their end: a session's end moves with its rows, so that "
-                "fireMode 1 and 2, emitAfterFire, strict results before the end and incremental=True need "
-                "tumbling or hopping windows",
+                "session windows emit one result, at their end: fireMode 1 and 2, emitAfterFire, "
+                "strict results before the end and incremental=True need tumbling or hopping windows",
                 step=step,
             )
 

@@ -88,12 +88,12 @@ def comparisons(text: str, *, step: str) -> list[Comparison]:
         The condition is malformed, or has ``|``.
     """
     if "|" in text:
-        raise PlanError("a join's condition knows & only", step=step, condition=text)
+        raise PlanError("a join condition takes & only", step=step, condition=text)
     if "(" not in text:
         text = "&".join(f"({part})" for part in text.split("&") if part.strip())
     found = [item[:3] for item in _tokens(text, step) if isinstance(item, tuple)]
     if not found:
-        raise PlanError("the condition compares nothing: write (left,==,right)", step=step, condition=text)
+        raise PlanError("the condition has no comparison: write (left,==,right)", step=step, condition=text)
     return found
 
 
@@ -139,7 +139,7 @@ def script_lines(text: str, *, step: str) -> tuple[tuple[str, str], ...]:
     for line in filter(None, lines):
         name, sign, value = line.partition("=")
         if not sign or not _NAME.fullmatch(name.strip()) or not value.strip() or value.startswith("="):
-            raise PlanError("a line of a script is name=expression", step=step, line=line)
+            raise PlanError("a statement of a script is name=expression", step=step, line=line)
         found.append((name.strip(), value.strip()))
     if not found:
         raise PlanError("the script is empty", step=step)

@@ -112,8 +112,8 @@ class Footprint:
         found = self.differences(spark)
         if found:
             warnings.warn(
-                f"{self.name} came too late for a session that runs already: {'; '.join(found)}. Let "
-                "start() make the session, or start yours with these settings",
+                f"{self.name} cannot change a session that is already running: {'; '.join(found)}. "
+                "Let start() create the session, or start yours with these settings",
                 UserWarning,
                 stacklevel=2,
             )

@@ -24,7 +24,7 @@ class Time:
 
     def __post_init__(self) -> None:
         if self.length_ms <= 0:
-            raise PlanError("a length of time must be above 0", milliseconds=self.length_ms)
+            raise PlanError("a duration must be greater than 0", milliseconds=self.length_ms)
 
     @classmethod
     def milliseconds(cls, count: float) -> Self:
@@ -78,7 +78,7 @@ class HoppingWindow:
 
     def __post_init__(self) -> None:
         if self.slide > self.size:
-            raise PlanError(f"windows of {self.size} every {self.slide} would leave rows out")
+            raise PlanError(f"windows of {self.size} every {self.slide} would skip rows")
 
     @classmethod
     def of(cls, size: Time, slide: Time, timeField: str | None = None) -> Self:

@@ -103,7 +103,9 @@ def _match_rows(sources: list[p.Source], rows: Rows | Mapping[str, Rows]) -> dic
     if not isinstance(rows, Mapping):
         if len(sources) != 1:
             names = ", ".join(source.test_name for source in sources)
-            raise PlanError(f"the pipeline has {len(sources)} sources: give rows by name, of {names}")
+            raise PlanError(
+                f"the pipeline has {len(sources)} sources: pass a mapping of rows by source, of {names}"
+            )
         return {sources[0]: rows}
     known = {source.test_name: source for source in sources}
     strangers = set(rows) - set(known)
@@ -132,7 +134,7 @@ def _to_iso(time: Any) -> str:
 
 def _read_rows(spark: SparkSession, source: p.Source, folder: Path, *, streaming: bool) -> Flow:
     if not source.takes_test_rows:
-        raise PlanError("a DataFrame of your own needs no rows for a test: call toDF()", step=source.name)
+        raise PlanError("test() cannot replace the rows of a DataFrame: call toDF()", step=source.name)
     if streaming:
         df = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder))
     else:

@@ -58,13 +58,13 @@ def check_elastic(spark: SparkSession | None, plan: p.Plan, cores: int) -> None:
         A session already exists, the sources are bounded, or the plan requests one small process.
     """
     if cores < 1:
-        raise PlanError(f"an instance lends at least one core, not {cores}")
+        raise PlanError(f"an instance must lend at least one core, not {cores}")
     if spark is not None or SparkSession.getActiveSession() is not None:
-        raise PlanError("elastic=True makes the session itself, on its own master: start the job without one")
+        raise PlanError("elastic=True creates its own session and master: start the job without a session")
     if is_bounded(plan):
-        raise PlanError("elastic=True is for streams: this job's sources end")
+        raise PlanError("elastic=True is for streams: this job's sources are bounded")
     if plan.footprint is not None:
-        raise PlanError(f"{plan.footprint.name} is one process on one core, which cannot be elastic")
+        raise PlanError(f"{plan.footprint.name} uses one process on one core, which cannot be elastic")
 
 
 @contextlib.contextmanager

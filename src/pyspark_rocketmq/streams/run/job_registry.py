@@ -103,8 +103,8 @@ class JobRecord:
         shared = _names(before.sources) & _names(self.sources)
         if len(before.sources) != len(self.sources) or not shared or before.stateful != self.stateful:
             raise RocketMQError(
-                f"another pipeline ran as the job {self.job!r}, and its checkpoint is not of this one: "
-                "each pipeline needs a name of its own (or, if the job is to begin again, remove the folder)",
+                f"another pipeline ran as the job {self.job!r}, and this one cannot continue from its "
+                "checkpoint: each pipeline needs its own name (to begin again, remove the folder)",
                 checkpoint=self.checkpoint,
                 read_before=", ".join(before.sources),
                 reads=", ".join(self.sources),
@@ -150,7 +150,7 @@ def find_job(name: str) -> JobRecord:
     file = _record_file(name, "json")
     if not file.exists():
         known = ", ".join(record.job for record in jobs()) or "none"
-        raise OptionError(f"there is no job {name!r} on this machine; known are: {known}")
+        raise OptionError(f"there is no job {name!r} on this machine; known jobs: {known}")
     return JobRecord.read(file)
 
 
@@ -197,9 +197,9 @@ def job_lock(job: str, checkpoint: str, *, standby: bool, clock: Clock) -> Itera
         while not _try_lock(handle):
             if not standby and deadline.expired:
                 raise RocketMQError(
-                    f"the job {job!r} is running already, and a second process would not share its queues: "
-                    "elastic=True in all instances shares them, standby=True waits and takes over, another "
-                    "job has another name",
+                    f"the job {job!r} is already running, and a second process would not share its "
+                    "queues: use elastic=True in all instances to share them, standby=True to wait and "
+                    "take over, or another name for another job",
                     checkpoint=checkpoint,
                 )
             clock.sleep(_POLL_S)

@@ -80,7 +80,9 @@ def start(
         check_elastic(spark, plan, elastic)
     if is_bounded(plan):
         if plan.on_error == "dead-letters":
-            raise PlanError("dead letters are for streams: files have their malformed lines still")
+            raise PlanError(
+                "onError('dead-letters') is for streams: bounded sources still have their malformed records"
+            )
         session = get_plan_session(spark, plan)
         with _limit_memory(session, plan):
             run_once(Compiler(session, plan, errors=guard), guard)

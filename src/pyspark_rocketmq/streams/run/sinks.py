@@ -34,8 +34,8 @@ def final_flow(flow: Flow, sink: p.Sink, guard: Guard) -> Flow:
     if sink_of(sink).needs_columns:
         if flow.shape is not Shape.COLUMNS:
             raise PlanError(
-                "the fields of the records are not known here: selectFields(...), schema= or a projection "
-                "comes first",
+                "the fields of the records are not known here: use selectFields(...), schema= or a "
+                "projection first",
                 step=sink.name,
             )
         flow = flow.plain()
