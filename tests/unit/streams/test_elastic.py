@@ -63,7 +63,7 @@ def test_a_checkpoint_elsewhere_is_refused():
 def test_what_cannot_be_elastic_is_refused_before_anything_starts():
     with pytest.raises(PlanError, match=r"lowMemory\(\) uses one process"):
         stream().with_(WindowStrategy.lowMemory()).start(elastic=True)
-    with pytest.raises(PlanError, match="sources end"):
+    with pytest.raises(PlanError, match="sources are bounded"):
         StreamBuilder.dataStream("n", "p").fromArray(["x"]).toPrint().start(elastic=2)
     with pytest.raises(PlanError, match="at least one core"):
         stream().start(elastic=-1)
