@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import grimp
 import pytest
 
 from pyspark_rocketmq import streams
@@ -28,6 +31,21 @@ def imported_connectors(file):
 def test_what_compiles_and_runs_knows_no_connector_by_its_name(folder):
     for file in (PACKAGE / folder).glob("*.py"):
         assert imported_connectors(file) <= {"base"}, file
+
+
+def test_the_path_of_a_window_goes_one_way():
+    """CONTRIBUTING.md lists the modules from the user's call down: each calls those after it, never back."""
+    page = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    path = page.partition("A window, from the user's call")[2].partition("##")[0]
+    modules = re.findall(r"^\d\. `streams/([\w/]+)\.py`", path, re.MULTILINE)
+    assert 5 <= len(modules) <= 8
+    graph = grimp.build_graph("pyspark_rocketmq", cache_dir=None)
+    names = [f"pyspark_rocketmq.streams.{module.replace('/', '.')}" for module in modules]
+    for at, name in enumerate(names):
+        for earlier in names[:at]:
+            assert not graph.chain_exists(importer=name, imported=earlier), (name, earlier)
+    for start, then in itertools.pairwise(names[1:]):
+        assert graph.chain_exists(importer=start, imported=then), (start, then)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams import SessionWindow, StreamBuilder, Time, TumblingWindow
+from pyspark_rocketmq.streams import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 from pyspark_rocketmq.streams.compile.aggregator_columns import Folded
 from pyspark_rocketmq.streams.compile.aggregators import Count, Sum
 from pyspark_rocketmq.streams.compile.window_state import FiredWindows
@@ -165,7 +165,7 @@ def windows():
 
 def test_the_plan_says_what_was_asked_for(capsys):
     stream = windows().fireMode(2).waterMark(5).toDataStream()
-    assert "python  TumblingWindow" in stream.explain()
+    assert "python  tumbling windows" in stream.explain()
     assert "fires at the end, late rows with all before" in capsys.readouterr().out
     native = windows().emitBeforeFire(Time.seconds(1)).toDataStream().explain()
     assert "native" in native.splitlines()[2]
@@ -207,3 +207,19 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch):
     monkeypatch.setattr(extras, "_is_installed", lambda module: False)
     with pytest.raises(PlanError, match=r"pip install \"pyspark-rocketmq\[state\]\".*window#2"):
         extras.require_state("window#2")
+
+
+@pytest.mark.parametrize(
+    ("window", "text"),
+    [
+        (TumblingWindow.of(Time.seconds(10)), "tumbling windows of 10 s, watermark 0 s"),
+        (
+            HoppingWindow.of(Time.minutes(1), Time.seconds(0.5), "t"),
+            "windows of 60 s every 0.5 s of the field t,",
+        ),
+        (SessionWindow.of(Time.seconds(3)), "sessions that end after 3 s, watermark"),
+    ],
+)
+def test_explain_describes_windows_in_words(window, text):
+    stream = StreamBuilder.dataStream("n", "p").fromRocketmq("t", "g", True, "h:1").window(window).count()
+    assert text in stream.toDataStream().explain()

@@ -67,6 +67,9 @@ class TumblingWindow:
         """Return tumbling windows of a size, by a field of the record or by the message's store time."""
         return cls(size, timeField)
 
+    def __str__(self) -> str:
+        return f"tumbling windows of {_seconds(self.size)}{_time_of(self.time_field)}"
+
 
 @dataclass(frozen=True, slots=True)
 class HoppingWindow:
@@ -85,6 +88,10 @@ class HoppingWindow:
         """Return windows of a size that start every ``slide``."""
         return cls(size, slide, timeField)
 
+    def __str__(self) -> str:
+        every = _seconds(self.slide)
+        return f"windows of {_seconds(self.size)} every {every}{_time_of(self.time_field)}"
+
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
@@ -98,8 +105,19 @@ class SessionWindow:
         """Return windows that end after a gap without records."""
         return cls(gap, timeField)
 
+    def __str__(self) -> str:
+        return f"sessions that end after {_seconds(self.gap)}{_time_of(self.time_field)}"
+
 
 Window = TumblingWindow | HoppingWindow | SessionWindow
+
+
+def _seconds(time: Time) -> str:
+    return f"{time.length_ms / 1000:g} s"
+
+
+def _time_of(field: str | None) -> str:
+    return "" if field is None else f" of the field {field}"
 
 
 def with_time_field(window: Window, field: str) -> Window:
