@@ -87,6 +87,7 @@ class _Disturber:
             "server: broker killed, back soon": self._kill,
             "server: broker silent in the route, back soon": partial(self._kill, unregister=False),
             "server: name server down": self._name_server_down,
+            "server: cluster restarted, name server first": self._restart_cluster,
             "server: broker leaves the route": self._flap,
             "server: limits of an answer change": self._limits,
             "server: group reset by an operator": self._reset,
@@ -125,6 +126,16 @@ class _Disturber:
         self._mq.stop_name_server()
         self._pause(0.2)
         self._mq.start_name_server()
+
+    def _restart_cluster(self) -> None:
+        self._mq.stop_name_server()
+        for broker in self._mq.brokers:
+            self._mq.stop_broker(broker)
+        self._pause(0.2)
+        self._mq.start_name_server()
+        self._pause(0.3)  # it knows no broker yet
+        for broker in self._mq.brokers:
+            self._mq.start_broker(broker)
 
     def _flap(self) -> None:
         broker = self._broker()
