@@ -1,4 +1,4 @@
--- Copies what users bought to a topic of its own. The name server comes from NAMESRV_ADDR.
+-- Copies what users bought to a separate topic. The name server comes from NAMESRV_ADDR.
 --
 --   pyspark-rocketmq sql examples/sql/user_behavior.sql --checkpoint /tmp/user_behavior
 

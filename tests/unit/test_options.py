@@ -409,7 +409,7 @@ def test_assignment() -> None:
         ('{"t": {"b": ["0"]}}', 'at t > b: "0" is no queue id'),
         ('{"t": {"b": [true]}}', "at t > b: true is no queue id"),
         ('{"t": {"b": [-1]}}', "at t > b: -1 is no queue id"),
-        ('{"t": {"b": [0]}, "t": {"c": [0]}}', "the key 't' stands there twice"),
+        ('{"t": {"b": [0]}, "t": {"c": [0]}}', "the key 't' is given twice"),
     ],
 )
 def test_a_malformed_assignment_says_where(text: str, message: str) -> None:
@@ -525,8 +525,8 @@ def test_a_batch_that_ends_at_earliest_is_refused(end: str) -> None:
         ('{"a": {"b": {"0": "5"}}}', 'at a > b > 0: "5" is no position'),
         ('{"a": {"b": {"0": 9223372036854775808}}}', "is not a 64-bit number"),
         ('{"a": {"b": {"q0": 1}}}', "at a > b > q0: 'q0' is no queue id"),
-        ('{"a": {"b": {"0": 1, "00": 2}}}', "at a > b > 00: the queue stands there twice"),
-        ('{"a": {"b": {"0": 1, "0": 2}}}', "the key '0' stands there twice"),
+        ('{"a": {"b": {"0": 1, "00": 2}}}', "at a > b > 00: the queue is given twice"),
+        ('{"a": {"b": {"0": 1, "0": 2}}}', "the key '0' is given twice"),
         ('{"a": {"b": 5}}', "at a > b: expected an object of queue ids, found 5"),
         ('{"a": {"b": {}}}', "at a > b: expected an object of queue ids, found {}"),
         ('{"a": {}}', "at a: expected an object of brokers"),

@@ -131,7 +131,7 @@ class Admin:
             No broker is registered.
         """
         all_names = self._client.name_servers.topics(deadline=self._client.deadline())
-        if not all_names:  # a broker has topics of its own: it is not registered
+        if not all_names:  # every broker has internal topics: it is not registered
             self._everywhere()
         namespace = self._client.namespace
         names = tuple(sorted(namespace.plain(name) for name in all_names if namespace.holds(name)))

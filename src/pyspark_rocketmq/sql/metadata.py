@@ -105,5 +105,5 @@ def metadata_of(column: MetadataColumn) -> Metadata:
     """
     found = _BY_KEY.get(column.key.lower())
     if found is None:
-        column.name.position.fail(f"there is no metadata {column.key!r}: there are {', '.join(METADATA)}")
+        column.name.position.fail(f"there is no metadata {column.key!r}: use one of {', '.join(METADATA)}")
     return found

@@ -234,7 +234,7 @@ class Table:
         for name in names:
             if name.key not in writable:
                 name.position.fail(
-                    f"{self.name} has no column {name.text!r} that can be written: there are "
+                    f"{self.name} has no column {name.text!r} that can be written; these can: "
                     f"{', '.join(column.name.text for column in writable.values())}"
                 )
         left_out = writable.keys() - {name.key for name in names}

@@ -95,7 +95,7 @@ class RangeReader:
         when there was room left, and they get no answers before it is their turn.
         """
         if self._active:
-            # The one that everything waits for has a share of its own: the others may have taken it all
+            # The one that everything waits for has its own share: the others may have taken all
             # while its broker was away.
             head = self._active[0]
             head.ask(self._depth.limit - head.in_flight, self._room_bytes(ahead=False))

@@ -95,7 +95,7 @@ def _load_object(text: str) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
             repeated = next(key for index, (key, _) in enumerate(pairs) if key in dict(pairs[:index]))
-            raise ValueError(f"the key {repeated!r} stands there twice")
+            raise ValueError(f"the key {repeated!r} is given twice")
         return found
 
     try:
@@ -154,7 +154,7 @@ def _per_queue(text: str, position: Callable[[Any], T]) -> tuple[dict[MessageQue
             for path, key, value in _entries(broker_path, queues, "queue ids"):
                 queue = MessageQueue(topic, broker, _at(path, _queue_id, key))
                 if queue in offsets:  # "1" and "01"
-                    raise ValueError(f"at {path}: the queue stands there twice")
+                    raise ValueError(f"at {path}: the queue is given twice")
                 offsets[queue] = _at(path, position, value)
     return offsets, topics
 

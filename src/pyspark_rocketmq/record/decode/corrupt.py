@@ -21,7 +21,7 @@ OnCorrupt: TypeAlias = Literal["fail", "null", "skip"]
 BODY_DAMAGED: Final = 1
 """The body does not decompress, or does not match its checksum."""
 INSIDE_DAMAGED: Final = 2
-"""The same of an inner batch: all that its messages have of their own is gone."""
+"""The same of an inner batch: all fields of its messages are lost."""
 UNREADABLE: Final = 3
 """Nothing is known of the message but where it is."""
 

@@ -168,7 +168,7 @@ class DataStreamSource(SourceNames[DataStream]):
         file = journal or str(jobs_home() / "journals" / f"{file_name(self._job.name)}-{file_name(topic)}.db")
         given: dict[str, Any] = {"url": url, "clientId": clientId}
         given |= {"username": username, "password": password}
-        MqttAddress.of(option_texts(given))  # what is wrong with it says so here
+        MqttAddress.of(option_texts(given))  # raises if the address is invalid
         given |= {"topic": topic, "journal": file, "caFile": caFile}
         given |= {"heartbeatMs": heartbeatMs, "maxRowsPerTrigger": maxRowsPerTrigger}
         return self._records(MqttTopicSource, "fromMqtt", topic, given, schema, json=isJsonData)

@@ -179,7 +179,7 @@ class StreamOutput:
             The prefix of the client ids. Each task has its own id.
         """
         given = {"url": url, "clientId": clientId, "username": username, "password": password}
-        MqttAddress.of(option_texts(given))  # what is wrong with it says so here
+        MqttAddress.of(option_texts(given))  # raises if the address is invalid
         options = option_texts({**given, "caFile": caFile})
         return self._sink(
             MqttTopicSink(name=self._job.step("toMqtt"), input=self._node, topic=topic, options=options)

@@ -84,7 +84,7 @@ class RocketMQStream:
         known = {value for name, value in vars(StreamConfig).items() if name.isupper()}
         strangers = sorted(set(self._properties) - known)
         if strangers:
-            raise PlanError(f"there is no property {strangers[0]!r}; there are {', '.join(sorted(known))}")
+            raise PlanError(f"there is no property {strangers[0]!r}; use one of {', '.join(sorted(known))}")
         self._time = _member(TimeType, self._properties.get(StreamConfig.TIME_TYPE))
         where = self._properties.get(StreamConfig.CONSUME_FROM_WHERE)
         self._start = _member(ConsumeFromWhere, where)

@@ -287,8 +287,8 @@ class Compiler:
         common = [node for node in self.analysis.nodes if node in shared]
         if not common:
             raise PlanError("the sinks have no step in common: use separate jobs", step=sinks[1].name)
-        behind = [node for node in self.analysis.nodes if node not in shared]
-        state = next((node for node in behind if isinstance(node, (*STATEFUL, p.Source))), None)
+        later = [node for node in self.analysis.nodes if node not in shared]
+        state = next((node for node in later if isinstance(node, (*STATEFUL, p.Source))), None)
         if state is not None:
             raise PlanError(
                 "several sinks share one query, which cannot keep state (windows, joins) for one of "

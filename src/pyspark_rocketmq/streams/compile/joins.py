@@ -155,7 +155,7 @@ def join_dimension(
     strangers = [right for _, _, right in pairs if right not in own]
     if strangers:
         raise PlanError(
-            f"the table has no column {strangers[0]!r}; there are {', '.join(node.table.columns)}",
+            f"the table has no column {strangers[0]!r}; its columns are {', '.join(node.table.columns)}",
             step=node.name,
         )
     needed = [left for left, _, _ in pairs]
@@ -243,7 +243,7 @@ def _parse_condition(left: Flow, right: Flow, node: p.StreamJoin | p.TableJoin) 
         for name, flow, side in ((left_name, left, "left"), (right_name, right, "right")):
             if name not in flow.columns:
                 raise PlanError(
-                    f"the {side} side has no field {name!r}; there are {', '.join(flow.columns)}",
+                    f"the {side} side has no field {name!r}; its fields are {', '.join(flow.columns)}",
                     step=node.name,
                 )
         on = on & F.expr(f"{quote(left_name)} {operator} {quote(_RIGHT + right_name)}")

@@ -144,9 +144,7 @@ class DatabaseSink(SinkConnector):
                 before = transaction.progress()
                 match decide_turn(before, identity, ()):
                     case BatchTurn.REPEAT:
-                        df.write.format("noop").mode(
-                            "append"
-                        ).save()  # the state's step must run all the same
+                        df.write.format("noop").mode("append").save()  # the stateful step must run
                     case BatchTurn.NEXT:
                         transaction.advance(before, identity, ())
                         write(transaction.handle, df)

@@ -194,7 +194,8 @@ class Flow:
         for name in names:
             if name.lower() not in known:
                 raise PlanError(
-                    f"there is no field {name!r} here; there are {', '.join(self.columns)}", step=step.name
+                    f"there is no field {name!r} here; the fields are {', '.join(self.columns)}",
+                    step=step.name,
                 )
 
     def with_schema(self, schema: Schema, guard: Guard, step: Node) -> Flow:

@@ -175,7 +175,7 @@ def _tokens(text: str, step: str) -> list[_Token | str]:
             known = _OPERATORS.get(operator.strip().lower())
             if known is None:
                 raise PlanError(
-                    f"no operator {operator.strip()!r}; there are {', '.join(_OPERATORS)}", step=step
+                    f"no operator {operator.strip()!r}; use one of {', '.join(_OPERATORS)}", step=step
                 )
             found.append((left.strip(), known, right.strip(), kind))
         elif sign is not None:

@@ -110,7 +110,7 @@ def _match_rows(sources: list[p.Source], rows: Rows | Mapping[str, Rows]) -> dic
     known = {source.test_name: source for source in sources}
     strangers = set(rows) - set(known)
     if strangers:
-        raise PlanError(f"there is no source {min(strangers)!r}; there are {', '.join(known)}")
+        raise PlanError(f"there is no source {min(strangers)!r}; the sources are {', '.join(known)}")
     return {source: rows.get(name, []) for name, source in known.items()}
 
 

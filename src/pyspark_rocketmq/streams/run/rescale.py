@@ -36,7 +36,7 @@ def rescale(
     partitions : int
         Above 0. If it equals the current number, nothing is done.
     checkpoint : str, optional
-        Where it is for a job that was given a place of its own and was never started on this machine.
+        Required for a job that has its own checkpoint and was never started on this machine.
     spark : SparkSession, optional
         Default: the active session, or a new one.
 
