@@ -163,8 +163,9 @@ class SinkTopics:
             return None
         error = client.routes.why_missing(topic, deadline=client.deadline())
         if isinstance(error, TopicNotFoundError):
+            joint = " Otherwise " if error.message.endswith("?") else "; "
             hint = "create it, or let the write do it with createTopic=true"
-            raise TopicNotFoundError(f"{error.message}; {hint}", **error.facts)
+            raise TopicNotFoundError(f"{error.message}{joint}{hint}", **error.facts)
         raise error
 
     def _wait_for_brokers(self, topic: str, absent: set[str], restart: Deadline) -> None:
