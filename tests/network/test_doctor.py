@@ -160,6 +160,18 @@ def test_workers_with_an_interpreter_that_lacks_the_package(tmp_path):
     assert sys.executable in workers.advice
 
 
+def test_data_sources_run_the_driver_s_interpreter_if_one_is_set(tmp_path):
+    environ = {"PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": sys.executable}
+    found = {
+        f.subject: f for f in examine_machine(environ | {"PYSPARK_DRIVER_PYTHON": str(tmp_path / "none")})
+    }
+    assert found["Spark's workers"].verdict is Verdict.GOOD
+    assert found["Spark's data sources"].verdict is Verdict.BAD
+    assert f"PYSPARK_DRIVER_PYTHON={sys.executable}" in found["Spark's data sources"].advice
+    same = examine_machine(environ | {"PYSPARK_DRIVER_PYTHON": sys.executable})
+    assert [f.verdict for f in same if f.subject.startswith("Spark's")] == [Verdict.GOOD]
+
+
 def test_no_java_and_a_package_of_the_wrong_version(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "package_versions", lambda: dict.fromkeys(machine.PACKAGES) | {
         "pyspark": "3.5.1", "pyarrow": "18.0.0", "numpy": "2.0", "pandas": "3.0.0"

@@ -54,13 +54,20 @@ def check_worker_python(spark: SparkSession) -> None:
     context: Any = getattr(spark, "_sc", None)  # Spark Connect has none
     if context is None or context._python_includes:  # noqa: SLF001 - what --py-files and addPyFile gave
         return
-    reason = _reason(context.pythonExec, os.environ.get("PATH", ""))
+    program = _data_source_python(context._jvm)  # noqa: SLF001
+    reason = _reason(program, os.environ.get("PATH", ""))
     if reason is not None:
         raise RocketMQError(
-            f"Spark's workers run {context.pythonExec}, which lacks this package, so Spark would report "
-            f"DATA_SOURCE_NOT_FOUND: {reason}. "
-            f"Before the session starts: export PYSPARK_PYTHON={sys.executable}"
+            f"Spark looks up and plans data sources with {program}, which lacks this package, so it would "
+            f"report DATA_SOURCE_NOT_FOUND: {reason}. Before the session starts: "
+            f"export PYSPARK_PYTHON={sys.executable} PYSPARK_DRIVER_PYTHON={sys.executable}"
         )
+
+
+def _data_source_python(jvm: Any) -> str:
+    """Return ``PYSPARK_DRIVER_PYTHON``, else ``PYSPARK_PYTHON``, else python3, of the JVM's environment."""
+    utils = getattr(jvm.org.apache.spark.api.python, "PythonUtils$")  # a Scala object
+    return str(getattr(utils, "MODULE$").defaultPythonExec())
 
 
 @functools.cache

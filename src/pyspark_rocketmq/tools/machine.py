@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from pyspark_rocketmq._lookup import MINIMUM_PYSPARK
@@ -44,7 +45,7 @@ def examine_machine(environ: Mapping[str, str]) -> list[Finding]:
         good("Python", sys.version.split()[0]),
         *(_package(name, versions[name]) for name in ("pyspark", "pyarrow", "numpy", "pandas")),
         _java(environ),
-        _workers(environ, versions["pyspark"]),
+        *_interpreters(environ, versions["pyspark"]),
     ]
 
 
@@ -67,14 +68,29 @@ def _java(environ: Mapping[str, str]) -> Finding:
     return good("Java", f"{java.version} at {java.executable}")
 
 
-def _workers(environ: Mapping[str, str], pyspark: str | None) -> Finding:
-    """Start the interpreter of Spark's workers and import this package in it."""
-    subject = "Spark's workers"
-    named = environ.get("PYSPARK_PYTHON") or environ.get("PYSPARK_DRIVER_PYTHON")
-    program = named or "python3"
-    advice = f"export PYSPARK_PYTHON={sys.executable}, here and on every executor"
-    origin = "PYSPARK_PYTHON" if named else "PYSPARK_PYTHON is not set: python3 on PATH"
-    found = shutil.which(program, path=environ.get("PATH"))
+def _interpreters(environ: Mapping[str, str], pyspark: str | None) -> list[Finding]:
+    """Check the interpreters that Spark starts.
+
+    RDDs and functions run ``PYSPARK_PYTHON``. Data sources are looked up, and read, with
+    ``PYSPARK_DRIVER_PYTHON`` if it is set.
+    """
+    workers, driver = environ.get("PYSPARK_PYTHON"), environ.get("PYSPARK_DRIVER_PYTHON")
+    check = partial(_interpreter, path=environ.get("PATH"), pyspark=pyspark)
+    export = f"export PYSPARK_PYTHON={sys.executable}"
+    findings = []
+    if driver and driver != workers:
+        advice = f"{export} PYSPARK_DRIVER_PYTHON={sys.executable}, here and on every executor"
+        findings = [check("Spark's data sources", driver, "PYSPARK_DRIVER_PYTHON", advice)]
+    origin = "PYSPARK_PYTHON" if workers else "PYSPARK_PYTHON is not set: python3 on PATH"
+    advice = f"{export}, here and on every executor"
+    return [*findings, check("Spark's workers", workers or "python3", origin, advice)]
+
+
+def _interpreter(
+    subject: str, program: str, origin: str, advice: str, *, path: str | None, pyspark: str | None
+) -> Finding:
+    """Start an interpreter and import this package in it."""
+    found = shutil.which(program, path=path)
     if found is None:
         return bad(subject, f"{program} ({origin}) is not there", advice)
     try:

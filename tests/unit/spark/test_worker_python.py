@@ -3,6 +3,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,7 +21,10 @@ class Catalog:
 
 
 def session(python: str, files: tuple[str, ...] = ()) -> SimpleNamespace:
-    context = SimpleNamespace(pythonExec=python, _python_includes=list(files))
+    utils = SimpleNamespace(**{"MODULE$": SimpleNamespace(defaultPythonExec=lambda: python)})
+    jvm: Any = Mock()
+    setattr(jvm.org.apache.spark.api.python, "PythonUtils$", utils)
+    context = SimpleNamespace(_jvm=jvm, _python_includes=list(files))
     return SimpleNamespace(_sc=context, dataSource=Catalog())
 
 
@@ -39,9 +44,9 @@ def test_an_interpreter_without_the_package_is_named_with_the_remedy(tmp_path: P
     for check in (check_worker_python, register, check_worker_python):
         with pytest.raises(RocketMQError) as caught:
             check(wrong)
-        assert f"run {python}" in str(caught.value)
+        assert f"data sources with {python}, which lacks" in str(caught.value)
         assert "DATA_SOURCE_NOT_FOUND: ModuleNotFoundError: No module named" in str(caught.value)
-        assert str(caught.value).endswith(f"export PYSPARK_PYTHON={sys.executable}")
+        assert str(caught.value).endswith(f" PYSPARK_DRIVER_PYTHON={sys.executable}")
     assert wrong.dataSource.formats == []
     assert starts.read_text() == "start\n", "it is asked once"
 
