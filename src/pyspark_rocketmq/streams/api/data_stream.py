@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -256,20 +257,10 @@ class DataStream(StreamOutput, DataStreamNames):
             raise PlanError(
                 "waterMark must be at least 0 seconds, and requires timeMode='eventTime'", step=name
             )
-        if timeMode == "eventTime":
-            return self._next(
-                p.TimedProcess(
-                    name=name,
-                    input=self._node,
-                    keys=keys,
-                    processor=processor,
-                    schema=schema,
-                    time_mode=timeMode,
-                    watermark_s=waterMark,
-                )
-            )
+        timed = functools.partial(p.TimedProcess, watermark_s=waterMark)
+        step = timed if timeMode == "eventTime" else p.Process
         return self._next(
-            p.Process(
+            step(
                 name=name,
                 input=self._node,
                 keys=keys,

@@ -146,7 +146,8 @@ class Flow:
 
     def with_hidden_identity(self) -> Flow:
         """Return a flow that keeps the identity of a group's result when later steps change its fields."""
-        if self.hidden_identity or not set(self.identity) <= set(self.df.columns):
+        known = bool(self.identity) and set(self.identity) <= set(self.df.columns)
+        if self.hidden_identity or not known:
             return self
         hidden = {f"{_IDENTITY}{at}": column(name) for at, name in enumerate(self.identity)}
         return replace(self, df=self.df.withColumns(hidden), identity=tuple(hidden))
