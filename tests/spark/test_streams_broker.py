@@ -272,3 +272,17 @@ def test_results_before_a_windows_end_go_to_a_topic_under_one_key(
     put(client, name, [json.dumps({"t": first + 1, "user": "a", "n": 5})])
     eventually(lambda: (a, 7) in sent(), 120, what="the changed result, with the window still open")
     assert [n for key, n in sent() if key == b] == [1], "only windows that change are sent again"
+
+
+def test_a_serializers_bytes_are_the_body_under_the_groups_key(spark, mq, topic, client, here, running):
+    name, out = topic(queues=1), topic(queues=1)
+    put(client, name, ['{"user": "a"}'])
+    users = StreamBuilder(fresh_name("bytes"), spark).source(name, namesrv=mq.name_server)
+    counts = users.keyBy(lambda record: record["user"]).count()
+    query = running(counts.sink(out, lambda found: b"\xff%d" % found["value"], namesrvAddr=mq.name_server))
+
+    def sent():
+        assert query.isActive, query.exception()
+        return [(message.keys, message.body) for message in last_messages(client, client.read_queues(out), 5)]
+
+    eventually(lambda: sent() == [("a", b"\xff1")], 120, what="the serialized count")
