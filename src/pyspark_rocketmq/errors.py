@@ -94,7 +94,7 @@ class OptionError(RocketMQError, ValueError):
 
 
 class NoOffsetRangesError(RocketMQError, AttributeError):
-    """``offsetRanges`` was called on an RDD that has none (any longer)."""
+    """``offsetRanges`` was called on an RDD that does not have its ranges any more."""
 
 
 class PlanError(RocketMQError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import pytest
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
 from pyspark.streaming import StreamingContext
 from tests.spark.conftest import INTERVAL_S, same_messages
 from tests.support.wait import eventually
@@ -15,7 +15,13 @@ from typer.testing import CliRunner
 
 from pyspark_rocketmq.cli import app
 from pyspark_rocketmq.client import Admin
-from pyspark_rocketmq.dstream import ConsumerStrategy, HasOffsetRanges, OffsetRanges, RocketMqUtils
+from pyspark_rocketmq.dstream import (
+    ConsumerStrategy,
+    HasOffsetRanges,
+    OffsetRanges,
+    RocketMqUtils,
+    explain_missing_ranges,
+)
 from pyspark_rocketmq.errors import NoOffsetRangesError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.rate import FinishedBatch, PidSettings, RateEstimate
@@ -59,7 +65,11 @@ def committed(client, group):
     return lambda topic: client.committed_offsets(group, client.read_queues(topic))
 
 
-def test_every_message_once_and_committed_when_its_batch_is_finished(direct, send, topic, client, committed):
+def test_every_message_once_and_committed_when_its_batch_is_finished(
+    direct, send, topic, client, committed, monkeypatch
+):
+    monkeypatch.setattr(RDD, "offsetRanges", None, raising=False)  # removed again at the end
+    explain_missing_ranges()
     name = topic(queues=2)
     expected = send(name, 40)
     ssc, stream = direct(name, ConsumerStrategy.earliest)

@@ -3,14 +3,20 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from pyspark import TaskContext
+from pyspark import RDD, TaskContext
 from pyspark.errors import PythonException
 from tests.spark.conftest import same_messages
 
 from pyspark_rocketmq.client import Admin
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
-from pyspark_rocketmq.dstream import HasOffsetRanges, LocationStrategies, RocketMQUtils, TopicQueueId
+from pyspark_rocketmq.dstream import (
+    HasOffsetRanges,
+    LocationStrategies,
+    RocketMQUtils,
+    TopicQueueId,
+    explain_missing_ranges,
+)
 from pyspark_rocketmq.errors import NoOffsetRangesError, OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
 
@@ -158,7 +164,9 @@ def test_fixed_locations_reach_spark(rdd_of, whole, send, topic):
     assert [anywhere.preferredLocations(part).size() for part in anywhere.partitions()] == [0]
 
 
-def test_ranges_are_gone_after_another_step_and_the_error_says_why(rdd_of, whole, send, topic):
+def test_ranges_are_gone_after_another_step_and_the_error_says_why(rdd_of, whole, send, topic, monkeypatch):
+    monkeypatch.setattr(RDD, "offsetRanges", None, raising=False)  # removed again at the end
+    explain_missing_ranges()
     name = topic(queues=1)
     send(name, 2)
     rdd = rdd_of(whole(name))

@@ -1,7 +1,7 @@
 """RDDs and DStreams of RocketMQ for PySpark, with rocketmq-spark's API. Classic Spark only."""
 
 from pyspark_rocketmq.dstream.api import RocketMQUtils
-from pyspark_rocketmq.dstream.compat import RocketMQConfig, RocketMqUtils
+from pyspark_rocketmq.dstream.compat import RocketMQConfig, RocketMqUtils, explain_missing_ranges
 from pyspark_rocketmq.dstream.direct.stream import RocketMQDStream
 from pyspark_rocketmq.dstream.foreach_rdd import transactional_output
 from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, HasOffsetRanges, OffsetRanges, TopicQueueId
@@ -32,5 +32,6 @@ __all__ = [
     "RocketMQUtils",
     "RocketMqUtils",
     "TopicQueueId",
+    "explain_missing_ranges",
     "transactional_output",
 ]

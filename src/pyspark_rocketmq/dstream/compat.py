@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+from pyspark import RDD
 
 from pyspark_rocketmq.dstream.api import RocketMQUtils
+from pyspark_rocketmq.dstream.ranges import OffsetRanges
+from pyspark_rocketmq.errors import NoOffsetRangesError
 
-__all__ = ["RocketMQConfig", "RocketMqUtils"]
+__all__ = ["RocketMQConfig", "RocketMqUtils", "explain_missing_ranges"]
 
 RocketMqUtils = RocketMQUtils
 """The spelling of rocketmq-spark's pull mode."""
@@ -51,3 +55,22 @@ class RocketMQConfig:
     PULL_CONSUMER_CACHE_INIT_CAPACITY: Final = "pull.consumer.cache.initialCapacity"
     PULL_CONSUMER_CACHE_MAX_CAPACITY: Final = "pull.consumer.cache.maxCapacity"
     PULL_CONSUMER_CACHE_LOAD_FACTOR: Final = "pull.consumer.cache.loadFactor"
+
+
+def explain_missing_ranges() -> None:
+    """Make ``offsetRanges`` of RDDs without ranges raise an explanation instead of a plain AttributeError.
+
+    In rocketmq-spark a program casts an RDD to ``HasOffsetRanges``, and the cast fails if it has none. Call
+    this once in a program that you port: it adds the property to PySpark's class ``RDD``, as PySpark adds
+    ``toDF``. `RocketMQRDD` does not need it.
+    """
+
+    def offset_ranges(rdd: RDD[Any]) -> OffsetRanges:
+        raise NoOffsetRangesError(
+            "this RDD does not know its offset ranges any more: take them in the first transform or "
+            "foreachRDD of the stream that createMQPullStream returned, or from what createRDD returned. "
+            "Every further step makes an RDD whose partitions may mix queues",
+            rdd=type(rdd).__name__,
+        )
+
+    RDD.offsetRanges = property(offset_ranges)  # type: ignore[attr-defined]

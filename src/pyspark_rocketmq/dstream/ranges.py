@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pyspark import RDD, TaskContext
+from pyspark import TaskContext
 
-from pyspark_rocketmq.errors import NoOffsetRangesError, OptionError
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import OffsetRange
 
 __all__ = [
@@ -149,17 +149,3 @@ class CanCommitOffsets(ABC):
     @abstractmethod
     def commitAsync(self, offsetRanges: RangesLike, callback: Any = None) -> None:
         """Commit the ends of the ranges for the stream's group, in the background."""
-
-
-def explain_missing_ranges() -> None:
-    """Make ``offsetRanges`` of RDDs without ranges raise an explanation, as PySpark adds ``toDF`` to RDDs."""
-
-    def offset_ranges(rdd: RDD[Any]) -> OffsetRanges:
-        raise NoOffsetRangesError(
-            "this RDD does not know its offset ranges any more: take them in the first transform or "
-            "foreachRDD of the stream that createMQPullStream returned, or from what createRDD returned. "
-            "Every further step makes an RDD whose partitions may mix queues",
-            rdd=type(rdd).__name__,
-        )
-
-    RDD.offsetRanges = property(offset_ranges)  # type: ignore[attr-defined]

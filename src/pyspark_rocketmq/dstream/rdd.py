@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.dstream.jvm import elements_rdd, executors
-from pyspark_rocketmq.dstream.ranges import HasOffsetRanges, OffsetRanges, explain_missing_ranges, reads_now
+from pyspark_rocketmq.dstream.ranges import HasOffsetRanges, OffsetRanges, reads_now
+from pyspark_rocketmq.dstream.record_batches import HasRecordBatches
 from pyspark_rocketmq.dstream.strategies import LocationStrategy
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
@@ -22,14 +23,14 @@ from pyspark_rocketmq.model.nested_offsets import nest
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import policy_of_objects
 from pyspark_rocketmq.spark.read.partition import read_options, read_ranges
-from pyspark_rocketmq.spark.read.schema import Projection, read_schema, to_projection
+from pyspark_rocketmq.spark.read.schema import Projection, read_schema
 from pyspark_rocketmq.spark.task_client import task_client
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["MessageHandler", "RocketMQRDD", "batch_projection", "key_value"]
+__all__ = ["MessageHandler", "RocketMQRDD", "key_value"]
 
 MessageHandler = Callable[[Message], Any]
 
@@ -37,19 +38,6 @@ MessageHandler = Callable[[Message], Any]
 def key_value(message: Message) -> tuple[str | None, bytes]:
     """Return a message as (keys, body): a message handler for RDDs of pairs."""
     return message.keys, message.body
-
-
-def batch_projection(columns: Sequence[str] | None, body_as: str) -> Projection:
-    """Return the columns that ``recordBatches(columns, bodyAs)`` reads.
-
-    Raises
-    ------
-    OptionError
-        An unknown column, or a body type other than binary and string.
-    """
-    if body_as not in ("binary", "string"):
-        raise OptionError("bodyAs is binary or string", bodyAs=body_as)
-    return to_projection(read_schema(columns, body_as="string" if body_as == "string" else "binary"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +71,7 @@ class _BatchReader:
         return read_ranges(task_client(self.options.client), found, self.options, self.projection)
 
 
-class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
+class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatches["RocketMQRDD"]):
     """An RDD of the messages of offset ranges: one partition per non-empty range, in offset order.
 
     Delivery promise: the same ranges return the same messages in the same order, however often a partition is
@@ -119,7 +107,6 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
         reader: _BatchReader | None = None,
         placed: Mapping[MessageQueue, str] | None = None,
     ) -> None:
-        explain_missing_ranges()
         full = [found for found in ranges if len(found) > 0]
         queues = [
             found.queue for found in ranges
@@ -147,24 +134,10 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges):
             return self._ranges.planned
         return super().count()
 
-    def recordBatches(self, columns: Sequence[str] | None = None, bodyAs: str = "binary") -> RocketMQRDD:
-        """Return the same messages as an RDD of ``pyarrow.RecordBatch``, many times faster than objects.
-
-        Parameters
-        ----------
-        columns : sequence of str, optional
-            As the data source's option ``columns``. Default: its default columns; ``["*"]`` for all.
-        bodyAs : {"binary", "string"}
-
-        Raises
-        ------
-        OptionError
-            An unknown column.
-        """
-        reader = _BatchReader(self._options, batch_projection(columns, bodyAs))
+    def _read_batches(self, projection: Projection) -> RocketMQRDD:
         return RocketMQRDD(
             *(self.ctx, self._ranges, self._options, self._given, self._location),
-            reader=reader,
+            reader=_BatchReader(self._options, projection),
             placed=self.placed,
         )
 

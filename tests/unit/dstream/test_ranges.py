@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyspark_rocketmq import dstream
 from pyspark_rocketmq.dstream import OffsetRange, OffsetRanges, TopicQueueId
 from pyspark_rocketmq.dstream.ranges import reads_now, to_ranges
 from pyspark_rocketmq.errors import OptionError
@@ -78,10 +77,6 @@ def test_any_look_up_is_free_after_a_shuffle_and_at_the_driver(in_task):
     in_task(0, 7, FULL)
     in_task(0, 8)  # another task of the same process, which reads no ranges
     assert ranges.get(TopicQueueId("t", 0)) == (EMPTY,)
-
-
-def test_both_spellings_are_one_class():
-    assert dstream.RocketMqUtils is dstream.RocketMQUtils
 
 
 def test_defaults_are_rocketmq_sparks():

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.core.rdd import PipelinedRDD
 
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions
-from pyspark_rocketmq.dstream.rdd import batch_projection
 from pyspark_rocketmq.dstream.receiver.block import BlockReading, block_batches, block_elements
 from pyspark_rocketmq.dstream.receiver.store import StoredBatch
+from pyspark_rocketmq.dstream.record_batches import HasRecordBatches
+from pyspark_rocketmq.spark.read.schema import Projection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +39,7 @@ class _Batches:
             yield from block_batches(bytes(block), self.decode, self.tags)
 
 
-class ReceivedRDD(PipelinedRDD[bytes, Any]):
+class ReceivedRDD(PipelinedRDD[bytes, Any], HasRecordBatches["ReceivedRDD"]):
     """The messages of a batch, or the objects that ``deserialize`` returned: one partition per block.
 
     Parameters
@@ -59,21 +60,7 @@ class ReceivedRDD(PipelinedRDD[bytes, Any]):
         """The number of messages in the batch, as the receivers counted them."""
         return self._batch.messages
 
-    def recordBatches(self, columns: Sequence[str] | None = None, bodyAs: str = "binary") -> ReceivedRDD:
-        """Return the same messages as an RDD of ``pyarrow.RecordBatch``, many times faster than objects.
-
-        Parameters
-        ----------
-        columns : sequence of str, optional
-            As the data source's option ``columns``. Default: its default columns; ``["*"]`` for all.
-        bodyAs : {"binary", "string"}
-
-        Raises
-        ------
-        OptionError
-            An unknown column.
-        """
-        projection = batch_projection(columns, bodyAs)
+    def _read_batches(self, projection: Projection) -> ReceivedRDD:
         decode = DecodeOptions(
             columns=projection.columns,
             body_as=projection.body_as,
