@@ -14,6 +14,7 @@ from tests.support.session import local_session
 from tests.support.topics import TopicFactory, create_topic, fresh_name
 from tests.support.wait import BUSY
 
+from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 
 LIGHT_JVM = JvmOptions(heap="1g", jvm_args=LEAN)
@@ -50,6 +51,19 @@ def mq49() -> Iterator[DevCluster]:
     """A RocketMQ 4.9 with one broker, shared by the suite: leave it running and unchanged."""
     with DevCluster(version="4.9.7", broker_options=LIGHT_JVM) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(mq: DevCluster) -> DevCluster:
+    """The cluster of a test; modules with another one define this fixture themselves."""
+    return mq
+
+
+@pytest.fixture
+def client(cluster: DevCluster) -> Iterator[Client]:
+    """A client of the test's cluster."""
+    with Client(cluster.name_server) as client:
+        yield client
 
 
 @pytest.fixture

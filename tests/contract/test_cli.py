@@ -13,7 +13,7 @@ from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.cli.cluster_commands import groups
-from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage, Producer
+from pyspark_rocketmq.client import ClientOptions, OutgoingMessage, Producer
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
 from pyspark_rocketmq.tools.doctor import examine
@@ -23,12 +23,6 @@ from pyspark_rocketmq.tools.findings import Verdict
 @pytest.fixture
 def cli(mq, capsys, monkeypatch) -> CommandLine:
     return CommandLine(capsys, monkeypatch, mq.name_server)
-
-
-@pytest.fixture
-def client(mq):
-    with Client(mq.name_server) as client:
-        yield client
 
 
 @pytest.fixture

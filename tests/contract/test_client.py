@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from tests.support.settings import broker_settings
@@ -22,12 +21,6 @@ from pyspark_rocketmq.options import ClientOptions
 def cluster(request: pytest.FixtureRequest) -> DevCluster:
     """Either broker generation."""
     return request.getfixturevalue(request.param)
-
-
-@pytest.fixture
-def client(cluster: DevCluster) -> Iterator[Client]:
-    with Client(cluster.name_server) as made:
-        yield made
 
 
 def read_all(client: Client, queue: MessageQueue, group: str) -> list[Message]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 from tests.support.topics import TopicFactory
@@ -39,12 +38,6 @@ from pyspark_rocketmq.errors import (
 def cluster(request: pytest.FixtureRequest) -> DevCluster:
     """Either broker generation."""
     return request.getfixturevalue(request.param)
-
-
-@pytest.fixture
-def client(cluster: DevCluster) -> Iterator[Client]:
-    with Client(cluster.name_server) as made:
-        yield made
 
 
 def stored(client: Client, topic: str, count: int) -> list[Message]:

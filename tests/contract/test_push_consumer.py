@@ -59,12 +59,6 @@ def member(mq: DevCluster, group: str) -> Iterator[Callable[..., Member]]:
 
 
 @pytest.fixture
-def client(mq: DevCluster) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        yield client
-
-
-@pytest.fixture
 def send(client: Client) -> Callable[..., list[str]]:
     """``send(topic, count)``: to the queues in turns; returns the bodies."""
     counts: Counter[str] = Counter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from tests.support.cli import CommandLine
@@ -17,12 +16,6 @@ from pyspark_rocketmq.errors import OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import Message, Permission
 from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
 from pyspark_rocketmq.tools.replay import Origin, ReplayFilter, find_replays, make_readable, send_replays
-
-
-@pytest.fixture
-def client(mq: DevCluster) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        yield client
 
 
 @pytest.fixture

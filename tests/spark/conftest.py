@@ -58,12 +58,6 @@ class Sender:
 
 
 @pytest.fixture
-def client(mq: DevCluster) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        yield client
-
-
-@pytest.fixture
 def send(client: Client) -> Sender:
     return Sender(client)
 

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -80,12 +79,6 @@ class JobProcess:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(timeout=60)
-
-
-@pytest.fixture
-def client(mq: DevCluster) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        yield client
 
 
 def moment(seconds: int) -> str:
