@@ -6,6 +6,8 @@ import json
 import os
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -204,6 +206,20 @@ def test_without_a_server_nothing_is_completed_and_nothing_said(monkeypatch, cap
     monkeypatch.setenv("NAMESRV_ADDR", closed_port)
     assert complete(monkeypatch, capfd, "peek o") == []
     assert capfd.readouterr().err == ""
+
+
+def test_completing_a_topic_needs_no_arrow(mq):
+    code = "import sys; from pyspark_rocketmq.cli import main\ntry: main([])\nfinally: print(*sys.modules)"
+    env = os.environ | {
+        "NAMESRV_ADDR": mq.name_server,
+        "_PYSPARK_ROCKETMQ_COMPLETE": "complete_bash",
+        "COMP_WORDS": "pyspark-rocketmq peek order-",
+        "COMP_CWORD": "2",
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=env, check=False, capture_output=True, text=True)
+    completed, *modules = done.stdout.split()
+    assert completed == "order-items"
+    assert not {"pyspark", "pyarrow", "numpy", "pandas", "pydantic"} & set(modules)
 
 
 # --- the wire log ---
