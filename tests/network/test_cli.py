@@ -142,6 +142,7 @@ def test_an_option_that_is_not_there_is_told_with_the_way_to_help(cli, path):
         (b"not json", "offsets are JSON"),
         (b'{"orders": {"broker-a": {"0": -5}}}', "no offset"),
         (b"[1]", "offsets are JSON"),
+        (b'{"orders": {"broker-a": {"0": 9223372036854775808}}}', "no offset"),
     ],
 )
 def test_a_file_of_offsets_that_is_none(cli, mq, tmp_path, content, said):

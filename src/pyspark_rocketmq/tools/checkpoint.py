@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
@@ -28,6 +28,9 @@ __all__ = [
     "read_finished_offsets",
     "seek",
 ]
+
+
+_MAX_LONG: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,6 @@ def offsets_from_json(text: str) -> dict[MessageQueue, int]:
 
 
 def _offset(value: Any) -> int:
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value <= _MAX_LONG:
         raise ValueError(f"{value!r} is no offset")
     return value

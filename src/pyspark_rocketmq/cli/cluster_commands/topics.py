@@ -40,6 +40,8 @@ Attributes = Annotated[
 ]
 
 _QUEUES: Final = 8
+_MOST_QUEUES: Final = 65_536
+"""A route with more is refused by clients."""
 
 
 def topics(
@@ -140,7 +142,9 @@ def show(topic: Topic, namesrv: Namesrv = None, option: Settings = None, json: A
 @app.command(epilog=examples("topic create orders --queues 8", "topic create payments -a message.type=FIFO"))
 def create(
     topic: Topic,
-    queues: Annotated[int | None, typer.Option(help="Number of queues per broker. [8]", min=1)] = None,
+    queues: Annotated[
+        int | None, typer.Option(help="Number of queues per broker. [8]", min=1, max=_MOST_QUEUES)
+    ] = None,
     perm: Annotated[str | None, typer.Option(help="Permission: rw, r or w. [rw]")] = None,
     cluster: Annotated[str | None, typer.Option(help="Only on this cluster's brokers.")] = None,
     attribute: Attributes = None,
@@ -196,10 +200,12 @@ def create(
 def alter(
     topic: Topic,
     queues: Annotated[
-        int | None, typer.Option(help="Number of queues per broker, to read and to write.", min=1)
+        int | None,
+        typer.Option(help="Number of queues per broker, to read and to write.", min=1, max=_MOST_QUEUES),
     ] = None,
     write_queues: Annotated[
-        int | None, typer.Option(help="Number of queues per broker that receive messages.", min=1)
+        int | None,
+        typer.Option(help="Number of queues per broker that receive messages.", min=1, max=_MOST_QUEUES),
     ] = None,
     perm: Annotated[str | None, typer.Option(help="Permission: rw, r or w.")] = None,
     cluster: Annotated[str | None, typer.Option(help="Only on this cluster's brokers.")] = None,

@@ -62,8 +62,8 @@ def consume(
     from pyspark_rocketmq.client.requests import TOOLS_GROUP
     from pyspark_rocketmq.model import MessageSelector
 
-    if commit and group is None:
-        raise OptionError("--commit needs --group")
+    if group is None and (commit or start.strip().lower() == "group"):
+        raise OptionError(f"{'--commit' if commit else '--from group'} needs --group")
     options = source_options(namesrv, option, topic=topic, group=group, start=start, name="--from")
     with connect(namesrv, option) as client:
         positions = find_start(client, options)
