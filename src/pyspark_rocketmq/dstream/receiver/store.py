@@ -7,8 +7,12 @@
 # - The tracker writes a block down when it is added, and what a batch consists of before the batch is made;
 #   recovered, it answers the same for the batches it knows.
 # - With a log one replica is kept in memory, whatever the level says: Spark warns of it.
-# - py4j hands byte arrays over by value, in base64: only buffers stay in the JVM. Spark's serializer makes a
-#   byte array of a buffer: an object stream's head (AC ED 00 05), the class [B, the length, the bytes.
+# - py4j hands byte arrays over by value, in base64: only buffers stay in the JVM. A block of bytes is what
+#   spark.serializer writes for its elements. For one byte array, Java's writes an object stream's head
+#   (AC ED 00 05), the class [B, the length, the bytes.
+# - A block of elements is serialized by Spark into arrays of 1 MiB and 16 bytes each. In heaps below 4 GiB
+#   G1 gives each of them two regions of 1 MiB, and Spark counts one: the default heap overflowed before
+#   Spark moved blocks to disk. A block of bytes stays one array, and is not copied.
 # - SparkEnv cannot be looked through by reflection on its methods (one names a class that is not there).
 
 from __future__ import annotations
@@ -85,7 +89,9 @@ class BlockStore:
             *(conf, hadoop, self._jvm.PythonUtils.toSeq([stream_id]), clock, recover),
             self._jvm.scala.Option.apply(directory),
         )
-        self._serializer = self._jvm.org.apache.spark.serializer.JavaSerializer(conf)
+        self._java = self._jvm.org.apache.spark.serializer.JavaSerializer(conf)
+        self._serializer = env_part(sc, "serializer")
+        self._by_java = self._serializer.getClass().getName() == self._java.getClass().getName()
         self._numbers = itertools.count(SYSTEM_CLOCK.now_ms() * 1_000)
         self._held: dict[int, list[Any]] = {}
         self._closed = False
@@ -110,10 +116,9 @@ class BlockStore:
             The block is not stored: no memory at a level without disk, or the log cannot be written.
         """
         streaming = self._jvm.org.apache.spark.streaming
-        stream = self._jvm.org.apache.spark.util.ByteBufferInputStream(buffer.flip())
-        elements = self._serializer.newInstance().deserializeStream(stream).asIterator()
         name = self._jvm.org.apache.spark.storage.StreamBlockId(self._stream_id, next(self._numbers))
-        result = self._handler.storeBlock(name, streaming.receiver.IteratorBlock(elements))
+        serialized = buffer.flip() if self._by_java else self._serialized_again(buffer.flip())
+        result = self._handler.storeBlock(name, streaming.receiver.ByteBufferBlock(serialized))
         count = self._jvm.scala.jdk.javaapi.OptionConverters.toScala(
             self._jvm.java.util.OptionalLong.of(messages)
         )
@@ -161,6 +166,16 @@ class BlockStore:
         if self._logged:
             self._handler.stop()
         self._tracker.stop()
+
+    def _serialized_again(self, buffer: Any) -> Any:
+        """Return a block as ``spark.serializer`` writes it, such as Kryo: Spark reads it with that one."""
+        util = self._jvm.org.apache.spark.util
+        java = self._java.newInstance().deserializeStream(util.ByteBufferInputStream(buffer))
+        result = util.ByteBufferOutputStream(buffer.remaining())
+        stream = self._serializer.newInstance().serializeStream(result)
+        stream.writeAll(java.asIterator(), self._tag)
+        stream.close()
+        return result.toByteBuffer()
 
     def _rdd(self, names: list[Any]) -> Any:
         ids = self._array(self._jvm.org.apache.spark.storage.BlockId, names)
