@@ -250,6 +250,15 @@ def test_a_rollback_passes_over_what_is_gone(mq, job) -> None:
     assert mq.asked[END] == len(BODIES) + busy.hits
 
 
+def test_a_rollback_whose_answer_is_missing_is_sent_again(mq, job) -> None:
+    first = job()
+    halves = first.write(BODIES, NAME)
+    silent = mq.inject(Silence(), on=END, times=2)
+    first.transactions.abandon(NAME, halves, group=first.group)
+    assert silent.hits == 2
+    assert mq.asked[END] >= len(BODIES) + silent.hits
+
+
 def test_a_task_that_fails_rolls_back_what_is_in_flight_too(mq, job) -> None:
     """The answers to the last sends are not read yet when the query's rows fail."""
 

@@ -35,7 +35,7 @@ from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.record.encode.outgoing_rows import UNIQUE_KEY_BYTES
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame
-from pyspark_rocketmq.spark.write import dead_letters
+from pyspark_rocketmq.spark.write import dead_letters, write_task
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
 from pyspark_rocketmq.spark.write.write_task import WriteReport, WriteScope, WriteTask
@@ -105,6 +105,19 @@ def status(code: ResponseCode) -> Damage:
 
 
 # --- what arrives ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["compressAbove", "compressMsgBodyOverHowmuch"])
+def test_bodies_are_compressed_from_a_size_on(mq: MockCluster, write: Write, name: str) -> None:
+    write(rows("x" * 99, "x" * 100), compression="zlib", **{name: "100"})
+    flags = {len(message.body): message.sys_flag & 1 for message in stored(mq)}
+    assert flags == {99: 0, 100: 1}
+
+
+def test_a_batch_that_is_cut_into_pieces_is_stored_whole(mq: MockCluster, write: Write, monkeypatch) -> None:
+    monkeypatch.setattr(write_task, "_PIECE_BYTES", 1_000)
+    assert write(numbered(500)).rows == 500
+    assert stored_bodies(mq) == sorted(f"m{number}" for number in range(500))
 
 
 def test_every_part_of_a_row_arrives(mq: MockCluster, write: Write) -> None:

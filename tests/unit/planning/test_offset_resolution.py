@@ -132,6 +132,10 @@ START = AtTimestamp(NOW)
         (GroupOffsets(Latest()), AtOffsets({}, GroupOffsets(START))),
         (GroupOffsets(None), AtOffsets({}, GroupOffsets(START))),
         (
+            AtOffsets({A0: AtTimestamp(NOW + 9), A1: AtTimestamp(7)}, AtTimestamp(NOW + 9)),
+            AtOffsets({A0: START, A1: AtTimestamp(7)}, START),
+        ),
+        (
             AtOffsets({A0: 5, A1: Latest()}, None, {"payments": Ago(1)}),
             AtOffsets({A0: 5, A1: START}, START, {"payments": AtTimestamp(NOW - 1)}),
         ),

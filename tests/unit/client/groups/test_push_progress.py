@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.support.clocks import FakeClock
 
@@ -20,6 +22,21 @@ def test_offsets_come_back_from_the_file(tmp_path):
     progress.write({TWO: 7})
     assert FileProgress(path).read([ONE, TWO]) == {ONE: 5, TWO: 7}
     assert [file.name for file in tmp_path.iterdir()] == ["offsets.json"]
+
+
+def test_a_write_that_is_cut_off_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    path, write_text = tmp_path / "offsets.json", Path.write_text
+    progress = FileProgress(path)
+    progress.write({ONE: 5})
+
+    def cut_off(file: Path, text: str, **how: str) -> None:
+        write_text(file, text[:10], **how)
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "write_text", cut_off)
+    with pytest.raises(OSError, match="no space"):
+        progress.write({ONE: 6})
+    assert FileProgress(path).read([ONE]) == {ONE: 5}
 
 
 def test_without_a_file_they_are_in_memory_only():

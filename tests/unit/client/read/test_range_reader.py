@@ -237,7 +237,10 @@ def test_a_master_without_the_messages_is_believed_after_a_while(code: int) -> N
         pytest.param(lambda offset: Answer(offset + 2, found(offset + 1, 1).records), id="has a hole"),
     ],
 )
-def test_a_slave_decides_nothing(word: Callable[[int], Answer], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("patience_ms", [0, 10_000])
+def test_a_slave_decides_nothing(
+    word: Callable[[int], Answer], patience_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pyspark_rocketmq.client.read.pull_answer.has_natural_holes", lambda *_: False)
     client = LockstepClient(lambda *_: Answer(0), slave=True)
     back_at = client.manual_clock.now_s + 40
@@ -247,8 +250,29 @@ def test_a_slave_decides_nothing(word: Callable[[int], Answer], monkeypatch: pyt
         return word(offset) if addr == SLAVE else found(offset, min(32, asked))
 
     client.script, client.down = script, (MASTER,)
-    assert covered(read(client, 500, fail_on_data_loss=False)) == list(range(500))
+    chunks = read(client, 500, fail_on_data_loss=False, missing_patience_ms=patience_ms)
+    assert covered(chunks) == list(range(500))
     assert client.lost == []
+
+
+def test_a_master_that_failed_once_is_asked_again_after_progress() -> None:
+    """Else one lost connection would send the rest of a range to slaves, which may lag."""
+    other_slave = "10.0.0.3:10911"
+    client = LockstepClient(lambda *_: Answer(0), slave=True)
+    client.addresses = {**client.addresses, 2: other_slave}
+    lost: list[str] = []
+
+    def script(addr: str, offset: int, asked: int) -> Answer:
+        if (addr, len(lost)) == (MASTER, 0) or (addr, len(lost), offset >= 320) == (SLAVE, 1, True):
+            lost.append(addr)
+            raise ConnectError("the connection broke", addr=addr)
+        return found(offset, min(32, asked))
+
+    client.script = script
+    assert covered(read(client, 6_400)) == list(range(6_400))
+    assert lost == [MASTER, SLAVE]
+    assert other_slave not in {addr for addr, _ in client.pulls}
+    assert client.pulls[-1][0] == MASTER
 
 
 # --- answers --------------------------------------------------------------------------------

@@ -345,6 +345,19 @@ def test_offsets_must_ascend_also_where_they_are_cut_away() -> None:
     assert caught.value.facts["queue_offset"] == 3
 
 
+@pytest.mark.parametrize("again", [0, 3])
+def test_offsets_must_ascend_over_parts_that_are_unpacked_one_after_the_other(again: int) -> None:
+    """Two answers with the same messages: without the check a message would be returned twice."""
+    packed = [record(at, b"x" * 10_000, compression=Compression.ZLIB) for at in (0, 1, 2, 3)]
+    first, second = b"".join(packed), packed[again]
+    view = memoryview(first + second)
+    chunks = [Chunk(view, 0, len(first), 0, 4), Chunk(view, len(first), len(view), again, again + 1)]
+    decoder = BatchDecoder(["body"], queue=QUEUE, max_batch_bytes=500)
+    with pytest.raises(CorruptMessageError, match="do not ascend") as caught:
+        list(decoder.decode(chunks))
+    assert caught.value.facts["queue_offset"] == again
+
+
 def test_a_body_above_the_limit_raises() -> None:
     data = record(9, b"\0" * 1000, compression=Compression.ZLIB)
     with pytest.raises(CorruptMessageError, match="larger than 999") as caught:

@@ -56,6 +56,12 @@ def test_closes_its_connections():
         ),
         ({"endingOffsets": '{"orders": {"broker-a": {"0": 6, "1": -1}}}'},
          (OffsetRange(A0, 0, 6), OffsetRange(A1, 4, 10))),
+        ({"endingOffsets": '{"orders": {"broker-a": {"0": 6}}}', "endingOffsetsDefault": "latest"},
+         (OffsetRange(A0, 0, 6), OffsetRange(A1, 4, 10))),
+        ({"endingOffsetsByTimestamp": '{"orders": {"broker-a": {"0": 1767225603000, "1": 1767225608000}}}'},
+         (OffsetRange(A0, 0, 3), OffsetRange(A1, 4, 8))),
+        ({"endingOffsetsByTimestamp": '{"orders": 1767225606000}'},
+         (OffsetRange(A0, 0, 6), OffsetRange(A1, 4, 6))),
         ({"assign": '{"orders": {"broker-a": [1]}}'}, (OffsetRange(A1, 4, 10),)),
     ],
 )  # fmt: skip

@@ -57,6 +57,24 @@ def reading(monkeypatch, rows: int, *reports: RangeReport) -> list[object]:
 WHOLE = tuple(RangeReport(offsets=r, rows=len(r), filtered=0, gaps=0) for r in RANGES)
 
 
+def test_a_task_pulls_as_its_options_say(monkeypatch):
+    seen = []
+
+    def read_batches(*given: object, on_report: Callable[[RangeReport], None]) -> Iterator[object]:
+        seen.append(given)
+        yield SimpleNamespace(num_rows=16)
+        for report in WHOLE:
+            on_report(report)
+
+    monkeypatch.setattr(module, "task_client", lambda _: None)
+    monkeypatch.setattr(module, "read_batches", read_batches)
+    given = options(pullsInFlight="3", pullBatchSize="7", consumerGroup="g")
+    assert len(list(read_partition(RangesPartition(RANGES), given, to_projection(read_schema(None))))) == 1
+    ((_, ranges, how, _),) = seen
+    assert tuple(ranges) == RANGES
+    assert (how.pulls_in_flight, how.pull_batch_size, how.consumer_group) == (3, 7, "g")
+
+
 @pytest.mark.parametrize(
     ("rows", "reports", "text"),
     [
