@@ -101,9 +101,9 @@ screenshots: setup browser  ## Recreate the documentation's pictures of the dash
 	$(BIN)/python -m tests.support.demo_picture docs/pictures/demo.svg
 
 .PHONY: unit
-unit: setup browser  ## Run tests without a broker: unit, property, golden, network, fuzz
-	$(PYTEST) --hypothesis-profile=$(EXAMPLES) --numprocesses 3 \
-	  tests/unit tests/property tests/golden tests/network tests/fuzz
+unit: setup browser  ## Run tests without a broker: unit, property, golden, network, fuzz, simulation
+	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) --numprocesses 3 \
+	  tests/unit tests/property tests/golden tests/network tests/fuzz tests/simulation
 
 .PHONY: brokers
 brokers: setup  ## Run tests with a real RocketMQ: contract, spark, streams and chaos together
@@ -129,6 +129,11 @@ chaos-bounded: setup  ## Run tests that kill processes and cut connections, for 
 chaos: setup  ## Run these with 20 kills of each kind, then send a million messages through every fault
 	CHAOS_KILLS=20 $(PYTEST) --timeout=3600 tests/chaos
 	$(BIN)/python -m tests.chaos.run --messages 1000000 --rounds 3
+
+.PHONY: simulate
+SEEDS ?= 10000
+simulate: setup  ## Live SEEDS lives (10000, or FIRST:END) in virtual time, each with faults of its own
+	PYTHONPATH=.:src $(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
 
 .PHONY: fuzz
 SECONDS ?= 120

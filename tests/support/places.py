@@ -12,6 +12,7 @@ NEEDS: Final = {
     "java": "RocketMQ's Java clients or tools, as another member or to compare with",
     "programs": "Spark programs of its own: processes, executors, standalone clusters, notebooks",
     "kills": "kills of several kinds, repeatedly",
+    "lives": "hundreds of simulated lives for each planted mistake",
     "mariadb": "MariaDB's server, which `make mariadb` installs",
     "kafka": "a Kafka, which it fetches",
 }

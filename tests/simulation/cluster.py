@@ -1,0 +1,282 @@
+"""A simulated cluster: name servers that learn from registrations, masters, slaves, and their data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from tests.simulation.history import Place, RecordingStore
+from tests.simulation.network import Network
+from tests.simulation.scheduler import Process, SimulatedClock
+from tests.simulation.servers import Server, State
+
+from pyspark_rocketmq.errors import RemoteProtocolError
+from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue
+from pyspark_rocketmq.remoting.codes import ResponseCode
+from pyspark_rocketmq.remoting.frame import Frame
+from pyspark_rocketmq.testing.data import MockData
+from pyspark_rocketmq.testing.handlers.admin_requests import Registry, admin_requests, name_server_requests
+from pyspark_rocketmq.testing.handlers.group_requests import group_requests
+from pyspark_rocketmq.testing.handlers.requests import Refused, Replica, broker_requests, broker_settings
+from pyspark_rocketmq.testing.log import PullLimits
+from pyspark_rocketmq.testing.static_topics import Part, static_requests
+from pyspark_rocketmq.testing.store import BrokerStore
+from pyspark_rocketmq.testing.wire import Reply
+
+__all__ = ["Cluster", "NameServer"]
+
+_CLUSTER: Final = "Simulated"
+_REGISTRATION_S: Final = 30.0
+_EXPIRY_S: Final = 120.0
+
+
+@dataclass(slots=True)
+class NameServer:
+    """What a name server was told, and when. It forgets everything when it restarts."""
+
+    server: Server
+    registry: Registry
+    seen: dict[tuple[str, int], float]
+
+    def forget(self) -> None:
+        """Restart."""
+        self.registry.brokers.clear()
+        self.seen.clear()
+
+
+class Cluster(MockData):
+    """Brokers and name servers in the network of a simulation.
+
+    Facts (RouteInfoManager, BrokerController; RocketMQ 5.4): a broker registers with every name server at its
+    start, when a topic changes and every 30 s; name servers do not talk to each other; one that was killed is
+    dropped when its connection breaks (within 10 s), one that vanished after 120 s.
+
+    Parameters
+    ----------
+    network : Network
+    brokers : sequence of str
+    name_servers : int
+    slaves : int
+        A broker.
+    slave_readable : bool
+    limits : PullLimits
+    on_append : callable
+        Told of every message that a broker stores.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        brokers: Sequence[str],
+        name_servers: int,
+        slaves: int,
+        slave_readable: bool,
+        limits: PullLimits,
+        on_append: Callable[[Place, bytes], None],
+    ) -> None:
+        self._network = network
+        self._limits = limits
+        self._on_append = on_append
+        self._slave_readable = slave_readable
+        clock = SimulatedClock(network.scheduler, Process("brokers"))
+        super().__init__({}, clock=clock, announce_news=self._tell_suspended)
+        plain = broker_requests()
+        static = static_requests(plain, self._static_topics, self._master)
+        self._operations = {**plain, **static, **admin_requests(), **group_requests()}
+        self.replicas: dict[tuple[str, int], Replica] = {}
+        self.servers: dict[tuple[str, int], Server] = {}
+        self._lives: dict[tuple[str, int], object] = {}
+        self.name_servers = [self._new_name_server(number) for number in range(name_servers)]
+        for name in brokers:
+            self.add_broker(name, slaves)
+
+    @property
+    def name_server(self) -> str:
+        """The list of name servers, as clients are given it."""
+        return ";".join(one.server.addr for one in self.name_servers)
+
+    @property
+    def stores(self) -> Mapping[str, BrokerStore]:
+        """The brokers' data."""
+        return self._stores
+
+    def is_static(self, topic: str) -> bool:
+        """Whether a topic's queues move."""
+        return topic in self._static_topics
+
+    def is_compacted(self, topic: str) -> bool:
+        """Whether offsets of a topic may have no message."""
+        configs = [store.topics[topic] for store in self._stores.values() if topic in store.topics]
+        return any(config.attributes.get("cleanup.policy") == "COMPACTION" for config in configs)
+
+    def parts(self, queue: MessageQueue) -> Sequence[Part]:
+        """Return the brokers' queues that a queue consists of."""
+        return self._parts(queue)
+
+    @property
+    def all_servers(self) -> list[Server]:
+        """Every server."""
+        return [one.server for one in self.name_servers] + list(self.servers.values())
+
+    def start(self) -> None:
+        """Start everything."""
+        for one in self.name_servers:
+            one.server.start()
+        for name, broker_id in self.servers:
+            self.start_broker(name, broker_id)
+
+    # --- name servers ---
+
+    def _new_name_server(self, number: int) -> NameServer:
+        registry = Registry(_CLUSTER, stores={}, static_topics=self._static_topics)
+        operations = name_server_requests(registry)
+
+        def handle(frame: Frame, most: int | None) -> Reply:
+            del most
+            return _execute(frame, operations.get(frame.command.code))
+
+        server = Server(self._network, f"10.0.0.{number + 1}:9876", f"name-server-{number}", handle)
+        return NameServer(server, registry, {})
+
+    def restart_name_server(self, number: int, away_s: float, state: State) -> None:
+        """Stop a name server for some time; after a kill it comes back knowing nothing."""
+        one = self.name_servers[number]
+        one.server.stop(state)
+
+        def back() -> None:
+            if state is not State.PAUSED:
+                one.forget()
+            one.server.start()
+
+        self._network.scheduler.after(away_s, back)
+
+    def _register(self, name: str, broker_id: int) -> None:
+        """Tell every name server that is up of a broker; each hears of it at another moment."""
+        server = self.servers[name, broker_id]
+        if not server.running:
+            return
+        topics = dict(self._stores[name].topics)
+        for one in self.name_servers:
+            delay_s = self._network.delay_s(one.server)
+            self._network.scheduler.after(
+                delay_s, partial(self._registered, one, name, broker_id, server.addr, topics)
+            )
+
+    def _registered(
+        self, one: NameServer, name: str, broker_id: int, addr: str, topics: Mapping[str, object]
+    ) -> None:
+        if not one.server.running:
+            return
+        known = one.registry.brokers.get(name)
+        addresses = {**(known.addresses if known is not None else {}), broker_id: addr}
+        one.registry.brokers[name] = BrokerData(name, _CLUSTER, addresses)
+        # A snapshot: a name server knows the topics of the last registration.
+        stores = dict(one.registry.stores)
+        stores[name] = BrokerStore(name, topics=dict(topics))  # type: ignore[arg-type]
+        one.registry.stores = stores
+        one.seen[name, broker_id] = self._network.scheduler.now
+
+    def _keep_registered(self, name: str, broker_id: int, life: object) -> None:
+        """Register now and every 30 s, for as long as this life of the server lasts."""
+        server = self.servers[name, broker_id]
+        if self._lives.get((name, broker_id)) is not life:
+            return
+        self._register(name, broker_id)
+        self._expire_registrations()
+        if server.state is not State.KILLED:
+            self._network.scheduler.after(
+                _REGISTRATION_S, partial(self._keep_registered, name, broker_id, life)
+            )
+
+    def _expire_registrations(self) -> None:
+        now = self._network.scheduler.now
+        for one in self.name_servers:
+            for (name, broker_id), seen in tuple(one.seen.items()):
+                if now - seen > _EXPIRY_S:
+                    self._unregistered(one, name, broker_id)
+
+    def _unregistered(self, one: NameServer, name: str, broker_id: int) -> None:
+        one.seen.pop((name, broker_id), None)
+        known = one.registry.brokers.get(name)
+        if known is None or not one.server.running:
+            return
+        addresses = {number: addr for number, addr in known.addresses.items() if number != broker_id}
+        if addresses:
+            one.registry.brokers[name] = replace(known, addresses=addresses)
+        else:
+            del one.registry.brokers[name]
+
+    # --- brokers ---
+
+    def add_broker(self, name: str, slaves: int) -> None:
+        """Add a broker that is not started yet."""
+        number = len(self._stores) + 1
+        store = RecordingStore(
+            name,
+            f"10.1.{number}.0:10911",
+            settings=broker_settings(name, _CLUSTER, self._limits),
+            on_append=self._on_append,
+        )
+        self._stores[name] = store
+        for broker_id in range(slaves + 1):
+            readable = self._slave_readable or broker_id == MASTER_ID
+            replica = Replica(store, broker_id, self._clock.now_ms, readable=readable)
+            self.replicas[name, broker_id] = replica
+            addr = f"10.1.{number}.{broker_id}:10911"
+            handle = partial(self._serve, replica)
+            self.servers[name, broker_id] = Server(self._network, addr, f"{name}-{broker_id}", handle)
+
+    def start_broker(self, name: str, broker_id: int = MASTER_ID) -> None:
+        """Start a broker's server: it registers soon after it listens."""
+        self.servers[name, broker_id].start()
+        life = self._lives[name, broker_id] = object()
+        delay_s = self._network.chance.random() * 0.2
+        self._network.scheduler.after(delay_s, partial(self._keep_registered, name, broker_id, life))
+
+    def stop_broker(self, name: str, broker_id: int, away_s: float, state: State) -> None:
+        """Stop a broker's server for some time."""
+        server = self.servers[name, broker_id]
+        server.stop(state)
+        if state is State.KILLED:
+            notice_s = self._network.chance.random() * 10
+            for one in self.name_servers:
+                self._network.scheduler.after(notice_s, partial(self._gone, one, name, broker_id))
+        self._network.scheduler.after(away_s, partial(self.start_broker, name, broker_id))
+
+    def _gone(self, one: NameServer, name: str, broker_id: int) -> None:
+        if not self.servers[name, broker_id].running:
+            self._unregistered(one, name, broker_id)
+
+    def announce(self) -> None:
+        """Have every broker register: a topic has changed."""
+        for name, broker_id in self.servers:
+            self._register(name, broker_id)
+
+    def _master(self, broker: str) -> Replica:
+        if not self.servers[broker, MASTER_ID].running:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"cannot find addr for broker {broker}")
+        return self.replicas[broker, MASTER_ID]
+
+    def _serve(self, replica: Replica, frame: Frame, most: int | None) -> Reply:
+        operation = self._operations.get(frame.command.code)
+        limits = replica.limits if most is None else dataclasses.replace(replica.limits, messages=most)
+        return _execute(frame, operation and (lambda it: operation(replica, it, limits)))
+
+    def _tell_suspended(self) -> None:
+        for server in self.servers.values():
+            server.news()
+
+
+def _execute(frame: Frame, operation: Callable[[Frame], Reply] | None) -> Reply:
+    if operation is None:
+        return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="request type not supported")
+    try:
+        return operation(frame)
+    except Refused as refusal:
+        return Reply(refusal.code, remark=refusal.remark)
+    except RemoteProtocolError as error:
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))

@@ -1,0 +1,300 @@
+"""What goes wrong in a life: faults drawn from its seed, each a value with a moment and a duration."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from tests.simulation.cluster import Cluster
+from tests.simulation.history import History
+from tests.simulation.network import Network
+from tests.simulation.servers import OFFSETS, PULLS, ROUTES, SENDS, Answering, Mischief, Server, State
+
+from pyspark_rocketmq.model import MASTER_ID, MessageQueue
+from pyspark_rocketmq.remoting.codes import ResponseCode
+from pyspark_rocketmq.testing.log import PullLimits
+
+__all__ = ["Fault", "draw_faults", "happen"]
+
+_REFUSALS: Final = (
+    ResponseCode.SYSTEM_BUSY,
+    ResponseCode.FLOW_CONTROL,
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+)
+_CODES: Final = {"pull": PULLS, "send": SENDS, "offsets": OFFSETS, "route": ROUTES, "any": frozenset[int]()}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong.
+
+    Parameters
+    ----------
+    at_s : float
+    kind : str
+    lasts_s : float
+    dice : int
+        Chooses where and how, among what is there at that moment.
+    """
+
+    at_s: float
+    kind: str
+    lasts_s: float
+    dice: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}, for {self.lasts_s:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What a fault acts on."""
+
+    cluster: Cluster
+    network: Network
+    history: History
+    topic: str
+    processes: tuple[str, ...]
+    finished: Mapping[MessageQueue, int]
+    """Where the query has come to, for what may be deleted."""
+    lossy: bool
+    fault: Fault
+    chance: random.Random
+
+    def server(self) -> Server:
+        return self.chance.choice(self.cluster.all_servers)
+
+    def broker(self) -> str:
+        return self.chance.choice(self.cluster.brokers)
+
+    def queue(self) -> MessageQueue:
+        """A broker's queue; of a static topic, a physical one."""
+        return self.chance.choice(
+            [
+                MessageQueue(self.topic, name, queue_id)
+                for name, store in self.cluster.stores.items()
+                if self.topic in store.topics
+                for queue_id in range(store.topics[self.topic].read_queues)
+            ]
+        )
+
+
+def _master(scene: _Scene, state: State) -> None:
+    scene.cluster.stop_broker(scene.broker(), MASTER_ID, scene.fault.lasts_s, state)
+
+
+def _all_brokers(scene: _Scene, state: State) -> None:
+    for name, broker_id in scene.cluster.servers:
+        scene.cluster.stop_broker(name, broker_id, scene.fault.lasts_s, state)
+
+
+def _slave(scene: _Scene) -> None:
+    slaves = [key for key in scene.cluster.servers if key[1] != MASTER_ID]
+    if slaves:
+        name, broker_id = scene.chance.choice(slaves)
+        scene.cluster.stop_broker(name, broker_id, scene.fault.lasts_s, State.KILLED)
+
+
+def _name_server(scene: _Scene, state: State) -> None:
+    number = scene.chance.randrange(len(scene.cluster.name_servers))
+    scene.cluster.restart_name_server(number, scene.fault.lasts_s, state)
+
+
+def _every_name_server(scene: _Scene) -> None:
+    for number in range(len(scene.cluster.name_servers)):
+        scene.cluster.restart_name_server(number, scene.fault.lasts_s, State.KILLED)
+
+
+def _everything(scene: _Scene) -> None:
+    _every_name_server(scene)
+    _all_brokers(scene, State.KILLED)
+
+
+def _hang_up(scene: _Scene) -> None:
+    for session in scene.server().sessions():
+        session.break_off()
+
+
+def _half_open(scene: _Scene) -> None:
+    for session in scene.server().sessions():
+        session.half_open = True
+
+
+def _partition(scene: _Scene) -> None:
+    server = scene.server()
+    some = scene.chance.sample(scene.processes, scene.chance.randint(1, len(scene.processes)))
+    for process in some:
+        scene.network.block(process, server.name, scene.fault.lasts_s)
+
+
+def _slow(scene: _Scene) -> None:
+    name = scene.server().name
+    scene.network.slowness[name] = scene.chance.choice((0.02, 0.1, 0.5, 1.5))
+    scene.network.scheduler.after(
+        scene.fault.lasts_s, lambda: scene.network.slowness.pop(name, None) and None
+    )
+
+
+def _answers(scene: _Scene, how: Answering, what: str) -> None:
+    mischief = Mischief(
+        how,
+        _CODES[what],
+        scene.chance.randint(1, 6),
+        scene.chance.choice(_REFUSALS),
+        scene.chance.choice((0.05, 0.5, 2.5, 6.0)),
+    )
+    servers = scene.cluster.name_servers if what == "route" else list(scene.cluster.servers.values())
+    server = scene.chance.choice([getattr(one, "server", one) for one in servers])
+    server.mischief.append(mischief)
+
+
+def _limits(scene: _Scene) -> None:
+    scene.cluster.set_limits(
+        PullLimits(scene.chance.randint(1, 40), scene.chance.choice((200, 5_000, 1 << 18)))
+    )
+
+
+def _more_queues(scene: _Scene) -> None:
+    store = scene.cluster.stores[scene.broker()]
+    config = store.topics.get(scene.topic)
+    if config is not None and not scene.cluster.is_static(scene.topic):
+        scene.cluster.create_topic(scene.topic, config.write_queues + 1, brokers=(store.name,))
+        scene.cluster.announce()
+
+
+def _lag(scene: _Scene) -> None:
+    slaves = [key for key in scene.cluster.replicas if key[1] != MASTER_ID]
+    if slaves:
+        replica = scene.cluster.replicas[scene.chance.choice(slaves)]
+        replica.lag = scene.chance.choice((1, 5, 100))
+        scene.network.scheduler.after(scene.fault.lasts_s, lambda: setattr(replica, "lag", 0))
+
+
+def _retention(scene: _Scene) -> None:
+    """Delete a queue's oldest messages: those that were read or, in a lossy life, any."""
+    if scene.cluster.is_static(scene.topic):
+        return
+    queue = scene.queue()
+    end = scene.cluster.max_offset(queue) if scene.lossy else scene.finished.get(queue, 0)
+    begin = scene.cluster.min_offset(queue)
+    if end > begin:
+        until = scene.chance.randint(begin + 1, end)
+        _delete(scene, queue, begin, until)
+        scene.cluster.expire(queue, until)
+
+
+def _file_deleted(scene: _Scene) -> None:
+    """Delete messages in the middle: their log file is gone, their index is not."""
+    if scene.cluster.is_static(scene.topic) or not scene.lossy:
+        return
+    queue = scene.queue()
+    begin, end = scene.cluster.min_offset(queue), scene.cluster.max_offset(queue)
+    if end > begin:
+        first = scene.chance.randrange(begin, end)
+        until = min(end, first + scene.chance.randint(1, 30))
+        _delete(scene, queue, first, until)
+        scene.cluster.remove(queue, first, until)
+
+
+def _delete(scene: _Scene, queue: MessageQueue, first: int, until: int) -> None:
+    places = {(queue.topic, queue.broker_name, queue.queue_id, offset) for offset in range(first, until)}
+    scene.history.expired |= places & scene.history.stored.keys()
+
+
+def _compaction(scene: _Scene) -> None:
+    if scene.cluster.is_compacted(scene.topic):
+        scene.cluster.gap(scene.queue(), scene.chance.randint(1, 2_000))
+
+
+def _new_broker(scene: _Scene) -> None:
+    if scene.cluster.is_static(scene.topic):
+        return
+    name = f"broker-{len(scene.cluster.stores)}-new"
+    scene.cluster.add_broker(name, 0)
+    scene.cluster.create_topic(scene.topic, scene.chance.randint(1, 3), brokers=(name,))
+    scene.cluster.start_broker(name)
+
+
+def _remap(scene: _Scene) -> None:
+    if scene.cluster.is_static(scene.topic):
+        scene.cluster.remap(scene.topic, scene.broker())
+        scene.cluster.announce()
+
+
+_KINDS: Final[dict[str, Callable[[_Scene], None]]] = {
+    "a master is killed": partial(_master, state=State.KILLED),
+    "a master vanishes": partial(_master, state=State.VANISHED),
+    "a master pauses": partial(_master, state=State.PAUSED),
+    "all brokers are killed": partial(_all_brokers, state=State.KILLED),
+    "a slave is killed": _slave,
+    "a slave lags": _lag,
+    "a name server is killed": partial(_name_server, state=State.KILLED),
+    "a name server vanishes": partial(_name_server, state=State.VANISHED),
+    "a name server pauses": partial(_name_server, state=State.PAUSED),
+    "all name servers are killed": _every_name_server,
+    "the whole cluster is killed": _everything,
+    "connections are closed": _hang_up,
+    "connections become half-open": _half_open,
+    "a partition": _partition,
+    "a slow link": _slow,
+    "limits of an answer change": _limits,
+    "a queue is added": _more_queues,
+    "a static topic moves": _remap,
+    "retention deletes messages": _retention,
+    "a log file is deleted": _file_deleted,
+    "compaction": _compaction,
+    "a broker is added": _new_broker,
+} | {
+    f"{what}: {how.value}": partial(_answers, how=how, what=what)
+    for what in _CODES
+    for how in Answering
+    if how is not Answering.SHORT or what == "pull"
+}
+
+
+def draw_faults(chance: random.Random, within_s: float, likely: Sequence[str]) -> list[Fault]:
+    """Draw the faults of a life, in the order of their moments.
+
+    Parameters
+    ----------
+    within_s : float
+        The last one begins by then.
+    likely : sequence of str
+        Kinds for which this life is made, such as moves of its static topic.
+    """
+    count = chance.choice((0, 1, 1, 2, 3, 4, 6, 10))
+    kinds = [*chance.sample(sorted(_KINDS), chance.randint(1, 12)), *likely, *likely]
+    drawn = [chance.choice(kinds) for _ in range(count)] + list(likely)
+    return sorted(
+        (
+            Fault(
+                chance.uniform(0.0, within_s),
+                kind,
+                chance.choice((0.1, 0.5, 1.0, 3.0, 10.0, 45.0)),
+                chance.getrandbits(32),
+            )
+            for kind in drawn
+        ),
+        key=lambda fault: fault.at_s,
+    )
+
+
+def happen(
+    fault: Fault,
+    cluster: Cluster,
+    network: Network,
+    history: History,
+    *,
+    topic: str,
+    processes: tuple[str, ...],
+    finished: Mapping[MessageQueue, int],
+    lossy: bool,
+) -> None:
+    """Let a fault happen now."""
+    history.did[fault.kind] += 1
+    chance = random.Random(fault.dice)
+    scene = _Scene(cluster, network, history, topic, processes, finished, lossy, fault, chance)
+    _KINDS[fault.kind](scene)

@@ -1,0 +1,116 @@
+"""Lives in virtual time: nothing is lost, and what would lose something is found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from tests.simulation.history import History, Row
+from tests.simulation.judges import JUDGES, judge
+from tests.simulation.plants import PLANTS
+
+A = ("orders", "broker-a", 0)
+LIVES = 100
+
+
+def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run one of the simulation's programs: the order of sets is fixed only in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", f"tests.simulation.{module}", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=3_600,
+        env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+@pytest.mark.timeout(600)
+def test_lives_in_which_everything_goes_wrong_lose_nothing() -> None:
+    done = run("run", "--seeds", str(LIVES))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{LIVES:,} lives" in done.stdout
+    happened = {line.strip().partition("  ")[2] for line in done.stdout.splitlines()}
+    assert {
+        "batch run again after a restart",
+        "driver killed: written",
+        "executor killed",
+        "a partition",
+        "connections become half-open",
+        "retention deletes messages",
+        "the whole cluster is killed",
+    } <= happened, "the world does not do what it should"
+
+
+def test_a_seed_is_one_life() -> None:
+    first, second = (run("run", "--seeds", "7", "--show") for _ in range(2))
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout
+    assert "virtual seconds" in first.stdout
+
+
+@pytest.mark.parametrize("number", [0, 6, 14, 27, 36], ids=lambda number: PLANTS[number].what)
+def test_a_planted_mistake_is_found(number: int) -> None:
+    done = run("plants", str(number), "--seeds", "60")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.needs("lives")
+@pytest.mark.timeout(3_600)
+def test_every_planted_mistake_is_found() -> None:
+    done = run("plants", "--seeds", "2000")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def history() -> History:
+    """What a life without any mistake leaves."""
+    stored = {(*A, offset): b"writer-0-0:%d" % offset for offset in range(4)}
+    rows = [Row(place, body) for place, body in stored.items()]
+    return History(
+        stored=stored, acknowledged={"writer-0-0": {0, 1, 2, 3}}, batches={0: rows[:2], 1: rows[2:]}
+    )
+
+
+def _changed(name: str) -> History:
+    """Return a history in which one thing is wrong."""
+    good = history()
+    batches, last = good.batches, good.batches[1][-1]
+    match name:
+        case "lost":
+            return replace(good, batches={0: batches[0], 1: batches[1][:1]})
+        case "repeated":
+            return replace(good, batches={0: batches[0], 1: [*batches[1], last]})
+        case "phantom":
+            return replace(
+                good, batches={0: batches[0], 1: [batches[1][0], Row(last.place, b"writer-0-0:9")]}
+            )
+        case "reordered" | "disordered":
+            return replace(good, batches={0: batches[1], 1: batches[0]})
+        case "torn":
+            return replace(good, torn=["batch 0"])
+        case "committed ahead":
+            return replace(good, ahead=["orders@broker-a:0"])
+        case "died of an outage":
+            return replace(good, died=["ConnectError: refused"])
+        case "refused":
+            return replace(good, refused=["writer-0-0:4"])
+        case _:
+            return replace(good, errors=["DataLossError: gone"])
+
+
+def test_judges_find_nothing_where_nothing_is_wrong() -> None:
+    assert judge(history()) == {}
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_each_judge_finds_what_it_is_for(name: str) -> None:
+    assert name in judge(_changed(name))
+
+
+def test_what_retention_deleted_is_not_lost() -> None:
+    good = history()
+    expired = {(*A, 3)}
+    assert judge(replace(good, batches={0: good.batches[0], 1: good.batches[1][:1]}, expired=expired)) == {}
