@@ -7,10 +7,10 @@ from typing import Final
 import pytest
 
 NEEDS: Final = {
-    "cluster": "servers of its own: several brokers, slaves, TLS, access lists, other settings, other files",
+    "cluster": "separate servers: several brokers, slaves, TLS, access lists, other settings, other files",
     "old": "RocketMQ 4.9; its fixtures and parameters set the mark",
     "java": "RocketMQ's Java clients or tools, as another member or to compare with",
-    "programs": "Spark programs of its own: processes, executors, standalone clusters, notebooks",
+    "programs": "separate Spark programs: processes, executors, standalone clusters, notebooks",
     "kills": "kills of several kinds, repeatedly",
     "lives": "hundreds of simulated lives for each planted mistake",
     "mariadb": "MariaDB's server, which `make mariadb` installs",
