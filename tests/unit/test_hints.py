@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_rocketmq.client import ConsumeFromWhere, ConsumeResult, ProducerOptions, PushOptions
 from pyspark_rocketmq.errors import OptionError
@@ -12,6 +13,8 @@ from pyspark_rocketmq.options import SinkOptions, SourceOptions, option_referenc
 from pyspark_rocketmq.options.declare import Options
 from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.planning.assign import AllocateStrategy
+from pyspark_rocketmq.spark.read.schema import read_schema
+from pyspark_rocketmq.spark.write.sink_schema import sink_layout
 from pyspark_rocketmq.sql.flink import RocketMQSourceFunction
 
 BASE = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
@@ -112,3 +115,17 @@ def test_a_text_instead_of_an_enum_says_the_member(call: Callable[[], object], m
 def test_members_are_accepted() -> None:
     assert PushOptions(start=ConsumeFromWhere.FIRST_OFFSET).start is ConsumeFromWhere.FIRST_OFFSET
     require_member(ConsumeResult, ConsumeResult.LATER, "result")
+
+
+@pytest.mark.parametrize(
+    ("kafkas", "ours"), [("value", "body"), ("partition", "queueId"), ("headers", "properties")]
+)
+def test_a_column_of_kafka_says_the_column_here(kafkas: str, ours: str) -> None:
+    with pytest.raises(
+        OptionError, match=f"names '{kafkas}', which is no column of a message: did you mean '{ours}'"
+    ):
+        read_schema([kafkas])
+    with pytest.raises(
+        OptionError, match=f"a column '{kafkas}', which is no part of a message: did you mean '{ours}'"
+    ):
+        sink_layout(StructType([StructField(kafkas, BinaryType())]), parse_options(SinkOptions, BASE))

@@ -22,13 +22,14 @@ from pyspark_rocketmq.demo.feed import Feed
 from pyspark_rocketmq.demo.job import read_orders, revenue
 from pyspark_rocketmq.demo.orders import SPAN_MS, Totals, Window, orders
 from pyspark_rocketmq.demo.session import local_spark
-from pyspark_rocketmq.demo.stream import RevenueStream, last_error_line
+from pyspark_rocketmq.demo.stream import RevenueStream
 from pyspark_rocketmq.demo.timeline import Timeline
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 from pyspark_rocketmq.devcluster.detached import find_detached, start_detached, stop_detached
 from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, resolve, rocketmq_coordinates
 from pyspark_rocketmq.devcluster.java import find_java
 from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.spark.causes import find_cause
 
 __all__ = ["DemoRun", "DemoSettings"]
 
@@ -137,7 +138,7 @@ class DemoRun:
             try:
                 self._count_revenue(session, client, home)
             except PySparkException as error:
-                raise RocketMQError(f"the streaming query failed: {last_error_line(str(error))}") from error
+                raise RocketMQError(f"the streaming query failed: {find_cause(str(error))}") from error
             with self.timeline.phase("verify"):
                 self.differences = _differences(self.expected, self.totals)
             self._kept = self.settings.keep

@@ -13,8 +13,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_rocketmq.demo.orders import Total, Totals, Window
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
+from pyspark_rocketmq.spark.causes import find_cause
 
-__all__ = ["RevenueStream", "last_error_line"]
+__all__ = ["RevenueStream"]
 
 
 class RevenueStream:
@@ -57,7 +58,7 @@ class RevenueStream:
         assert self._query is not None
         failure = self._query.exception()
         if failure is not None:
-            raise RocketMQError(f"the streaming query failed: {last_error_line(str(failure))}")
+            raise RocketMQError(f"the streaming query failed: {find_cause(str(failure))}")
         progress = self._query.lastProgress
         if progress is None or not progress.sources[0].endOffset:
             return
@@ -79,10 +80,3 @@ class RevenueStream:
         self._totals |= {
             (row.windowStart, row.product): Total(row.orders, row.cents) for row in batch.collect()
         }
-
-
-def last_error_line(text: str) -> str:
-    """Return the line of a Python worker's traceback that says what happened."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    ours = [line for line in lines if "Error: " in line]
-    return (ours or lines or ["no reason given"])[-1]

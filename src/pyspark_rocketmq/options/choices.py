@@ -13,6 +13,7 @@ __all__ = [
     "COLUMNS",
     "COUNT",
     "COUNT_OR_NONE",
+    "KAFKA_COLUMNS",
     "KAFKA_RESET",
     "KAFKA_SOURCE",
     "TAGS",
@@ -33,6 +34,9 @@ KAFKA_RESET: Final = {
     "end": "latest",
 }
 """The values of Kafka's ``auto.offset.reset``, old and new, and the values of this package's options."""
+
+KAFKA_COLUMNS: Final = {"value": "body", "partition": "queueId", "headers": "properties"}
+"""Columns of Spark's Kafka source and sink that have another name here, and this name."""
 
 KAFKA_SOURCE: Final = {
     "kafka.group.id": "consumerGroup",

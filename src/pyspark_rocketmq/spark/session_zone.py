@@ -7,14 +7,14 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-__all__ = ["in_session_zone"]
+__all__ = ["add_session_zone"]
 
 _TIMES: Final = frozenset(
     {"startingtimestamp", "startingoffsetsbytimestamp", "endingtimestamp", "endingoffsetsbytimestamp"}
 )
 
 
-def in_session_zone(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
+def add_session_zone(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
     """Add the option ``timeZone`` to the options of a read that have a time and no time zone.
 
     Spark does not pass its session time zone to Python data sources.

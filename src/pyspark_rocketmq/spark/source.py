@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
+from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.read.schema import read_schema
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["RocketMQCompatDataSource", "RocketMQDataSource"]
 
 
+@called_by_spark
 class RocketMQDataSource(DataSource):
     """``format("rocketmq")``. Spark finds it without registration.
 

@@ -7,13 +7,13 @@ from typing import Final
 
 from pyspark.errors import PySparkException, QueryContextType
 
+from pyspark_rocketmq.spark.causes import find_cause
 from pyspark_rocketmq.sql.statements import Position
 
 __all__ = ["place_of", "reason_of"]
 
 # Errors of Spark's parser have no query context: the position is in the message.
 _PLACE: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
-_NOISE: Final = re.compile(r" SQLSTATE: \w+|; line \d+ pos \d+;?| ?\(line \d+, pos \d+\)")
 
 
 def place_of(error: PySparkException, text: str) -> Position | None:
@@ -29,8 +29,5 @@ def place_of(error: PySparkException, text: str) -> Position | None:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the line of an error that says what happened. For a Python worker's error, its last cause."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line.partition("Error: ")[2] for line in lines if line.partition(":")[0].endswith("Error")]
-    line = ours[-1] if ours else lines[0] if lines else type(error).__name__
-    return _NOISE.sub("", line).strip()
+    """Return the line of an error that says what happened."""
+    return find_cause(str(error)) or type(error).__name__

@@ -20,7 +20,7 @@ from pyspark_rocketmq.options import (
 )
 from pyspark_rocketmq.spark.body_formats import AT, BODY, KEYS, PLACE, BodyColumn, Decoded, Format, judge
 from pyspark_rocketmq.spark.body_formats import quote as quoted_text
-from pyspark_rocketmq.spark.session_zone import in_session_zone
+from pyspark_rocketmq.spark.session_zone import add_session_zone
 from pyspark_rocketmq.sql.catalog import sample_columns
 from pyspark_rocketmq.sql.flink.table_options import SortedOptions, sort_options
 from pyspark_rocketmq.sql.metadata import metadata_of
@@ -155,7 +155,7 @@ class Table:
         return self.format.decode(messages)
 
     def _load(self, spark: SparkSession, columns: Sequence[str], *, streaming: bool) -> DataFrame:
-        given = in_session_zone(spark, self.given.read)
+        given = add_session_zone(spark, self.given.read)
         self.given.parse(SourceOptions, given, self._whole)
         options = {**given, **({"columns": ",".join(columns)} if columns else {})}
         if streaming:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.spark.causes import find_own_error
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -32,14 +33,15 @@ _CAUSED_BY: Final = "Caused by: "
 def last_cause(trace: str) -> str:
     """Return the line of an exception's trace that names the cause.
 
-    It is that of Python's last traceback, else that of Java's last "Caused by", else the first line.
+    It is that of this package's last error, which has no traceback, else that of Python's last traceback,
+    else that of Java's last "Caused by", else the first line.
     """
     lines = [line for line in trace.splitlines() if line.strip()]
     tracebacks = [at for at, line in enumerate(lines) if _TRACEBACK in line]
     after = lines[tracebacks[-1] + 1 :] if tracebacks else []
     python = next((line for line in after if not line[0].isspace()), None)
     java = [line.removeprefix(_CAUSED_BY) for line in lines if line.startswith(_CAUSED_BY)]
-    return python or (java or lines or ["no cause was given"])[-1 if java else 0]
+    return find_own_error(trace) or python or (java or lines or ["no cause was given"])[-1 if java else 0]
 
 
 class QueryLog(StreamingQueryListener):

@@ -17,6 +17,7 @@ from pyspark_rocketmq.offsets.queue_lookup import patient_queues
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.options.choices import CorruptPolicy
 from pyspark_rocketmq.planning.offset_resolution import check_listed
+from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.read.partition import RangesPartition, plan_partitions, read_partition
 from pyspark_rocketmq.spark.read.pushdown import Demand, demand_of, narrow_positions
 from pyspark_rocketmq.spark.read.schema import check_nullable, to_projection
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["FilteringBatchReader", "RocketMQBatchReader"]
 
 
+@called_by_spark
 class RocketMQBatchReader(DataSourceReader):
     """Plans and reads a batch.
 
@@ -86,6 +88,7 @@ class RocketMQBatchReader(DataSourceReader):
         return resolve_batch(client, self._start, self._end, queues, self._options, start_time_ms=moment)
 
 
+@called_by_spark
 class FilteringBatchReader(RocketMQBatchReader):
     """The reader of ``pushDownFilters=true``: uses the query's filters from Spark to read less.
 

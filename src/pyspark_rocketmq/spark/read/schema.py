@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options.choices import BodyType
+from pyspark_rocketmq.options.choices import KAFKA_COLUMNS, BodyType
 from pyspark_rocketmq.record.decode.arrow import Column
 
 __all__ = [
@@ -177,7 +177,7 @@ def _column(name: str, where: str) -> str:
     if column in COLUMN_TYPES:
         return column
     known = [*COLUMN_TYPES, *ALIASES]
-    nearest = {candidate.lower(): candidate for candidate in known}
+    nearest = {candidate.lower(): candidate for candidate in known} | KAFKA_COLUMNS
     close = difflib.get_close_matches(name.lower(), nearest, n=1)
     hint = f"did you mean {nearest[close[0]]!r}?" if close else f"there are {_join_names(known)}"
     raise OptionError(f"{where} names {name!r}, which is no column of a message: {hint}")

@@ -42,6 +42,7 @@ from pyspark_rocketmq.options.choices import CorruptPolicy
 from pyspark_rocketmq.planning.alignment import next_heartbeat
 from pyspark_rocketmq.planning.offset_resolution import check_listed
 from pyspark_rocketmq.planning.topics.discovery import check_checkpoint, plan_ranges, targets
+from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.read.admission import Admission, default_limit
 from pyspark_rocketmq.spark.read.aligned_column import AlignedColumn, AlignedPartition, look_up_aligned
 from pyspark_rocketmq.spark.read.heartbeat import Absences, HeartbeatPartition, check_heartbeat, heartbeat_row
@@ -67,6 +68,7 @@ _LAST_COMMIT_PATIENCE_S: Final = 5.0
 """How long an AvailableNow run that has read everything waits for its commit before it ends."""
 
 
+@called_by_spark
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches and reads them.
 

@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import Guarantee, SinkOptions
+from pyspark_rocketmq.options.choices import KAFKA_COLUMNS
 from pyspark_rocketmq.record.encode.outgoing_rows import MessageColumns, binary_of
 
 if TYPE_CHECKING:
@@ -210,8 +211,9 @@ def _column(name: str) -> str:
     column = by_lower.get(name.lower())
     if column is not None:
         return column
+    by_lower |= KAFKA_COLUMNS
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"there are {_join(SINK_COLUMNS)}"
+    hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"there are {_join(SINK_COLUMNS)}."
     raise OptionError(f"the rows have a column {name!r}, which is no part of a message: {hint} "
                       "Select the columns that are to be sent")  # fmt: skip
 

@@ -18,6 +18,7 @@ from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.record.encode.occurrences import count_shared
+from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.task_client import task_client
 from pyspark_rocketmq.spark.write.sink_schema import SinkLayout, sink_layout
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
@@ -41,6 +42,7 @@ class TaskWritten(WriterCommitMessage):
     transaction: TransactionName | None = None
 
 
+@called_by_spark
 class RocketMQBatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame as messages.
 
@@ -103,6 +105,7 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
         _abandon(messages, self._options)
 
 
+@called_by_spark
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     """Writes each micro-batch as messages.
 

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.streams.frame.python_steps import to_json
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _MAX_ROWS: Final = 10_000
 _CHUNK_ROWS: Final = 1_000
 
 
+@called_by_spark
 class TablesSource(DataSource):
     """``format("rocketmq-tables")``.
 
@@ -60,6 +62,7 @@ class TableRange(InputPartition):
     until: int
 
 
+@called_by_spark
 class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream reader. Offsets are the last id of each table, by table name.
 

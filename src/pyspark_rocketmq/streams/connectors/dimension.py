@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import OptionError, PlanError
+from pyspark_rocketmq.spark.boundary import called_by_spark
 
 __all__ = ["DimensionSource", "DimensionTable"]
 
@@ -74,6 +75,7 @@ class DimensionTable:
         return spark.read.format("rocketmq-dimension").schema(schema).options(**options).load()
 
 
+@called_by_spark
 class DimensionSource(DataSource):
     """``format("rocketmq-dimension")``."""
 
@@ -87,6 +89,7 @@ class DimensionSource(DataSource):
         return _Reader(dict(self.options), schema.fieldNames())
 
 
+@called_by_spark
 class _Reader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], columns: list[str]) -> None:
         self._options = options

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.spark.monitor.listener import RocketMQQueryListener
-from pyspark_rocketmq.spark.session_zone import in_session_zone
+from pyspark_rocketmq.spark.session_zone import add_session_zone
 from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.streams.connectors.base import (
     BatchWriter,
@@ -63,7 +63,11 @@ class RocketMQSource(RecordSource):
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
         """Return the source's flow."""
-        options = {**_DEFAULTS, "eventTimeAlignment": self.time.value, **in_session_zone(spark, self.options)}
+        options = {
+            **_DEFAULTS,
+            "eventTimeAlignment": self.time.value,
+            **add_session_zone(spark, self.options),
+        }
         given = _value(options, "heartbeatInterval")
         # Without a watermark they would only cause empty batches, each with an empty output file.
         beats = given != "off" if given is not None else has_watermark(analysis)

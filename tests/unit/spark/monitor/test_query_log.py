@@ -65,6 +65,10 @@ pyspark_rocketmq.errors.BrokerNotFoundError: no broker [topic=orders]
             "pyspark_rocketmq.errors.BrokerNotFoundError: no broker [topic=orders]",
         ),
         (
+            JAVA + "Caused by: a.PythonException: thrown: pyspark_rocketmq.errors.OptionError: no\n\tat x\n",
+            "pyspark_rocketmq.errors.OptionError: no",
+        ),
+        (
             JAVA + "Caused by: java.io.IOException: disk\n\tat x\nCaused by: java.lang.Error: root\n",
             "java.lang.Error: root",
         ),
@@ -72,7 +76,14 @@ pyspark_rocketmq.errors.BrokerNotFoundError: no broker [topic=orders]
         ("Traceback (most recent call last):\n  cut off", "Traceback (most recent call last):"),
         ("", "no cause was given"),
     ],
-    ids=["Python's last", "Java's last", "the first line", "a traceback that was cut", "nothing"],
+    ids=[
+        "Python's last",
+        "ours without a traceback",
+        "Java's last",
+        "the first line",
+        "a traceback that was cut",
+        "nothing",
+    ],
 )
 def test_the_last_cause(trace: str, cause: str):
     assert last_cause(trace) == cause

@@ -1,0 +1,139 @@
+"""The boundary to Spark: this package's errors leave it with their message, without its frames.
+
+Spark shows the user the text that its Python worker sends: a traceback of the worker's frames, ours, and
+those of every cause, with the message last. Of these, only the message helps. The full traceback goes to the
+log.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NoReturn, TypeVar
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from pyspark_rocketmq.errors import RocketMQError
+
+__all__ = ["called_by_spark"]
+
+C = TypeVar("C", bound=type[Any])
+
+_LOG: Final = logging.getLogger(__name__)
+
+# Facts (PySpark 4.2 to 4.3): all workers have SPARK_PYTHON_RUNTIME=PYTHON_WORKER. `handle_worker_exception`
+# sends only the exception's line if SPARK_HIDE_TRACEBACK is set, and the worker ends after it. A worker whose
+# output Spark logs (spark.sql.pyspark.worker.logging.enabled) has a handler at the root logger.
+_RUNTIME: Final = ("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+_HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
+
+
+def called_by_spark(cls: C) -> C:
+    """Decorate a class whose public methods Spark calls: its errors have no frames for the user.
+
+    This covers ``RocketMQError`` from a call, and from the iterator that a call returns. Other errors, which
+    are defects, keep their traceback.
+    """
+    for name, member in list(vars(cls).items()):
+        if callable(member) and not name.startswith("_") and not isinstance(member, type):
+            wrap = _deferring if name == "streamReader" else _without_frames
+            setattr(cls, name, wrap(member))
+    return cls
+
+
+def _without_frames(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = method(*args, **kwargs)
+        except RocketMQError as error:
+            _leave(error, method.__qualname__, args[0])
+        return _iterated(result, method.__qualname__, args[0]) if isinstance(result, Iterator) else result
+
+    return call
+
+
+def _deferring(stream_reader: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reader that raises the error, instead of raising it.
+
+    Spark's runner of stream readers (4.2, 4.3) stops the reader after any error, also if it got none: the
+    user would see an UnboundLocalError.
+    """
+
+    @functools.wraps(stream_reader)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return stream_reader(*args, **kwargs)
+        except RocketMQError as error:
+            return _RefusedReader(error)
+
+    return call
+
+
+def _iterated(rows: Iterator[Any], where: str, called: object) -> Iterator[Any]:
+    try:
+        yield from rows
+    except RocketMQError as error:
+        _leave(error, where, called)
+
+
+def _leave(error: RocketMQError, where: str, called: object) -> NoReturn:
+    """Raise the error without its traceback and causes, after logging them.
+
+    Raises
+    ------
+    RocketMQError
+        The error.
+    """
+    _LOG.log(_level(called), "%s failed", where, exc_info=error)
+    name, value = _RUNTIME
+    if os.environ.get(name) == value:
+        os.environ[_HIDE_TRACEBACK] = "1"  # the worker ends with this error: no other error is affected
+    raise error.with_traceback(None) from None
+
+
+def _level(called: object) -> int:
+    """Return the level of the traceback in the log.
+
+    A task's standard error is its executor's log, a stream reader's is the driver's, where Spark reports the
+    failure of the query, too. Another planning process without handlers would write to the driver's standard
+    error, which is often the user's terminal: there the traceback stays hidden.
+    """
+    has_log = _LOG.hasHandlers() or TaskContext.get() is not None
+    return logging.ERROR if has_log or isinstance(called, DataSourceStreamReader) else logging.DEBUG
+
+
+@called_by_spark
+class _RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream reader that cannot be created: every call raises the reason."""
+
+    def __init__(self, error: RocketMQError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:
+        """Raise the error."""
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> NoReturn:
+        """Raise the error."""
+        raise self._error
+
+    def getDefaultReadLimit(self) -> NoReturn:
+        """Raise the error."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:  # noqa: ARG002
+        """Raise the error."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:  # noqa: ARG002
+        """Raise the error."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002
+        """Raise the error."""
+        raise self._error

@@ -1,0 +1,167 @@
+"""Errors that leave for Spark: the message without frames and causes, the traceback in the log."""
+
+from __future__ import annotations
+
+import io
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+from pyspark.util import handle_worker_exception
+
+from pyspark_rocketmq.errors import ConnectError, OptionError, RocketMQError
+from pyspark_rocketmq.spark.boundary import called_by_spark
+from pyspark_rocketmq.spark.read.batch import FilteringBatchReader, RocketMQBatchReader
+from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
+from pyspark_rocketmq.spark.source import RocketMQDataSource
+from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter, RocketMQStreamWriter
+
+
+@called_by_spark
+class Reader:
+    """A reader whose every method fails."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "reader"
+
+    def partitions(self) -> list[int]:
+        self._deep(3)
+        return []
+
+    def read(self, _: int) -> Iterator[int]:
+        yield 1
+        self._deep(3)
+
+    def defect(self) -> None:
+        raise KeyError("a defect")
+
+    def _deep(self, level: int) -> None:
+        if level:
+            self._deep(level - 1)
+        raise ConnectError("no connection", addr="10.0.0.1:9876") from OSError("secret details")
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be one of Spark's Python workers."""
+    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+
+
+def sent(call: object) -> str:
+    """Return what Spark's worker sends to the JVM, and so to the user."""
+    out = io.BytesIO()
+    try:
+        call()  # type: ignore[operator]
+    except Exception as error:  # noqa: BLE001 - as Spark's worker
+        handle_worker_exception(error, out)
+    return out.getvalue()[8:].decode()
+
+
+@pytest.mark.parametrize("call", [lambda: Reader().partitions(), lambda: list(Reader().read(0))])
+def test_a_worker_sends_one_line(worker: None, call: object) -> None:
+    assert sent(call) == "pyspark_rocketmq.errors.ConnectError: no connection [addr=10.0.0.1:9876]\n"
+
+
+def test_a_defect_keeps_its_frames(worker: None) -> None:
+    assert 'raise KeyError("a defect")' in sent(Reader().defect)
+
+
+def test_outside_a_worker_nothing_is_hidden_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK", raising=False)
+    monkeypatch.delenv("SPARK_PYTHON_RUNTIME", raising=False)
+    with pytest.raises(ConnectError) as caught:
+        Reader().partitions()
+    assert "raise KeyError" in sent(Reader().defect)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "secret details" not in shown
+    assert "_deep" not in shown
+
+
+@pytest.mark.parametrize("call", [lambda: Reader().partitions(), lambda: list(Reader().read(0))])
+def test_the_log_has_the_whole_trace(call: object, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(RocketMQError):
+        call()  # type: ignore[operator]
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.getMessage() in {"Reader.partitions failed", "Reader.read failed"}
+    for part in ("OSError: secret details", "in _deep", "ConnectError: no connection"):
+        assert part in caplog.text
+
+
+@called_by_spark
+class StreamReader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, int]:
+        raise OptionError("no offset")
+
+    def read(self, _: InputPartition) -> Iterator[tuple[Any, ...]]:
+        return iter(())
+
+
+@pytest.mark.parametrize(("reader", "shown"), [(Reader, False), (StreamReader, True)])
+def test_without_a_log_a_batch_s_trace_is_not_on_the_terminal(
+    reader: type[Any], shown: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream's is: its standard error is the driver's log."""
+    monkeypatch.setattr(logging.getLogger("pyspark_rocketmq"), "propagate", False)
+    with pytest.raises(RocketMQError):
+        reader().initialOffset() if shown else reader().partitions()
+    assert ("Traceback" in capsys.readouterr().err) is shown
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda reader: reader.prepareForTriggerAvailableNow(),
+        lambda reader: reader.initialOffset(),
+        lambda reader: reader.latestOffset({}, None),
+        lambda reader: reader.read(None),
+    ],
+)
+def test_a_stream_reader_that_cannot_be_made_says_why_when_it_is_used(
+    worker: None, call: Callable[[Any], object]
+) -> None:
+    """If ``streamReader`` raised, Spark's runner would raise an UnboundLocalError instead."""
+    source = RocketMQDataSource(options={"nameServer": "a:1", "topic": "t", "endingOffsets": "latest"})
+    reader = source.streamReader(StructType())
+    reader.stop()
+    assert sent(lambda: call(reader)).startswith(
+        "pyspark_rocketmq.errors.OptionError: endingOffsets bounds a"
+    )
+
+
+def test_rows_come_as_before() -> None:
+    assert next(Reader().read(0)) == 1
+    assert Reader.name() == "reader"
+
+
+def test_every_method_that_spark_calls_is_covered() -> None:
+    """Undecorated, a new method of Spark's interfaces would show our frames again."""
+    for cls, interfaces in {
+        RocketMQDataSource: (DataSource,),
+        RocketMQBatchReader: (DataSourceReader,),
+        FilteringBatchReader: (DataSourceReader,),
+        RocketMQStreamReader: (DataSourceStreamReader, SupportsTriggerAvailableNow),
+        RocketMQBatchWriter: (DataSourceWriter,),
+        RocketMQStreamWriter: (DataSourceWriter,),
+    }.items():
+        names = {name for interface in interfaces for name in vars(interface) if not name.startswith("_")}
+        for name in names - {"name"}:
+            method = getattr(cls, name)
+            ours = method.__module__.startswith("pyspark_rocketmq")
+            assert not ours or hasattr(method, "__wrapped__"), f"{cls.__name__}.{name}"
+    with pytest.raises(OptionError) as caught:
+        RocketMQDataSource(options={"topik": "x"}).schema()
+    assert len(traceback.extract_tb(caught.value.__traceback__)) == 3  # the test, the call, its raise
