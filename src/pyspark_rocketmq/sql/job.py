@@ -14,12 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pyspark_rocketmq.errors import OptionError, RocketMQError, SqlError
-from pyspark_rocketmq.options import BadRecords, JobOptions, OutputMode, RuntimeMode, parse_options
+from pyspark_rocketmq.errors import RocketMQError, SqlError
+from pyspark_rocketmq.options import BadRecords, JobOptions, OutputMode, RuntimeMode
 from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.sql.error_positions import place_of, reason_of
 from pyspark_rocketmq.sql.parse import parse_statements
+from pyspark_rocketmq.sql.settings import Settings, require_checkpoint, spark_setting
 from pyspark_rocketmq.sql.statements import (
     CreateTable,
     CreateView,
@@ -35,12 +36,6 @@ from pyspark_rocketmq.sql.statements import (
 from pyspark_rocketmq.sql.tables import SOURCE, Table, quote
 
 __all__ = ["SqlJob", "execute"]
-
-_SPARK_SETTINGS: Final[Mapping[str, str]] = {
-    "parallelism.default": "spark.sql.shuffle.partitions",
-    "table.local-time-zone": "spark.sql.session.timeZone",
-}
-"""Flink's settings and the corresponding Spark settings."""
 
 _POLL_S: Final = 0.5
 
@@ -111,23 +106,32 @@ class SqlJob:
         One per ``INSERT``, and one per table whose bad records go to a topic.
     results : list of DataFrame
         The results of the statements that return rows, in order.
+    result_positions : list of Position
+        The positions of these statements.
     tables : dict of str to Table
     """
 
     def __init__(self, spark: SparkSession, text: str, settings: Mapping[str, str]) -> None:
         self.queries: list[StreamingQuery] = []
         self.results: list[DataFrame] = []
+        self.result_positions: list[Position] = []
         self.tables: dict[str, Table] = {}
         self._spark = spark
         self._text = text
-        self._settings: dict[str, str] = {}
+        self._settings = Settings()
         self._viewed: dict[str, RuntimeMode] = {}
         self._views: set[str] = set()
         self._refused: set[str] = set()  # tables whose bad records already have a query
         self._names: set[str] = set()
-        self.options = parse_options(JobOptions, {})
+        self._position = Position(1, 1)
+        self._started_at: dict[int, Position] = {}
         for name, value in settings.items():
             self._set(name, value)
+
+    @property
+    def options(self) -> JobOptions:
+        """The settings as they are now."""
+        return self._settings.options
 
     # --- statements -------------------------------------------------------------------------
 
@@ -138,7 +142,8 @@ class SqlJob:
         ------
         SqlError
         """
-        with self._add_position(statement.position):
+        self._position = statement.position
+        with self.add_position(statement.position):
             match statement:
                 case CreateTable():
                     self._create_table(statement)
@@ -156,6 +161,7 @@ class SqlJob:
                     rows = self._query(statement.whole)
                     if statement.is_query:
                         self.results.append(rows)
+                        self.result_positions.append(statement.position)
                 case _:
                     assert_never(statement)
 
@@ -206,23 +212,18 @@ class SqlJob:
     # --- settings ---------------------------------------------------------------------------
 
     def _set(self, name: str, value: str) -> None:
-        spark_name = _SPARK_SETTINGS.get(name.lower(), name)
-        if spark_name.startswith("spark."):
+        spark_name = spark_setting(name)
+        if spark_name is None:
+            self._settings.set(name, value)
+        else:
             self._spark.conf.set(spark_name, value)
-            return
-        changed = {key: old for key, old in self._settings.items() if key.lower() != name.lower()}
-        self.options = parse_options(JobOptions, changed | {name: value})
-        self._settings = changed | {name: value}
 
     def _reset(self, name: str | None) -> None:
-        if name is not None and _SPARK_SETTINGS.get(name.lower(), name).startswith("spark."):
-            self._spark.conf.unset(_SPARK_SETTINGS.get(name.lower(), name))
-            return
-        wanted = None if name is None else name.lower()
-        self._settings = {
-            key: old for key, old in self._settings.items() if wanted is not None and key.lower() != wanted
-        }
-        self.options = parse_options(JobOptions, self._settings)
+        spark_name = None if name is None else spark_setting(name)
+        if spark_name is None:
+            self._settings.reset(name)
+        else:
+            self._spark.conf.unset(spark_name)
 
     # --- inserts ----------------------------------------------------------------------------
 
@@ -254,7 +255,7 @@ class SqlJob:
             rows.write.mode("append").insertInto(key)
             return
         writer, _ = self._writer(rows, key)
-        self.queries.append(writer.toTable(key))
+        self._started(writer.toTable(key))
 
     def _write(self, messages: DataFrame, options: Mapping[str, str], name: str) -> None:
         if not messages.isStreaming:
@@ -263,32 +264,26 @@ class SqlJob:
         changes = self.options.output_mode is OutputMode.UPDATE
         writer, checkpoint = self._writer(messages, name)
         if changes:
-            self.queries.append(writer.foreachBatch(message_writer(checkpoint, options)).start())
+            self._started(writer.foreachBatch(message_writer(checkpoint, options)).start())
         else:
-            self.queries.append(writer.format(SOURCE).options(**options).start())
+            self._started(writer.format(SOURCE).options(**options).start())
 
     def _writer(self, rows: DataFrame, name: str) -> tuple[DataStreamWriter, str]:
         """Return the writer of a query with its own name, and so its own checkpoint."""
         name = self._unique(self.options.query_name or name)
-        self._settings = {
-            key: old
-            for key, old in self._settings.items()
-            if key.lower() not in {"queryname", "pipeline.name"}
-        }
-        location = self.options.checkpoint_location
+        self._settings.insert_begins()
+        location = require_checkpoint(self.options)
         trigger, output = self.options.trigger_ms, self.options.output_mode.value
-        self.options = parse_options(JobOptions, self._settings)
-        if location is None:
-            raise OptionError(
-                "a streaming query needs a checkpoint, from which it continues after a restart: SET "
-                "'checkpointLocation' = '/a/folder' (or --checkpoint)"
-            )
         writer = rows.writeStream.outputMode(output).queryName(name)
         checkpoint = f"{location.rstrip('/')}/{name}"
         writer = writer.option("checkpointLocation", checkpoint)
         if trigger is None:
             return writer.trigger(availableNow=True), checkpoint
         return writer.trigger(processingTime=f"{trigger} milliseconds"), checkpoint
+
+    def _started(self, query: StreamingQuery) -> None:
+        self.queries.append(query)
+        self._started_at[id(query)] = self._position
 
     def _unique(self, name: str) -> str:
         number = 1
@@ -331,7 +326,10 @@ class SqlJob:
                 failure = query.exception()
                 if failure is not None:
                     self.stop()
-                    raise RocketMQError(f"query {query.name} failed: {reason_of(failure)}") from failure
+                    place = self._started_at.get(id(query), Position(1, 1))
+                    raise RocketMQError(
+                        f"{place}: query {query.name} failed: {reason_of(failure)}"
+                    ) from failure
             active = [query for query in self.queries if query.isActive]
             if not active:
                 return True
@@ -359,8 +357,13 @@ class SqlJob:
         self.stop()
 
     @contextlib.contextmanager
-    def _add_position(self, position: Position) -> Iterator[None]:
-        """Add the position in the text to errors of options and of Spark."""
+    def add_position(self, position: Position) -> Iterator[None]:
+        """Add the position in the text to errors of options and of Spark.
+
+        Raises
+        ------
+        SqlError
+        """
         try:
             yield
         except SqlError:

@@ -41,6 +41,9 @@ class Position:
     line: int
     column: int
 
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
     @classmethod
     def of(cls, text: str, offset: int) -> Position:
         """Return the position of a character."""

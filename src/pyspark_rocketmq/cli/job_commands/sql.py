@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from json import loads
 from pathlib import Path
@@ -46,41 +45,73 @@ def sql(
     conf: Annotated[
         list[str] | None, typer.Option("--conf", help="A Spark setting, name=value; repeatable.")
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only parse the file.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check statements, settings and options only, without Spark.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Run a SQL job: CREATE TABLE, CREATE VIEW, and INSERT INTO as streaming queries.
 
     Runs until every query has ended. Queries without `trigger=availableNow` run until they fail or the
     command is interrupted. After a restart with the same checkpoint the job continues where it stopped. An
-    error in the file is reported with line and column, and exit code 2.
+    error in the file is reported with line and column, and exit code 2. Spark's log is in a file, which an
+    error names.
     """
     text = _read(file)
-    # Spark and the parser take a second to import: only this command waits for them.
-    from pyspark_rocketmq.sql.job import execute
+    # The parser takes a second to import, Spark some more: only this command waits for them.
+    from pyspark_rocketmq.sql.check import check_job
     from pyspark_rocketmq.sql.parse import parse_statements
 
     if check:
-        count = len(parse_statements(text))
+        count = check_job(text, checkpoint_location=checkpoint, settings=pairs(settings))
         if json:
             print_json({"statements": count})
         else:
             console().print(f"{count} statements")
         return
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops the queries, too
-    spark = _session(master, pairs(conf))
-    try:
-        with execute(spark, text, checkpoint_location=checkpoint, settings=pairs(settings)) as job:
-            for rows in job.results:
-                show(rows, json=json)
-            for query in job.queries:
-                if json:
-                    print_json({"started": query.name})
-                else:
-                    console().print(f"started {query.name}")
-            job.await_termination()
-    finally:
-        spark.stop()
+    parse_statements(text)  # an invalid job needs no Spark
+    _run(text, checkpoint, pairs(settings), master, pairs(conf), json=json)
+
+
+def _run(
+    text: str,
+    checkpoint: str | None,
+    settings: dict[str, str],
+    master: str | None,
+    conf: dict[str, str],
+    *,
+    json: bool,
+) -> None:
+    from pyspark_rocketmq.cli.job_commands.quiet_spark import (
+        announce_spark,
+        print_counts,
+        quiet_spark,
+        stop_on_signals,
+    )
+    from pyspark_rocketmq.spark.monitor.input_counts import InputCounts
+    from pyspark_rocketmq.sql.job import execute
+
+    with quiet_spark():
+        if not json:  # of which standard error has nothing but the error
+            announce_spark()
+        spark = _session(master, conf)
+        stop_on_signals()
+        counts = InputCounts()
+        try:
+            with execute(spark, text, checkpoint_location=checkpoint, settings=settings) as job:
+                for rows, position in zip(job.results, job.result_positions, strict=True):
+                    with job.add_position(position):
+                        show(rows, json=json)
+                for query in job.queries:
+                    counts.follow(spark, query)
+                    if json:
+                        print_json({"started": query.name})
+                    else:
+                        console().print(f"started {query.name}")
+                job.await_termination()
+        finally:
+            print_counts(counts, json=json)
+            spark.stop()
 
 
 def _read(file: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import runpy
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyspark_rocketmq.cli.command_groups import CommandGroup
+from pyspark_rocketmq.cli.job_commands.scripts import place_errors, run_script
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, timestamp
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
@@ -33,8 +32,23 @@ _WITH_ARGUMENTS = {"allow_extra_args": True, "allow_interspersed_args": False}
     epilog=examples("streams run my_job.py", "streams run my_job.py 127.0.0.1:9876"),
 )
 def run(context: typer.Context, script: Script) -> None:
-    """Run a script whose pipelines end in start(). Arguments after the script are passed to it."""
-    _run(script, context.args)
+    """Run a script whose pipelines end in start(). Arguments after the script are passed to it.
+
+    An error is one line with the script's line. Spark's log is in a file, which an error names.
+    """
+    from pyspark_rocketmq.cli.job_commands.quiet_spark import quiet_spark
+    from pyspark_rocketmq.cli.job_commands.script_launcher import ScriptLauncher
+    from pyspark_rocketmq.streams.run.launcher import launching_with
+
+    launcher = ScriptLauncher()
+    with quiet_spark():
+        try:
+            with launching_with(launcher), place_errors(script):
+                run_script(script, context.args)
+        finally:
+            launcher.finish()
+    if not launcher.launched:
+        raise OptionError("the script starts no pipeline: call start() on it", script=script)
 
 
 @app.command(
@@ -55,8 +69,8 @@ def explain(
     from pyspark_rocketmq.streams.run.launcher import PlanRecorder, launching_with
 
     recorder = PlanRecorder()
-    with launching_with(recorder):
-        _run(script, context.args)
+    with launching_with(recorder), place_errors(script):
+        run_script(script, context.args)
     plans = recorder.plans
     if not plans:
         raise OptionError("the script starts no pipeline", script=script)
@@ -156,15 +170,3 @@ def _stop(job: str, record: JobRecord) -> None:
         if deadline.expired:
             raise RocketMQError("the job did not stop within a minute", job=job, pid=record.pid)
         SYSTEM_CLOCK.sleep(0.2)
-
-
-def _run(script: Path, arguments: list[str]) -> None:
-    if not script.is_file():
-        raise OptionError("no such script", script=script)
-    before = sys.argv, list(sys.path)
-    sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
-    try:
-        runpy.run_path(str(script), run_name="__main__")
-    finally:
-        sys.argv, sys.path[:] = before

@@ -1,0 +1,195 @@
+"""Check a job without Spark: its statements, settings and options, and how its queries begin."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Final, assert_never
+
+from sqlglot import Token, TokenType
+
+from pyspark_rocketmq.errors import OptionError, SqlError
+from pyspark_rocketmq.options import (
+    ClientOptions,
+    Options,
+    RuntimeMode,
+    SinkOptions,
+    SourceOptions,
+    option_reference,
+)
+from pyspark_rocketmq.sql.dialect import JobDialect
+from pyspark_rocketmq.sql.parse import parse_statements
+from pyspark_rocketmq.sql.settings import Settings, require_checkpoint, spark_setting
+from pyspark_rocketmq.sql.statements import (
+    CreateTable,
+    CreateView,
+    DropTable,
+    Insert,
+    Position,
+    Query,
+    Reset,
+    Set,
+    SparkStatement,
+    Statement,
+    TableOption,
+)
+from pyspark_rocketmq.sql.tables import Table
+
+__all__ = ["check_job"]
+
+_STREAM_SHOWN: Final = "a query without INSERT INTO needs batch mode: SET 'runtimeMode' = 'batch' before it"
+
+_NAME_SERVER: Final = frozenset(
+    spelling.lower()
+    for row in option_reference(ClientOptions)
+    if row.name == "nameServer"
+    for spelling in (row.name, *row.aliases)
+)
+_QUERY_STARTS: Final = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE", "("})
+_STARTS: Final = _QUERY_STARTS | {
+    *("ADD", "ALTER", "ANALYZE", "BEGIN", "CACHE", "CALL", "CLEAR", "COMMENT", "CREATE", "DECLARE", "DELETE"),
+    *("DESC", "DESCRIBE", "DFS", "DROP", "EXECUTE", "EXPLAIN", "EXPORT", "GRANT", "IMPORT", "INSERT", "LIST"),
+    *("LOAD", "LOCK", "MERGE", "MSCK", "REFRESH", "REPAIR", "REPLACE", "RESET", "REVOKE", "SET", "SHOW"),
+    *("TRUNCATE", "UNCACHE", "UNLOCK", "UPDATE", "USE"),
+}
+"""The first words of queries and of all statements in the grammar of Spark's SQL."""
+
+
+def check_job(
+    text: str, *, checkpoint_location: str | None = None, settings: Mapping[str, str] | None = None
+) -> int:
+    """Check a job as far as this is possible without Spark and RocketMQ.
+
+    Checks every statement that is ours, each option of a table that is read or written, each setting except
+    Spark's. Of queries, the first word and the parentheses are checked; the rest is known to Spark only.
+
+    Returns
+    -------
+    int
+        The number of statements.
+
+    Raises
+    ------
+    SqlError
+        A statement is invalid. The error has its line and column.
+    OptionError
+        A setting is invalid.
+    """
+    statements = parse_statements(text)
+    given = dict(settings or {})
+    if checkpoint_location is not None:
+        given["checkpointLocation"] = checkpoint_location
+    check = _Check()
+    for name, value in given.items():
+        check.set(name, value)
+    for statement in statements:
+        try:
+            check.statement(statement)
+        except OptionError as error:
+            at = statement.position
+            raise SqlError(error.message, line=at.line, column=at.column) from error
+    return len(statements)
+
+
+class _Check:
+    def __init__(self) -> None:
+        self._settings = Settings()
+        self._tables: dict[str, Table] = {}
+        self._streams: set[str] = set()  # views that read a table as a stream
+        self._views: set[str] = set()
+
+    def set(self, name: str, value: str) -> None:
+        if spark_setting(name) is None:
+            self._settings.set(name, value)
+
+    def statement(self, statement: Statement) -> None:
+        match statement:
+            case CreateTable():
+                self._create_table(statement)
+            case CreateView():
+                self._create_view(statement)
+            case DropTable():
+                self._tables.pop(statement.name.key, None)
+            case Insert():
+                self._insert(statement)
+            case Set():
+                self.set(statement.name, statement.value)
+            case Reset():
+                if statement.name is None or spark_setting(statement.name) is None:
+                    self._settings.reset(statement.name)
+            case SparkStatement():
+                streaming = self._query(statement.whole, _STARTS)
+                if streaming and statement.whole.text.split(maxsplit=1)[0].upper() in _QUERY_STARTS:
+                    statement.position.fail(_STREAM_SHOWN)
+            case _:
+                assert_never(statement)
+
+    def _create_table(self, declared: CreateTable) -> None:
+        key = declared.name.key
+        if key in self._tables and not declared.replace:
+            if declared.if_not_exists:
+                return
+            there = self._tables[key].declared.position
+            declared.name.position.fail(f"table {declared.name.text} already exists, since line {there.line}")
+        options = self._settings.options
+        self._tables[key] = Table.of(declared, default_format=options.default_format, infer=False)
+
+    def _create_view(self, view: CreateView) -> None:
+        if view.name.key in self._views | self._tables.keys() and not view.replace:
+            if view.if_not_exists:
+                return
+            view.name.position.fail(f"{view.name.text} already exists: use CREATE OR REPLACE VIEW")
+        self._views.add(view.name.key)
+        self._streams.discard(view.name.key)
+        if self._query(view.query):
+            self._streams.add(view.name.key)
+
+    def _insert(self, insert: Insert) -> None:
+        table = self._tables.get(insert.target.key)
+        if table is not None:
+            if insert.overwrite:
+                insert.target.position.fail("a topic cannot be overwritten: use INSERT INTO")
+            if not table.options.infer_schema:
+                table.target_columns(insert.columns, insert.target.position)
+            _parse(table, SinkOptions, table.given.write)
+        if self._query(insert.query):
+            require_checkpoint(self._settings.options)
+        self._settings.insert_begins()
+
+    def _query(self, query: Query, starts: frozenset[str] = _QUERY_STARTS) -> bool:
+        """Check a query and the tables that it names; return whether it is a stream."""
+        _check_words(query, starts)
+        for key in sorted(query.names & self._tables.keys()):
+            _parse(self._tables[key], SourceOptions, self._tables[key].given.read)
+        streaming = self._settings.options.mode is RuntimeMode.STREAMING
+        return bool(query.names & self._streams) or (streaming and bool(query.names & self._tables.keys()))
+
+
+def _parse(table: Table, cls: type[Options], given: Mapping[str, str]) -> None:
+    """Parse a table's options. Name server and time zone may come from where the job will run."""
+    names = {name.lower() for name in given}
+    stand_in = {} if names & _NAME_SERVER else {"nameServer": "name-server:9876"}
+    if cls is SourceOptions and "timezone" not in names:
+        stand_in["timeZone"] = "UTC"
+    at = TableOption("", "", table.declared.position)
+    table.given.parse(cls, {**stand_in, **given}, at)
+
+
+def _check_words(query: Query, starts: frozenset[str]) -> None:
+    """Check how a query begins, and its parentheses. The rest of its syntax is known to Spark only."""
+    tokens = JobDialect().tokenize(query.padded)
+    first = tokens[0]
+    word = first.text.upper().partition(" ")[0]  # ADD JAR is one token
+    near = [] if word in starts else difflib.get_close_matches(word, starts, 1, cutoff=0.75)
+    if near:  # others may belong to an extension of Spark's SQL
+        query.position.fail(f"no statement begins with {first.text!r}: did you mean {near[0]}?")
+    opened: list[Token] = []
+    for token in tokens:
+        if token.token_type == TokenType.L_PAREN:
+            opened.append(token)
+        elif token.token_type == TokenType.R_PAREN:
+            if not opened:
+                Position.of(query.padded, token.start).fail("no parenthesis is open here, found ')'")
+            opened.pop()
+    if opened:
+        Position.of(query.padded, opened[-1].start).fail("this parenthesis is not closed")

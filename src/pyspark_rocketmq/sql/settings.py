@@ -1,0 +1,80 @@
+"""The settings of a job: ``SET`` and ``RESET``, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import JobOptions, parse_options
+
+__all__ = ["Settings", "require_checkpoint", "spark_setting"]
+
+_SPARK_SETTINGS: Final[Mapping[str, str]] = {
+    "parallelism.default": "spark.sql.shuffle.partitions",
+    "table.local-time-zone": "spark.sql.session.timeZone",
+}
+"""Flink's settings and the corresponding Spark settings."""
+
+_NEXT_INSERT: Final = frozenset({"queryname", "pipeline.name"})
+
+
+def spark_setting(name: str) -> str | None:
+    """Return the name of the Spark setting that a setting is or corresponds to; None if it is the job's."""
+    spark_name = _SPARK_SETTINGS.get(name.lower(), name)
+    return spark_name if spark_name.startswith("spark.") else None
+
+
+def require_checkpoint(options: JobOptions) -> str:
+    """Return the place of the checkpoints of streaming queries.
+
+    Raises
+    ------
+    OptionError
+        None is set.
+    """
+    if options.checkpoint_location is None:
+        raise OptionError(
+            "a streaming query needs a checkpoint, from which it continues after a restart: SET "
+            "'checkpointLocation' = '/a/folder' (or --checkpoint)"
+        )
+    return options.checkpoint_location
+
+
+class Settings:
+    """The job's own settings.
+
+    Attributes
+    ----------
+    options : JobOptions
+        The settings as values.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self.options = parse_options(JobOptions, {})
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting.
+
+        Raises
+        ------
+        OptionError
+            The setting is unknown, or the value is not one of its.
+        """
+        self._use(self._without(name.lower()) | {name: value})
+
+    def reset(self, name: str | None) -> None:
+        """Forget a setting, or all."""
+        self._use({} if name is None else self._without(name.lower()))
+
+    def insert_begins(self) -> None:
+        """Forget the settings that apply to one INSERT."""
+        self._use(self._without(*_NEXT_INSERT))
+
+    def _without(self, *names: str) -> dict[str, str]:
+        return {key: value for key, value in self._texts.items() if key.lower() not in names}
+
+    def _use(self, texts: dict[str, str]) -> None:
+        self.options = parse_options(JobOptions, texts)
+        self._texts = texts
