@@ -18,6 +18,7 @@ from tests.spark.streams_standby_job import NAME
 from tests.support.cli import CommandLine
 from tests.support.wait import eventually
 
+from pyspark_rocketmq.cli.job_commands.rows import cells, plain_rows
 from pyspark_rocketmq.client import OutgoingMessage, Producer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -126,3 +127,20 @@ def test_explain_shows_the_steps_and_starts_nothing(cli, spark, tmp_path):
     (tmp_path / "empty.py").write_text("")
     assert "starts no pipeline" in cli("streams", "explain", str(tmp_path / "empty.py")).err
     assert cli("streams", "run", str(tmp_path / "nope.py")).code == 2
+
+
+def test_times_of_printed_rows_carry_their_offset(spark):
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    try:
+        rows = plain_rows(
+            spark.sql(
+                "SELECT 1 AS n, NULL AS none, TIMESTAMP '2030-01-31 08:00:00Z' AS at,"
+                " named_struct('start', TIMESTAMP '2030-01-31 08:00:00Z') AS window"
+            )
+        )
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    at = "2030-01-31T13:45:00.000+05:45"
+    assert rows == [{"n": 1, "none": None, "at": at, "window": {"start": at}}]
+    assert cells(rows[0]) == [1, None, at, f'{{"start": "{at}"}}']

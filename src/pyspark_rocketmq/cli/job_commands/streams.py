@@ -129,19 +129,16 @@ def state(
     json: AsJson = False,
 ) -> None:
     """Show a job's state as of its last batch. The job may be running."""
+    from pyspark_rocketmq.cli.job_commands.rows import cells, plain_rows
     from pyspark_rocketmq.streams import state as state_of
 
     found = state_of(job)
     df = (found.changes(table) if changes else found.table(table)).limit(limit)
-    rows = [row.asDict(recursive=True) for row in df.collect()]
+    rows = plain_rows(df)
     if json:
-        print_json([{name: _show(value) for name, value in row.items()} for row in rows])
+        print_json(rows)
     else:
-        print_table(df.columns, [[_show(value) for value in row.values()] for row in rows])
-
-
-def _show(value: object) -> object:
-    return value if isinstance(value, bool | int | float | str | None) else str(value)
+        print_table(df.columns, [cells(row) for row in rows])
 
 
 @app.command(epilog=examples("streams rescale shop.revenue 8"))

@@ -1,0 +1,27 @@
+"""Rows of a DataFrame as commands print them: times with the offset of the session's time zone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["cells", "plain_rows"]
+
+
+def plain_rows(df: DataFrame) -> list[dict[str, Any]]:
+    """Return the rows as Spark writes them in JSON."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    lines = df.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
+    return [json.loads(line) for (line,) in lines]
+
+
+def cells(row: dict[str, Any]) -> list[object]:
+    """Return a row's values for a table: what is nested as JSON."""
+    return [
+        json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+        for value in row.values()
+    ]
