@@ -23,6 +23,7 @@ LIGHT_JVM = JvmOptions(heap="1g", jvm_args=LEAN)
 def pytest_configure() -> None:
     """Set what every process that a test starts inherits."""
     lean_spark(os.environ)
+    os.environ.pop("COLUMNS", None)  # tables are as wide as their content, in any terminal
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # In a script's background job, or below nohup. A signal that is handled, by nothing even, is reset in
         # children: Ctrl-C must end them.

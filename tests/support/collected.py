@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 
+@functools.cache  # pages name some files many times
 def collected_tests(file: Path) -> frozenset[str]:
     """Return the names of a file's tests: not those in a text or a comment, nor within other functions."""
     assert file.name.startswith("test_"), f"{file} is not collected"
