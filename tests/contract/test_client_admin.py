@@ -120,6 +120,6 @@ def test_cluster_and_broker(admin: Admin, cluster: DevCluster) -> None:
 def test_settings_are_read_back(admin: Admin) -> None:
     current = admin.broker_config("broker-a")["maxTransferCountOnMessageInMemory"]
     admin.set_broker_config("broker-a", {"maxTransferCountOnMessageInMemory": current})
-    with pytest.raises(OptionError, match="did not take") as caught:
+    with pytest.raises(OptionError, match="did not accept") as caught:
         admin.set_broker_config("broker-a", {"noSuchSetting": "1"})
     assert caught.value.facts["setting"] == "noSuchSetting"

@@ -291,7 +291,7 @@ def test_what_cannot_be_a_transaction_says_so(mq, job, given: Mapping[str, objec
 
 def test_a_static_topic_takes_no_transactions(mq, job) -> None:
     mq.create_static_topic("moving", 2)
-    with pytest.raises(OptionError, match="static topic takes no transactions"):
+    with pytest.raises(OptionError, match="static topic cannot have transactions"):
         job(topic="moving").write(BODIES, NAME)
     assert mq.asked[RequestCode.SEND_MESSAGE_V2] == 0
 

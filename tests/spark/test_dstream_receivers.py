@@ -274,7 +274,7 @@ def test_errors_say_what_to_do(contexts, mq, properties, topic, group, tmp_path)
         RocketMQUtils.receiverStream(ssc, ReliableRocketMQReceiver(mq.name_server, name, group))
     with pytest.raises(OptionError, match="unknown option"):
         RocketMQUtils.createInputDStream(contexts(), properties(name, consumer="x"))
-    with pytest.raises(OptionError, match="no such storage level"):
+    with pytest.raises(OptionError, match="unknown storage level"):
         RocketMQReceiver(mq.name_server, name, group, "MEMORY")
 
 

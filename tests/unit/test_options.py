@@ -549,7 +549,7 @@ def test_offsets_by_timestamp_take_times_only() -> None:
 
 @pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
 def test_group_offsets_need_a_group(name: str) -> None:
-    with pytest.raises(OptionError, match="give consumerGroup"):
+    with pytest.raises(OptionError, match="set consumerGroup"):
         source({name: "group"}, where="read")
 
 

@@ -109,7 +109,7 @@ class Admin:
         for name, value in settings.items():
             if now.get(name) != value:
                 raise OptionError(
-                    "the broker did not take the setting", broker_name=broker_name, setting=name
+                    "the broker did not accept the setting", broker_name=broker_name, setting=name
                 )
 
     def broker_runtime_info(self, broker_name: str) -> dict[str, str]:

@@ -142,7 +142,7 @@ def queue_address(
     owner = route.owner(queue)
     if owner is None:
         raise BrokerNotFoundError(
-            "no broker has the static topic's queue now: it is away, or the topic is another one now",
+            "no broker has the static topic's queue now: it is down, or the topic was created again",
             topic=queue.topic,
             queue=str(queue),
             broker_name=queue.broker_name,
@@ -162,7 +162,7 @@ def broker_address(
     data = route.broker(broker_name)
     if data is None:
         raise BrokerNotFoundError(
-            "the route names no such broker: it is down, or the topic is no longer there",
+            "the route names no such broker: it is down, or the topic was deleted",
             topic=route.topic,
             broker_name=broker_name,
         )

@@ -274,7 +274,7 @@ def late_begins(
     except RocketMQError as error:
         if not error.retriable:
             raise
-        _LOG.warning("new queues wait, their begin cannot be asked for now: %s", error)
+        _LOG.warning("new queues wait: their first offset is unknown now: %s", error)
         return {}
 
 

@@ -101,7 +101,8 @@ def policy_of_objects(policy: CorruptPolicy) -> ObjectPolicy:
             return "skip"
         case CorruptPolicy.NULL:
             raise OptionError(
-                "a message object holds no nulls: use onCorrupt=skip, or record batches", option="onCorrupt"
+                "a message object cannot have nulls: use onCorrupt=skip, or record batches",
+                option="onCorrupt",
             )
         case _:
             assert_never(policy)

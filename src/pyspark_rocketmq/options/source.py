@@ -324,7 +324,7 @@ class SourceOptions(Options):
         for policy in (self.start_policy(streaming=True), self.end_policy()):
             if self.consumer_group is None and asks_group(policy):
                 raise OptionError(
-                    "offsets of the group are asked for: give consumerGroup", option="consumerGroup"
+                    "the group's offsets need a group: set consumerGroup", option="consumerGroup"
                 )
 
     @property

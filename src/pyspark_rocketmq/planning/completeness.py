@@ -83,7 +83,7 @@ class Account:
 
 def _unaccounted(what: str, offsets: OffsetRange) -> DataLossError:
     return DataLossError(
-        f"{what}: this is a defect of the reader, no setting lets it pass",
+        f"{what}: this is a defect of the reader, which no option ignores",
         condition="RANGE_UNACCOUNTED",
         range=offsets,
     )

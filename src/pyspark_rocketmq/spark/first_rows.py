@@ -48,7 +48,7 @@ def take_rows(
     >>> take_rows(spark.readStream.format("rocketmq").option("topic", "orders").load())  # doctest: +SKIP
     """
     if rows < 1:
-        raise OptionError("at least one row must be asked for", rows=rows)
+        raise OptionError("rows is 1 or more", rows=rows)
     try:
         timeout_s = parse_duration_ms(timeout) / 1000
     except ValueError as error:

@@ -163,7 +163,7 @@ def home_address(client: Client, message: Message, queue: MessageQueue) -> str:
         return client.queue_address(queue)
     if all(message.store_host not in tuple(data) for data in client.served_route(queue.topic).brokers):
         raise BrokerNotFoundError(
-            "the broker that stored the message is not there", topic=queue.topic, addr=message.store_host
+            "the broker that stored the message is not registered", topic=queue.topic, addr=message.store_host
         )
     return message.store_host
 

@@ -251,7 +251,7 @@ class BrokerLane:
             if self._now() < self._leaving[worker] + _HAND_OVER_S:
                 self._write({worker.queue: worker.position})
             else:  # its next owner may have committed since
-                _LOG.warning("%s was given up without its last commit", worker.queue)
+                _LOG.warning("%s was released without its last commit", worker.queue)
             if self._member.locks:
                 self._member.membership.unlock([worker.queue])
             self._forget(worker)

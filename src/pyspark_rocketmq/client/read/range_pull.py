@@ -260,7 +260,7 @@ class RangePull:
         stalled = self._is_stalled()
         if error.retriable and stalled and self._slave_is_closed:
             raise BrokerNotFoundError(
-                "the queue's master is away, and its slave may not be read: slaveReadEnable=true in the "
+                "the queue's master is down, and its slave must not be read: slaveReadEnable=true in the "
                 "brokers' settings lets slaves serve meanwhile",
                 **error.facts,
             ) from error

@@ -280,7 +280,7 @@ class _Pass:
             raise BrokerNotFoundError(error.message, **error.facts) from error
         if broker is None or broker.master is None:
             raise BrokerNotFoundError(
-                "the broker of half messages is away", broker_name=broker_name, topic=topic
+                "the broker of half messages is down", broker_name=broker_name, topic=topic
             )
         return broker.master
 

@@ -268,7 +268,7 @@ class Producer:
                 raise BrokerNotFoundError("no broker of the topic has a master now", topic=topic)
             if topic in self._writable:
                 raise BrokerNotFoundError(
-                    "the topic's permission now forbids writing, or brokers that may be written are away",
+                    "the topic's permission now forbids writing, or its writable brokers are down",
                     topic=topic,
                 )
             raise PermissionDeniedError(
@@ -301,7 +301,7 @@ class Producer:
         """
         if len(outgoing.body) > self.options.max_message_bytes:
             raise MessageIllegalError(
-                f"{len(outgoing.body)} bytes in one send, the broker takes {self.options.max_message_bytes}",
+                f"{len(outgoing.body)} bytes in one send, the limit is {self.options.max_message_bytes}",
                 code=ResponseCode.MESSAGE_ILLEGAL,
                 topic=outgoing.topic,
                 messages=outgoing.count,

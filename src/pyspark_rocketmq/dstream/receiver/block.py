@@ -162,7 +162,7 @@ def block_batches(
     """
     kind, head_size = _open(block)
     if kind == _OBJECTS:
-        raise OptionError("a receiver with deserialize has stored objects: take its stream as it is")
+        raise OptionError("a receiver with deserialize has stored objects: use its stream unchanged")
     for queue, chunks in _by_queue(block, head_size):
         yield from decode_batches(queue, chunks, decode, tags)
 

@@ -156,4 +156,4 @@ class Link:
 
     def _lost(self) -> ConnectionLostError:
         host, port = self._address
-        return ConnectionLostError("the driver of the stream is not there", addr=f"{host}:{port}")
+        return ConnectionLostError("the driver of the stream does not answer", addr=f"{host}:{port}")

@@ -34,9 +34,7 @@ def storage_level(level: StorageLevel | str) -> StorageLevel:
         return level
     found = _LEVELS.get(level.replace("_SER", ""))
     if found is None:
-        raise OptionError(
-            f"there is no such storage level: take one of {', '.join(sorted(_LEVELS))}", level=level
-        )
+        raise OptionError(f"unknown storage level: use one of {', '.join(sorted(_LEVELS))}", level=level)
     return found
 
 

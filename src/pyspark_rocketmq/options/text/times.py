@@ -135,7 +135,7 @@ def _time_zone(text: str) -> tzinfo:
     try:
         return ZoneInfo(text)
     except (KeyError, ValueError, OSError):
-        raise ValueError("there is no such time zone") from None
+        raise ValueError("unknown time zone") from None
 
 
 TIMESTAMP: Final = Kind("milliseconds since the epoch, ISO 8601, now, or a time ago", "-10m", _timestamp)

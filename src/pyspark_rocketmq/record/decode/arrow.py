@@ -195,7 +195,7 @@ class BatchDecoder:
 def _field(column: Column, body_as: BodyType) -> pa.Field:
     kind = COLUMNS.get(column.source)
     if kind is None:
-        raise OptionError(f"there is no column {column.source}; there are {', '.join(COLUMNS)}")
+        raise OptionError(f"unknown column {column.source}: the columns are {', '.join(COLUMNS)}")
     if column.source == "body" and body_as == "string":
         kind = pa.string()
     return pa.field(column.name, kind, column.nullable)

@@ -132,7 +132,7 @@ def to_projection(schema: StructType) -> Projection:
         A field is unknown, has another type than its column, or forbids nulls.
     """
     if not schema.fields:
-        raise OptionError(f"the schema has no column; there are {_join_names(COLUMN_TYPES)}")
+        raise OptionError(f"the schema has no column; the columns are {_join_names(COLUMN_TYPES)}")
     columns = tuple(_check_column(field) for field in schema.fields)
     as_string = any(
         column.source == "body" and field.dataType == StringType()

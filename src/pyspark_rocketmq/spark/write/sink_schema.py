@@ -226,7 +226,7 @@ def _check_type(name: str, found: DataType) -> None:
     if isinstance(found, MapType):
         fits = fits and isinstance(found.keyType, StringType) and isinstance(found.valueType, StringType)
     if not fits:
-        raise OptionError(f"column {name!r} is {found.simpleString()}, but a write takes {column.expected}")
+        raise OptionError(f"column {name!r} is {found.simpleString()}, but a write needs {column.expected}")
 
 
 def _join(names: Sequence[str] | Mapping[str, object]) -> str:

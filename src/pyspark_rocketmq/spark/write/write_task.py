@@ -223,8 +223,8 @@ class WriteTask:
                 continue
             if self._transaction is not None and queues[0].logical:
                 raise OptionError(
-                    "a static topic takes no transactions: its queues move to other brokers, half messages "
-                    "do not; write with another deliveryGuarantee",
+                    "a static topic cannot have transactions: its queues move to other brokers, half "
+                    "messages do not; write with another deliveryGuarantee",
                     option="deliveryGuarantee",
                     topic=topic,
                 )
