@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.support.cli import CommandLine
-from tests.support.clocks import WrongClock
+from tests.support.clocks import FakeClock, WrongClock
 from tests.support.transactional_job import TransactionalJob
 
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.send.half_messages import HalfMessages
 from pyspark_rocketmq.errors import DataLossError, OptionError, RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue
@@ -248,6 +249,37 @@ def test_a_rollback_passes_over_what_is_gone(mq, job) -> None:
     busy = mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=END, times=3)
     first.transactions.abandon(NAME, halves, group=first.group)
     assert mq.asked[END] == len(BODIES) + busy.hits
+
+
+@pytest.mark.timeout(60)
+def test_half_messages_that_no_broker_ends_are_given_up(mq, job) -> None:
+    first = job(outageTimeout="1s")
+    halves = first.write(BODIES[:10], NAME)
+    mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=END, times=None)
+    with pytest.raises(SendError, match="could not be ended"):
+        first.commit(halves, NAME)
+
+
+def test_half_messages_are_not_given_up_while_some_are_ended(mq, tmp_path: Path) -> None:
+    """Each pass ends two of ten, and each pause takes most of the time that nothing may succeed for."""
+    clock = FakeClock(0.0, base=SYSTEM_CLOCK)
+    job = TransactionalJob(mq.name_server, "orders", clock=clock, folder=tmp_path / "log", outageTimeout="2s")
+    try:
+        halves = job.write(BODIES[:10], NAME)
+        refused = [8, 6, 4, 2]
+
+        def pass_a_while() -> None:
+            clock.now_s += 1.5
+            if refused:
+                mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=END, times=refused.pop(0))
+
+        mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=END, times=refused.pop(0))
+        clock.on_sleep = pass_a_while
+        job.commit(halves, NAME)
+    finally:
+        job.close()
+    assert not refused
+    assert visible(mq) == Counter(BODIES[:10])
 
 
 def test_a_rollback_whose_answer_is_missing_is_sent_again(mq, job) -> None:

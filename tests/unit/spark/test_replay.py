@@ -624,6 +624,21 @@ def test_a_queue_that_ends_before_its_position_does_not_hold_the_others_back():
     check_nothing_lost_nothing_twice(mq, kept)
 
 
+def test_a_queue_that_ends_before_its_position_again_has_the_whole_patience_again():
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, STARTS["earliest"], lambda _: None)
+    run.run(1)
+    for _ in range(2):
+        whole, mq.logs[A0] = mq.logs[A0], mq.logs[A0][:2]
+        mq.send(B0)
+        run.run(1)
+        mq.logs[A0] = whole
+        mq.send(A0)
+        run.run(1)
+        mq.clock.now_s += 3_600
+    check_nothing_lost_nothing_twice(mq, kept)
+
+
 def test_a_queue_that_stays_before_its_position_ends_the_query_though_others_have_messages():
     mq, kept = world(), Checkpoint()
     run = Query(mq, kept, STARTS["earliest"], lambda _: None)
