@@ -63,6 +63,10 @@ MISTAKES = (
     "offsets import billing --file no-such-file.json",
     "offsets forget no-such-checkpoint payments",
     "tx list no-such-folder",
+    # jobs
+    "sql no-such-file.sql",
+    "streams run no-such-script.py",
+    "streams stop shop.revenue",
 )
 
 
@@ -80,6 +84,7 @@ def mq() -> Iterator[MockBroker]:
 def cli(capsys, monkeypatch, mq, tmp_path) -> CommandLine:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path / "jobs"))
     monkeypatch.setattr(connect, "_OPERATION_TIMEOUT_MS", 2_000)
     return CommandLine(capsys, monkeypatch, mq.name_server)
 

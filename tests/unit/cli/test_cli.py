@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 from tests.support.cli import CommandLine, every_command
 
@@ -41,6 +43,8 @@ def test_the_version_is_the_package_s(cli):
         ("consume orders --from 5x -n 127.0.0.1:1", "--from takes earliest, latest"),
         ("replay billing --since 5x -n 127.0.0.1:1", "--since takes milliseconds"),
         ("tx list /does/not/exist", "no such folder"),
+        ("sql /does/not/exist", "cannot be read"),
+        (f"sql {sys.executable} --check", "not UTF-8"),
         ("tx recover /does/not/exist --yes -n 127.0.0.1:1", "no such folder"),
         (f"tx list {__file__}", "not a folder"),
         ("produce orders -n 127.0.0.1:1 --file /does/not/exist", "cannot be read"),

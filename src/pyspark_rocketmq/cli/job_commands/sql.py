@@ -119,6 +119,8 @@ def _read(file: str) -> str:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except OSError as error:
         raise OptionError(f"the job cannot be read: {error.strerror}", file=file) from error
+    except UnicodeDecodeError as error:
+        raise OptionError(f"the job is not UTF-8: {error.reason}", file=file) from error
 
 
 def _session(master: str | None, conf: dict[str, str]) -> SparkSession:
