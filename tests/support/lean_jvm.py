@@ -58,7 +58,8 @@ def create_archive() -> None:
     spark.stop()
     assert gateway is not None
     gateway.proc.stdin.close()  # at the end of its input the JVM ends, and writes the archive
-    gateway.proc.wait(timeout=300)
+    code = gateway.proc.wait(timeout=600)
+    assert code == 0, f"the JVM ended with {code}: an archive that is cut off would crash every other JVM"
     draft.rename(ARCHIVE)
 
 
