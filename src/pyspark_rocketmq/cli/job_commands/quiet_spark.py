@@ -45,7 +45,8 @@ def quiet_spark() -> Iterator[None]:
     """
     with contextlib.ExitStack() as quiet:
         quiet.enter_context(_quiet_loggers())
-        log = None if _OWNED_JVM in os.environ else quiet.enter_context(_stderr_to_file())
+        keeps_its_log = _OWNED_JVM in os.environ or _descriptor(sys.__stderr__) != _STDERR
+        log = None if keeps_its_log else quiet.enter_context(_stderr_to_file())
         kept = False
         try:
             yield
@@ -130,10 +131,11 @@ def _stderr_to_file() -> Iterator[Path]:
             sys.stderr = stream
 
 
-def _descriptor(stream: TextIO) -> int | None:
+def _descriptor(stream: TextIO | None) -> int | None:
+    """Return a stream's descriptor. A closed stream, a test's and a notebook's have none."""
     try:
-        return stream.fileno()
-    except (AttributeError, OSError, ValueError):  # a test's or a notebook's stream
+        return None if stream is None else stream.fileno()
+    except (AttributeError, OSError, ValueError):
         return None
 
 

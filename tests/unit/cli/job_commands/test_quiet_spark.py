@@ -73,6 +73,16 @@ def test_spark_submit_keeps_its_log(logs: Path, monkeypatch: pytest.MonkeyPatch)
         assert list(logs.iterdir()) == []
 
 
+def test_a_closed_error_stream_is_no_error(tmp_path: Path) -> None:
+    script = (
+        "from pyspark_rocketmq.cli.job_commands.quiet_spark import quiet_spark\nwith quiet_spark(): print(1)"
+    )
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = ["sh", "-c", f"exec {sys.executable} -c '{script}' 2>&-"]
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+    assert (done.stdout, list(tmp_path.iterdir())) == ("1\n", [])
+
+
 def test_py4j_and_pyspark_report_nothing_besides_the_error(caplog: pytest.LogCaptureFixture) -> None:
     report = PySparkLogger.getLogger("SQLQueryContextLogger")
     py4j = logging.LogRecord("root", logging.ERROR, "/lib/py4j/java_gateway.py", 1, "Ctrl-C", None, None)
