@@ -34,11 +34,11 @@ __all__ = [
     "Ends",
     "PlanningClient",
     "available_ends",
-    "behind",
     "check_filter",
     "check_hidden",
+    "find_hidden",
     "find_moved_back",
-    "hidden",
+    "find_shortened",
     "late_begins",
     "patient_ends",
     "resolve_batch",
@@ -292,7 +292,7 @@ def find_moved_back(
     DataLossError
         Such a queue exists, and ``fail_on_data_loss`` is set.
     """
-    queues = behind(known, ends)
+    queues = find_shortened(known, ends)
     if not queues:
         return {}
     mins = client.min_offsets(queues)
@@ -309,7 +309,7 @@ def find_moved_back(
     return begins
 
 
-def hidden(known: Iterable[MessageQueue], seen: Iterable[MessageQueue]) -> frozenset[MessageQueue]:
+def find_hidden(known: Iterable[MessageQueue], seen: Iterable[MessageQueue]) -> frozenset[MessageQueue]:
     """Return known queues that are missing although their broker has the topic: it has fewer queues now."""
     there = set(seen)
     places = {(queue.topic, queue.broker_name) for queue in there}
@@ -336,7 +336,7 @@ def check_hidden(
             _LOG.warning("%d messages of %s wait: its topic has fewer read queues now", unread, queue)
 
 
-def behind(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:
+def find_shortened(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:
     """Return the queues that end before their position."""
     known = rename_queues(known, ends, choose=max)
     return [queue for queue, end in ends.items() if end < known.get(queue, end)]

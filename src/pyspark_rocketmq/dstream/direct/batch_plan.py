@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.dstream.pace import Pace
@@ -16,9 +16,9 @@ from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
 from pyspark_rocketmq.offsets.offset_lookup import (
     Ends,
     PlanningClient,
-    behind,
     check_filter,
     find_moved_back,
+    find_shortened,
     late_begins,
     running_ends,
 )
@@ -40,7 +40,9 @@ __all__ = ["DirectPlan"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_PATIENCE_MS: Final = {"outage": 60_000, "behind": 10_000}
+_Wait: TypeAlias = Literal["outage", "shortened"]
+
+_PATIENCE_MS: Final[dict[_Wait, int]] = {"outage": 60_000, "shortened": 10_000}
 """How long batches stay empty while no broker answers, and queues wait that end before their position."""
 
 
@@ -79,7 +81,7 @@ class DirectPlan:
     clock: Clock = SYSTEM_CLOCK
     witnesses: dict[MessageQueue, Witness] = field(default_factory=dict)
     _batches: dict[int, _Batch] = field(default_factory=dict)
-    _waits: dict[str, float] = field(default_factory=dict)
+    _waits: dict[_Wait, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -247,15 +249,15 @@ class DirectPlan:
         self._waits.pop("outage", None)
         with self._lock:  # a checkpoint may name a static topic's queues after former owners
             self.positions = rename_queues(self.positions, ends.masters, choose=max)
-        wrong = behind(self.positions, ends.masters)
+        wrong = find_shortened(self.positions, ends.masters)
         if not wrong:
-            self._waits.pop("behind", None)
-        elif not self._waited("behind"):
+            self._waits.pop("shortened", None)
+        elif not self._waited("shortened"):
             # A broker that restarts rebuilds its index: wait for it.
             _LOG.warning("queues end before their position and wait: %s", ", ".join(map(str, wrong)))
             ends = ends.holding(wrong)
         return ends
 
-    def _waited(self, what: str) -> bool:
+    def _waited(self, what: _Wait) -> bool:
         since = self._waits.setdefault(what, self.clock.monotonic())
         return (self.clock.monotonic() - since) * 1000 >= _PATIENCE_MS[what]

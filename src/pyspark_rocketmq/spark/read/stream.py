@@ -18,11 +18,11 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     Ends,
     PlanningClient,
     available_ends,
-    behind,
     check_filter,
     check_hidden,
+    find_hidden,
     find_moved_back,
-    hidden,
+    find_shortened,
     late_begins,
     patient_ends,
     resolve_offsets,
@@ -324,7 +324,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # A run that ends when everything is read must not treat a slow broker as down.
                 patience_ms=None if self._frozen is None else OPERATION_TIMEOUT_MS,
             )
-            wrong = behind(known, ends.masters)
+            wrong = find_shortened(known, ends.masters)
             if not wrong:
                 self._behind_until = None
                 return ends
@@ -365,7 +365,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _new_begins(self, origin: SourceOffset, ends: Ends) -> dict[MessageQueue, int]:
         """Return where queues begin that are new or that end before their position."""
-        lost_sight = hidden(origin.offsets, ends.seen) - ends.failed.keys()
+        lost_sight = find_hidden(origin.offsets, ends.seen) - ends.failed.keys()
         if lost_sight != self._hidden:
             check_hidden(
                 self._open_client(),
