@@ -130,3 +130,46 @@ def test_what_waits_to_be_sent_back_counts_as_waiting(options: dict[str, object]
     world = World(0, 1, 9, **options)
     world.put_off(world.messages[:2])
     assert world.worker._is_full() is full
+
+
+def test_what_is_finished_after_the_queue_was_taken_away_is_not_committed():
+    """The next owner begins at the position: a commit of the former one would skip messages."""
+    world = World(0, 1)
+    world.worker.drop()
+    world.worker.finish(world.messages)
+    assert world.worker.position == 0
+
+
+def called_in_order(world: World) -> bool:
+    """Return whether a call is made at once; else the worker is stopped when it would wait."""
+    calls: list[bool] = []
+    world.worker.pause = lambda _: world.worker.stop() or True
+    world.worker.in_order(lambda: calls.append(world.worker.idle))
+    assert calls in ([], [False]), "a worker is not idle during a call"
+    assert world.worker.idle
+    return bool(calls)
+
+
+@pytest.mark.parametrize(
+    ("answers", "seconds", "called"),
+    [
+        ([], 0, False),
+        ([True], 0, True),
+        ([True], 29, True),
+        ([True], 30, False),
+        ([True, False], 0, False),
+        ([False, True], 0, True),
+    ],
+)
+def test_messages_go_to_an_ordered_listener_only_under_a_lock(
+    answers: list[bool], seconds: float, called: bool
+):
+    world = World(ordered=True)
+    for held in answers:
+        world.worker.note_lock(held=held)
+    world.clock.sleep(seconds)
+    assert called_in_order(world) is called
+
+
+def test_a_broadcasting_member_needs_no_lock():
+    assert called_in_order(World(ordered=True, broadcasting=True))
