@@ -180,7 +180,7 @@ def test_changed_rows_of_an_aggregation_are_messages_with_their_key(run, topic, 
         (", 'format' = 'key-value'", "id INT, address STRING", ["x y", "z"]),
     ],
 )
-def test_every_format_writes_what_it_reads(run, topic, settled, read, options, columns, bodies):
+def test_formats_of_spark_itself_write_what_they_read(run, topic, settled, read, options, columns, bodies):
     name = topic()
     table = with_options(columns, options)
     values = {
@@ -286,6 +286,25 @@ def test_keys_and_tags_come_from_columns(run, topic, settled, read):
     assert (row["keys"], row.tags, row.body) == ("1 x", "x", '{"a":1,"c":3}')
 
 
+def test_keys_may_be_left_out_of_the_body_and_tags_unset(run, topic, settled, read):
+    name = topic()
+    given = {"keyColumns": "a", "writeKeysToBody": "false", "dynamicTagColumn": "b", "isDynamicTag": "false"}
+    options = "".join(f", '{option}' = '{value}'" for option, value in given.items())
+    run(with_options("a INT, b STRING, c INT", options) + "INSERT INTO t VALUES (1, 'x', 3)", name)
+    settled(name, 1)
+    (row,) = read(name, bodyAs="string").collect()
+    assert (row["keys"], row.tags, row.body) == ("1", None, '{"b":"x","c":3}')
+
+
+def test_a_job_sets_the_format_of_tables_that_set_none(run, topic, settled, read, client):
+    name = topic(queues=1)
+    fill(client, name, ["1|a;2|b;"])
+    settled(name, 1)
+    table = with_options("n INT, s STRING", ", 'lineDelimiter' = ';', 'fieldDelimiter' = '|'")
+    job = run(f"SET 'defaultFormat' = 'delimited'; {READ} {table} SELECT * FROM t", name)
+    assert rows_of(job) == [(1, "a"), (2, "b")]
+
+
 READ_ONLY = "CREATE TABLE s (x INT,\n topic STRING METADATA) USING rocketmq OPTIONS (topic 'x');"
 WRITE_ONLY = "CREATE TABLE s (x INT, d INT METADATA FROM 'delayLevel') USING rocketmq OPTIONS (topic 'x');"
 WRONG_START = (
@@ -354,6 +373,15 @@ def test_columns_come_from_a_sample(run, topic, settled, client):
     table = with_options("", ", 'inferSchema' = 'true'").replace("TABLE t ()", "TABLE t")
     job = run(READ + table + "SELECT a, b.c[0], d FROM t", name)
     assert rows_of(job) == [(1, 1.5, None), (2, None, True)]
+
+
+def test_a_sample_is_the_newest_messages(run, topic, settled, client):
+    name = topic(queues=1)
+    fill(client, name, ['{"old": 1}', '{"a": 2}', '{"b": 3}'])
+    settled(name, 3)
+    table = with_options("", ", 'inferSchema' = 'true', 'inferSample' = '2'").replace("TABLE t ()", "TABLE t")
+    job = run(READ + table + "SELECT * FROM t", name)
+    assert job.results[-1].columns == ["a", "b"]
 
 
 def test_inserting_into_a_table_of_sparks(run, spark, topic, settled, client, tmp_path):

@@ -176,10 +176,12 @@ AVRO = {
 AVRO_JOB = """
 SET 'trigger' = 'availableNow';
 CREATE TABLE orders (id BIGINT, product STRING) WITH ('connector' = 'rocketmq', 'topic' = 'avro_orders',
-  'startingOffsets' = 'earliest', 'format' = 'avro', 'avroSchemaFile' = '{schema}', 'badRecords' = 'drop');
+  'format' = 'avro', 'avroSchemaFile' = '{file}');
+CREATE TABLE found (id BIGINT, product STRING) WITH ('connector' = 'rocketmq', 'topic' = 'avro_orders',
+  'startingOffsets' = 'earliest', 'format' = 'avro', 'avroSchema' = '{schema}', 'badRecords' = 'drop');
 CREATE TABLE copies (id BIGINT, product STRING) WITH ('connector' = 'rocketmq', 'topic' = 'avro_copies');
 INSERT INTO orders VALUES (1, 'x'), (2, NULL), (NULL, NULL);
-INSERT INTO copies SELECT * FROM orders;
+INSERT INTO copies SELECT * FROM found;
 """
 
 
@@ -192,7 +194,7 @@ def test_avro_with_sparks_own_module_for_it(mq: DevCluster, client: Client, tmp_
     send(client, "avro_orders", ["\x01"])  # a negative union index: not Avro of this schema
     schema, job_file = tmp_path / "order.avsc", tmp_path / "avro.sql"
     schema.write_text(json.dumps(AVRO))
-    job_file.write_text(AVRO_JOB.format(schema=schema))
+    job_file.write_text(AVRO_JOB.format(file=schema, schema=json.dumps(AVRO)))
     job = JobProcess(job_file, tmp_path / "checkpoint", mq.name_server, tmp_path / "job.log", jars=module)
     try:
         job.start()
