@@ -553,6 +553,19 @@ def test_what_the_broker_refuses_is_found_within_its_batch(mq: MockCluster, writ
     assert sorted([dead.body.decode(), *stored_bodies(mq)]) == ["a", "b", "c"]
 
 
+def test_messages_of_a_refused_batch_are_sent_one_by_one_as_they_are(mq: MockCluster, write: Write) -> None:
+    """Their flags, and that their bodies are compressed: else readers would get the compressed bytes."""
+    mq.create_topic("dead", 1)
+    refused = mq.inject(Refuse(ResponseCode.MESSAGE_ILLEGAL), on=BATCH, times=None)
+    bodies = ["a" * 200, "b" * 200, "c" * 200]
+    given = {"compression": "zlib", "compressAbove": "100", "deadLetterTopic": "dead"}
+    report = write(rows(*bodies, flag=pa.array([1, 2, 3], pa.int32())), **given)
+    assert refused.hits
+    assert report.dead_letters == 0
+    found = [(message.body.decode(), message.flag, message.sys_flag & 1) for message in stored(mq)]
+    assert sorted(found) == [(body, flag, 1) for flag, body in enumerate(bodies, 1)]
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_one_row_that_is_refused_is_one_dead_letter(mq: MockCluster, write: Write, ordered: bool) -> None:
     """The rows that wait for it in its queue are sent, and keep their order."""
