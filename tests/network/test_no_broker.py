@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 from tests.support.cli import CommandLine
 
 from pyspark_rocketmq.cli.connect import complete_groups
@@ -15,10 +16,11 @@ from pyspark_rocketmq.errors import BrokerNotFoundError, TopicNotFoundError
 from pyspark_rocketmq.offsets.offset_lookup import running_ends
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
 from pyspark_rocketmq.offsets.queue_lookup import patient_queues, queues_to_read
-from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
 from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
 from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
+from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter
 from pyspark_rocketmq.testing import MockCluster
 
 pytestmark = pytest.mark.timeout(60)
@@ -152,6 +154,20 @@ def test_a_batch_that_is_started_during_an_outage_waits(source: dict[str, str], 
     options = parse_options(SourceOptions, {k: v for k, v in given.items() if v}, environ={})
     partitions = RocketMQBatchReader(options, read_schema(None)).partitions()
     assert sum(len(one) for partition in partitions for one in partition.value) >= 1
+
+
+@pytest.mark.usefixtures("later")
+def test_a_write_that_is_started_during_an_outage_waits(mq: MockCluster) -> None:
+    given = {"nameServer": mq.name_server, "topic": "orders", "outageTimeout": "20s"}
+    schema = StructType([StructField("body", StringType())])
+    RocketMQBatchWriter(parse_options(SinkOptions, given, environ={}), schema, overwrite=False)
+
+
+def test_a_write_to_a_missing_topic_fails_at_once_though_it_may_wait_for_brokers(mq: MockCluster) -> None:
+    given = {"nameServer": mq.name_server, "topic": "order", "outageTimeout": "1h"}
+    schema = StructType([StructField("body", StringType())])
+    with pytest.raises(TopicNotFoundError, match=r"did you mean orders\? Otherwise create it"):
+        RocketMQBatchWriter(parse_options(SinkOptions, given, environ={}), schema, overwrite=False)
 
 
 # --- one of two brokers does not answer ---

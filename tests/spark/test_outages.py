@@ -79,7 +79,8 @@ def test_the_query_log_has_a_failure_s_last_cause(
             query.awaitTermination(120)
 
         def ended() -> dict[str, str] | None:
-            lines = [json.loads(line) for file in (tmp_path / "log").iterdir() for line in file.open()]
+            texts = [file.read_text() for file in (tmp_path / "log").iterdir()]
+            lines = [json.loads(line) for text in texts for line in text.splitlines()]
             return next((line for line in lines if line["event"] == "terminated"), None)
 
         line = eventually(ended, what="the end in the log")

@@ -75,10 +75,10 @@ class SinkTopics:
     """The topics of one task, or of the check of the topic before any task.
 
     A name server forgets the topics of a broker that is down: a topic without a route may not exist, or its
-    brokers may be restarting. With ``patient``, the check waits: ``outageTimeout``, as a send would, if no
-    broker or no master of the topic is registered; `RESTART_MS` if other brokers are registered. After such a
-    wait without result, topics that only rows name are not waited for while every broker that this process
-    has seen is registered.
+    brokers may be restarting. The check waits as a send would, for ``outageTimeout``, while no broker or no
+    master of the topic is registered. With ``patient``, it waits for `RESTART_MS` while other brokers are
+    registered, too. After such a wait without result, topics that only rows name are not waited for while
+    every broker that this process has seen is registered.
 
     Parameters
     ----------
@@ -90,7 +90,8 @@ class SinkTopics:
     def __init__(self, client: Client, options: SinkOptions, *, patient: bool = False) -> None:
         self._client = client
         self._options = options
-        self._outage_ms = options.outage_timeout_ms if patient else 0
+        self._outage_ms = options.outage_timeout_ms
+        self._restart_ms = min(self._outage_ms / 2, RESTART_MS) if patient else 0
         self._seen = _seen.setdefault(client, _SeenBrokers())
 
     def queues(self, topic: str, named_brokers: Collection[str] = ()) -> tuple[MessageQueue, ...] | None:
@@ -113,7 +114,7 @@ class SinkTopics:
         NameServerError
         """
         # Shorter than the outage, so that the last check shows which of the two it is.
-        restart = self._client.deadline(min(self._outage_ms / 2, RESTART_MS))
+        restart = self._client.deadline(self._restart_ms)
         return retry(
             lambda: self._look_up(topic, named_brokers, restart),
             deadline=self._client.deadline(self._outage_ms),
@@ -157,7 +158,7 @@ class SinkTopics:
             raise BrokerNotFoundError(
                 "no name server has a route to the topic: it is missing, or its broker restarts", topic=topic
             )
-        if self._outage_ms and restart.expired:
+        if self._restart_ms and restart.expired:
             self._seen.settle(registered, now_s)
         if of_row and self._options.takes_dead_letters:
             return None
@@ -170,7 +171,7 @@ class SinkTopics:
 
     def _wait_for_brokers(self, topic: str, absent: set[str], restart: Deadline) -> None:
         """Raise an error that is retried while brokers that rows name may be restarting."""
-        if not absent or not self._outage_ms:
+        if not absent or not self._restart_ms:
             return
         registered = Admin(self._client).cluster_info().brokers
         now_s = self._client.clock.monotonic()
