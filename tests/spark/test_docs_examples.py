@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from examples import coming_from
 from pyspark.streaming import StreamingContext
+from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import OutgoingMessage, Producer
@@ -45,6 +46,16 @@ def bodies(client, topic: str, count: int) -> list[str]:
     queues = client.read_queues(topic)
     eventually(lambda: sum(client.max_offsets(queues).values()) == count, what=f"{count} messages")
     return sorted(message.body.decode() for message in last_messages(client, queues, count))
+
+
+def test_the_quickstart(spark, mq, tmp_path, capsys):
+    code = (Path(__file__).parents[2] / "examples" / "quickstart.py").read_text(encoding="utf-8")
+    code = code.replace("127.0.0.1:9876", mq.name_server).replace("quickstart-checkpoint", str(tmp_path))
+    exec(code.replace('"topic": "quickstart"', f'"topic": "{fresh_name("quickstart")}"'), {})
+    shown = capsys.readouterr().out
+    assert '|order-3|paid|{"product": "tent", "cents": 24900}|' in shown
+    assert "|   lamp| 1990|     1|" in shown
+    assert "|   tent|49800|     2|" in shown
 
 
 def test_rocketmq_spark_s_pull_stream(ssc, mq, say, capfd):
