@@ -71,17 +71,31 @@ class Figures:
 
 
 class _Numbers:
-    """Which numbers of a lane were acknowledged, and how often each was read."""
+    """Which numbers of a lane were acknowledged, and how often each was read.
+
+    The writer's thread and the reader's mark at the same time: each array grows in the thread that marks in
+    it, or the copy would miss a mark.
+    """
 
     def __init__(self) -> None:
         self.acknowledged = np.zeros(1 << 12, np.bool_)
         self.read = np.zeros(1 << 12, np.uint8)
         self.highest_first = -1
 
-    def grow(self, size: int) -> None:
-        while len(self.read) < size:
+    def acknowledge(self, first: int, end: int) -> None:
+        while len(self.acknowledged) < end:
             self.acknowledged = np.concatenate([self.acknowledged, np.zeros_like(self.acknowledged)])
+        self.acknowledged[first:end] = True
+
+    def grow_read(self, size: int) -> None:
+        while len(self.read) < size:
             self.read = np.concatenate([self.read, np.zeros_like(self.read)])
+
+    @property
+    def lost(self) -> int:
+        """How many were acknowledged and never read."""
+        acknowledged, read = np.flatnonzero(self.acknowledged), np.flatnonzero(self.read)
+        return len(np.setdiff1d(acknowledged, read, assume_unique=True))
 
 
 class Workload:
@@ -206,8 +220,7 @@ class Workload:
                 self.figures.refusals[f"{outcome.error} <- {outcome.error.__cause__}"] += 1
                 continue
             numbers = self._lanes.setdefault(lane, _Numbers())
-            numbers.grow(first + _BATCH)
-            numbers.acknowledged[first : first + _BATCH] = True
+            numbers.acknowledge(first, first + _BATCH)
             self.figures.sent += _BATCH
 
     # --- reading ---
@@ -286,7 +299,7 @@ class Workload:
         lane, _, text = row.decode().partition(":")
         number = int(text)
         numbers = self._lanes.setdefault(lane, _Numbers())
-        numbers.grow(number + 1)
+        numbers.grow_read(number + 1)
         self.figures.read += 1
         if numbers.read[number]:
             self.figures.repeated_sends += 1
@@ -296,7 +309,4 @@ class Workload:
         numbers.read[number] = min(255, int(numbers.read[number]) + 1)
 
     def _sum_up(self) -> None:
-        self.figures.lost = sum(
-            int(np.count_nonzero(numbers.acknowledged & (numbers.read == 0)))
-            for numbers in self._lanes.values()
-        )
+        self.figures.lost = sum(numbers.lost for numbers in self._lanes.values())
