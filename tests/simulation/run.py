@@ -54,7 +54,7 @@ def _lives(
 
 def _seeds(text: str) -> range:
     first, _, end = text.partition(":")
-    return range(int(first), int(end)) if end else range(int(first), int(first) + 1)
+    return range(int(first), int(end)) if end else range(int(first))
 
 
 def _show(console: Console, seed: int) -> None:
@@ -74,15 +74,14 @@ def _show(console: Console, seed: int) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run; the exit code is 1 if anything was wrong."""
     parser = argparse.ArgumentParser(prog="simulate", description=__doc__)
-    parser.add_argument("--seeds", type=_seeds, default=range(500), help="N, or FIRST:END")
+    parser.add_argument("--seeds", type=_seeds, default=range(500), help="the first N, or FIRST:END")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--show", action="store_true", help="the timeline of one seed")
+    parser.add_argument("--show", type=int, metavar="SEED", help="print the timeline of one seed")
     given = parser.parse_args(arguments)
     console = Console()
     _quiet()
-    if given.show:
-        for seed in given.seeds:
-            _show(console, seed)
+    if given.show is not None:
+        _show(console, given.show)
         return 0
     did: Counter[str] = Counter()
     wrong: dict[int, dict[str, list[str]]] = {}

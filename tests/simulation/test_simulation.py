@@ -46,7 +46,7 @@ def test_lives_in_which_everything_goes_wrong_lose_nothing() -> None:
 
 
 def test_a_seed_is_one_life() -> None:
-    first, second = (run("run", "--seeds", "7", "--show") for _ in range(2))
+    first, second = (run("run", "--show", "7") for _ in range(2))
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
     assert "virtual seconds" in first.stdout
