@@ -394,7 +394,7 @@ def test_a_processor_over_rows_that_end(spark):
                 .process("k", counts(1), "n int", "processingTime")
                 .test([[]], batches=True)
             ),
-            "Spark makes batches forever",
+            "Spark runs batches forever",
         ),
         (lambda s: s.selectFields("k").process("x", counts(1), "n int").toDF(), "no field 'x' here"),
     ],

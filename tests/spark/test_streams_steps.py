@@ -128,7 +128,7 @@ def test_a_lifted_function_does_what_python_does(spark):
     texts = records(1_000)
     for number, function in enumerate([*PROJECTIONS, *WHOLE]):
         pipeline = stream(spark, json=False).map(function)
-        analysis = analyze(pipeline._trial_plan())
+        analysis = analyze(pipeline._dry_run_plan())
         assert [node for node in analysis.nodes if isinstance(node, Apply)] == list(analysis.lifted), number
         found = as_sorted(pipeline.test(texts))
         if function in PROJECTIONS:
@@ -141,7 +141,7 @@ def test_a_lifted_function_does_what_python_does(spark):
 
 def test_other_functions_are_left_to_python(spark):
     for number, function in enumerate(NOT_LIFTED):
-        analysis = analyze(stream(spark, json=False).map(function)._trial_plan())
+        analysis = analyze(stream(spark, json=False).map(function)._dry_run_plan())
         assert not analysis.lifted, number
     texts = records(50)
     for function in NOT_LIFTED[:4]:

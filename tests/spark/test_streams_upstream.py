@@ -152,7 +152,7 @@ def beating(spark, folder: Path, batches):
 
 def streamed(spark, stream, flows, folder: Path):
     """Return what a pipeline gives out for streams that take the place of its sources."""
-    plan = stream._trial_plan()
+    plan = stream._dry_run_plan()
     sources = [node for node in plan.nodes() if isinstance(node, p.Source)]
     compiler = Compiler(spark, plan)
     for node, flow in zip(sources, flows, strict=True):
