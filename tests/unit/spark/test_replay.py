@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.support.clocks import FakeClock, WrongClock
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
@@ -52,6 +54,25 @@ class Checkpoint:
     sink: dict[int, dict[MessageQueue, list[str]]] = field(default_factory=dict)
 
 
+class Threads:
+    """The machine's threads, of which a test can await the end."""
+
+    connect = SYSTEM_HOST.connect
+    condition = SYSTEM_HOST.condition
+
+    def __init__(self) -> None:
+        self._started: list[threading.Thread] = []
+
+    def start(self, work: Callable[[], None], *, name: str) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        self._started.append(thread)
+        thread.start()
+
+    def join(self) -> None:
+        for thread in self._started:
+            thread.join(60)
+
+
 class Query:
     """One run of a query, from its start to its end or its death."""
 
@@ -59,7 +80,8 @@ class Query:
         self, mq: FakeRocketMQ, kept: Checkpoint, options: dict[str, str], on_step: Callable[[str], None]
     ) -> None:
         self.mq, self.kept, self.on_step, self.options = mq, kept, on_step, options
-        self.reader = reader(mq, options)
+        self.threads = Threads()
+        self.reader = reader(mq, options, self.threads)
         self.commits_ahead: list[object] = []
         mq.on_commit = self._check_commit
         self.begin: dict[MessageQueue, int] | None = None
@@ -67,6 +89,13 @@ class Query:
         self.limit = self.reader.getDefaultReadLimit()
 
     def run(self, triggers: int, *, available_now: bool = False) -> None:
+        try:
+            self._run(triggers, available_now=available_now)
+        except KilledError:
+            self.threads.join()  # a process that is gone commits nothing later
+            raise
+
+    def _run(self, triggers: int, *, available_now: bool) -> None:
         if available_now:
             self._call("prepare", self.reader.prepareForTriggerAvailableNow)
             self.frozen = sizes(self.mq)
@@ -164,11 +193,11 @@ def as_spark_keeps_it(offset: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(offset))
 
 
-def reader(mq: FakeRocketMQ, options: dict[str, str]) -> RocketMQStreamReader:
+def reader(mq: FakeRocketMQ, options: dict[str, str], host: Host = SYSTEM_HOST) -> RocketMQStreamReader:
     topic = {} if {"subscribePattern", "assign"} & set(options) else {"topic": "orders"}
     given = {"nameServer": "127.0.0.1:9876"} | topic | options
     parsed = parse_options(SourceOptions, given, where="readStream", environ={})
-    return RocketMQStreamReader(parsed, read_schema(None), connect=lambda _: mq, clock=mq.clock)
+    return RocketMQStreamReader(parsed, read_schema(None), connect=lambda _: mq, clock=mq.clock, host=host)
 
 
 def world() -> FakeRocketMQ:
