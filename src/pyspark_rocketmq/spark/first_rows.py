@@ -69,7 +69,8 @@ def _when_there(query: StreamingQuery, found: DataFrame, rows: int, timeout_s: f
     deadline = SYSTEM_CLOCK.monotonic() + timeout_s
     seen: str | None = None
     while (left := deadline - SYSTEM_CLOCK.monotonic()) > 0:
-        ended = query.awaitTermination(min(_LOOK_S, left))  # type: ignore[arg-type]
+        # Spark takes whole milliseconds, and refuses 0.
+        ended = query.awaitTermination(min(_LOOK_S, max(left, 0.001)))  # type: ignore[arg-type]
         progress = query.lastProgress
         at = None if progress is None else str(progress["timestamp"])
         if at != seen and len(taken := found.limit(rows).collect()) >= rows:

@@ -337,7 +337,7 @@ class SqlJob:
             if left <= 0:
                 return False
             with contextlib.suppress(PySparkException):  # checked above
-                active[0].awaitTermination(left)  # type: ignore[arg-type]  # Spark takes fractions
+                active[0].awaitTermination(max(left, 0.001))  # type: ignore[arg-type]  # not less: Spark refuses 0
 
     def stop(self) -> None:
         """Stop every query."""
