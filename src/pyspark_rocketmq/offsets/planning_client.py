@@ -113,7 +113,7 @@ class PlanningClient(Client):
     def broker_names(self) -> frozenset[str]:
         """Return the brokers that are registered now; none if the server does not support that (a proxy)."""
         try:
-            return frozenset(Admin(self).cluster_info().brokers)
+            return self.name_servers.fetch_registered_brokers(deadline=self.deadline())
         except RocketMQError as error:
             _LOG.debug("the brokers are not known: %s", error)
             return frozenset()

@@ -85,18 +85,6 @@ class NameServers:
         self._first = 0
         self._passed_over: dict[str, float] = {}
 
-    def call(self, request: RequestHeader, body: bytes = b"", *, deadline: Deadline) -> Response:
-        """Send a request to the first name server that answers.
-
-        Raises
-        ------
-        NameServerError
-            None answers; contains the cause for each address.
-        """
-        return self._on_any(
-            lambda connection, until: connection.call(request, body, deadline=until), deadline
-        )
-
     def call_each(self, request: RequestHeader, *, deadline: Deadline) -> tuple[Response, ...]:
         """Send a request to every name server, for requests that must reach all.
 
@@ -261,9 +249,8 @@ def merge_cluster_infos(infos: Sequence[ClusterInfo]) -> ClusterInfo:
     brokers: dict[str, BrokerData] = {}
     clusters: dict[str, set[str]] = {}
     for info in infos:
-        for name, data in info.brokers.items():
-            known = brokers.setdefault(name, data)
-            brokers[name] = BrokerData(name, known.cluster, {**data.addresses, **known.addresses})
+        for data in info.brokers.values():
+            _add_broker(brokers, data)
         for cluster, names in info.clusters.items():
             clusters.setdefault(cluster, set()).update(names)
     return ClusterInfo(brokers, {cluster: tuple(sorted(names)) for cluster, names in clusters.items()})
@@ -278,9 +265,7 @@ def merge_routes(routes: Sequence[TopicRoute]) -> TopicRoute | None:
     owners: dict[MessageQueue, str | None] = {}
     for route in routes:
         for broker in route.brokers:
-            known = brokers.setdefault(broker.broker_name, broker)
-            addresses = {**broker.addresses, **known.addresses}
-            brokers[broker.broker_name] = BrokerData(broker.broker_name, known.cluster, addresses)
+            _add_broker(brokers, broker)
         for data in route.queues:
             queues.setdefault(data.broker_name, data)
     by_epoch = sorted(routes, key=lambda route: -route.static_epoch)  # one may not know of a remap yet
@@ -289,3 +274,10 @@ def merge_routes(routes: Sequence[TopicRoute]) -> TopicRoute | None:
             owners[queue] = owners.get(queue) or owner
     known_brokers, known_queues = tuple(brokers.values()), tuple(queues.values())
     return TopicRoute(routes[0].topic, known_brokers, known_queues, owners, by_epoch[0].static_epoch)
+
+
+def _add_broker(known: dict[str, BrokerData], data: BrokerData) -> None:
+    """Add what another name server knows of a broker; what is known has precedence."""
+    first = known.setdefault(data.broker_name, data)
+    addresses = {**data.addresses, **first.addresses}
+    known[data.broker_name] = BrokerData(data.broker_name, first.cluster, addresses)

@@ -173,7 +173,7 @@ class SinkTopics:
         """Raise an error that is retried while brokers that rows name may be restarting."""
         if not absent or not self._restart_ms:
             return
-        registered = Admin(self._client).cluster_info().brokers
+        registered = self._client.name_servers.fetch_registered_brokers(deadline=self._client.deadline())
         now_s = self._client.clock.monotonic()
         away = absent.difference(registered)
         if not away or self._seen.are_all_there(registered, now_s):
