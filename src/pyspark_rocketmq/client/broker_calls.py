@@ -13,12 +13,12 @@ from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.inventory import ClusterInfo
 
-__all__ = ["GLANCE_MS", "OnAway", "call_at_once", "call_until_done", "calls_at_once", "glance"]
+__all__ = ["OnAway", "call_at_once", "call_until_done", "calls_at_once", "glance", "glance_deadline"]
 
 K = TypeVar("K")
 T = TypeVar("T")
 
-GLANCE_MS: Final = 2_000
+_GLANCE_MS: Final = 2_000
 """How long callers for whom the answer is optional wait for each broker."""
 
 OnAway: TypeAlias = Callable[[str, RocketMQError], None]
@@ -90,11 +90,16 @@ def call_until_done(client: Client, broker_names: Iterable[str], call: Call[T]) 
     return answers
 
 
+def glance_deadline(client: Client) -> Deadline:
+    """Return until when callers wait for whom an answer is optional."""
+    return client.deadline(min(_GLANCE_MS, client.request_timeout_ms))
+
+
 def glance(
     client: Client, broker_names: Iterable[str], call: Call[T], on_away: OnAway
 ) -> tuple[dict[str, T], dict[str, RocketMQError]]:
     """Make the same call once, and tell ``on_away`` which brokers do not answer soon; return both parts."""
-    deadline = client.deadline(min(GLANCE_MS, client.request_timeout_ms))
+    deadline = glance_deadline(client)
     info = client.name_servers.cluster_info(deadline=client.deadline())
     outcomes = call_at_once(client, info, broker_names, call, deadline)
     found, failed = _parted(outcomes)

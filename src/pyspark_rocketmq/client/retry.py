@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.errors import RocketMQError
 
-__all__ = ["DEFAULT_POLICY", "RandomSource", "RetryPolicy", "retry"]
+__all__ = ["DEFAULT_POLICY", "ONCE_MORE", "RandomSource", "RetryPolicy", "retry"]
 
 T = TypeVar("T")
 
@@ -51,6 +51,9 @@ class RetryPolicy:
 
 
 DEFAULT_POLICY: Final = RetryPolicy()
+
+ONCE_MORE: Final = RetryPolicy(base_ms=20, attempts=2)
+"""A restarted broker causes one failure: of its old connection, or at its old address."""
 
 
 def retry(

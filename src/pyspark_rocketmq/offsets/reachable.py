@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RetryPolicy
+from pyspark_rocketmq.client.retry import DEFAULT_POLICY, ONCE_MORE
 from pyspark_rocketmq.errors import BrokerNotFoundError, RequestTimeoutError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 
@@ -35,9 +35,6 @@ _LONGEST_GRACE_MS: Final = 5_000
 
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 10.0
-
-_ONCE_MORE: Final = RetryPolicy(base_ms=20, attempts=2)
-"""A restarted broker causes one failure: of its old connection, or at its old address."""
 
 
 @dataclass(slots=True)
@@ -193,7 +190,7 @@ class ReachableBrokers:
             outcomes = client.requests.try_each(
                 question.calls,
                 deadline=self._deadline(question.patience_ms),
-                policy=_ONCE_MORE if question.patience_ms is None else DEFAULT_POLICY,
+                policy=ONCE_MORE if question.patience_ms is None else DEFAULT_POLICY,
                 slaves=self._slaves,
             )
             failure = _common_failure(outcomes)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.admin import Admin, consume_stats_call
-from pyspark_rocketmq.client.broker_calls import GLANCE_MS, OnAway, calls_at_once
+from pyspark_rocketmq.client.broker_calls import OnAway, calls_at_once, glance_deadline
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.client.retry import RetryPolicy
+from pyspark_rocketmq.client.retry import ONCE_MORE
 from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import ConsumerOffset, MessageQueue
@@ -31,9 +31,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-_ONCE_MORE: Final = RetryPolicy(base_ms=20, attempts=2)
-"""A restarted broker causes one failure: of its old connection, or at its old address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +113,9 @@ def _ask(
     """Make one call per queue; with ``on_away``, only at brokers that answer soon."""
     if on_away is None:
         return client.ask(calls)
-    deadline = client.deadline(min(GLANCE_MS, client.request_timeout_ms))
+    deadline = glance_deadline(client)
     answers: dict[MessageQueue, T] = {}
-    for queue, outcome in client.requests.try_each(calls, deadline=deadline, policy=_ONCE_MORE).items():
+    for queue, outcome in client.requests.try_each(calls, deadline=deadline, policy=ONCE_MORE).items():
         if isinstance(outcome, RocketMQError):
             on_away(str(outcome.facts.get("broker_name", queue.broker_name)), outcome)
         else:
@@ -182,7 +179,7 @@ def _progress(
     """Return the progress of each group in the queues for which it has offsets."""
     info = Admin(client).cluster_info()
     calls = {(name, group): consume_stats_call(group) for group in groups for name in info.brokers}
-    deadline = client.deadline(min(GLANCE_MS, client.request_timeout_ms))
+    deadline = glance_deadline(client)
     namespace = client.namespace
     found: dict[str, dict[MessageQueue, ConsumerOffset]] = {group: {} for _, group in calls}
     for (name, group), outcome in calls_at_once(client, info, calls, deadline).items():
