@@ -19,7 +19,7 @@ from pyspark_rocketmq.options import (
 )
 from pyspark_rocketmq.sql.dialect import JobDialect
 from pyspark_rocketmq.sql.parse import parse_statements
-from pyspark_rocketmq.sql.settings import Settings, require_checkpoint, spark_setting
+from pyspark_rocketmq.sql.settings import Settings, first_settings, require_checkpoint, spark_setting
 from pyspark_rocketmq.sql.statements import (
     CreateTable,
     CreateView,
@@ -76,11 +76,8 @@ def check_job(
         A setting is invalid.
     """
     statements = parse_statements(text)
-    given = dict(settings or {})
-    if checkpoint_location is not None:
-        given["checkpointLocation"] = checkpoint_location
     check = _Check()
-    for name, value in given.items():
+    for name, value in first_settings(settings, checkpoint_location).items():
         check.set(name, value)
     for statement in statements:
         try:
@@ -126,19 +123,15 @@ class _Check:
 
     def _create_table(self, declared: CreateTable) -> None:
         key = declared.name.key
-        if key in self._tables and not declared.replace:
-            if declared.if_not_exists:
-                return
-            there = self._tables[key].declared.position
-            declared.name.position.fail(f"table {declared.name.text} already exists, since line {there.line}")
+        there = self._tables.get(key)
+        if declared.keeps(None if there is None else there.declared):
+            return
         options = self._settings.options
         self._tables[key] = Table.of(declared, default_format=options.default_format, infer=False)
 
     def _create_view(self, view: CreateView) -> None:
-        if view.name.key in self._views | self._tables.keys() and not view.replace:
-            if view.if_not_exists:
-                return
-            view.name.position.fail(f"{view.name.text} already exists: use CREATE OR REPLACE VIEW")
+        if view.keeps(view.name.key in self._views | self._tables.keys()):
+            return
         self._views.add(view.name.key)
         self._streams.discard(view.name.key)
         if self._query(view.query):
@@ -147,8 +140,7 @@ class _Check:
     def _insert(self, insert: Insert) -> None:
         table = self._tables.get(insert.target.key)
         if table is not None:
-            if insert.overwrite:
-                insert.target.position.fail("a topic cannot be overwritten: use INSERT INTO")
+            insert.require_append()
             if not table.options.infer_schema:
                 table.target_columns(insert.columns, insert.target.position)
             _parse(table, SinkOptions, table.given.write)

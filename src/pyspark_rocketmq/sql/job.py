@@ -20,7 +20,7 @@ from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.sql.error_positions import place_of, reason_of
 from pyspark_rocketmq.sql.parse import parse_statements
-from pyspark_rocketmq.sql.settings import Settings, require_checkpoint, spark_setting
+from pyspark_rocketmq.sql.settings import Settings, first_settings, require_checkpoint, spark_setting
 from pyspark_rocketmq.sql.statements import (
     CreateTable,
     CreateView,
@@ -84,10 +84,7 @@ def execute(
     """
     statements = parse_statements(text)
     check_worker_python(spark)
-    given = dict(settings or {})
-    if checkpoint_location is not None:
-        given["checkpointLocation"] = checkpoint_location
-    job = SqlJob(spark, text, given)
+    job = SqlJob(spark, text, first_settings(settings, checkpoint_location))
     try:
         for statement in statements:
             job.run(statement)
@@ -167,23 +164,15 @@ class SqlJob:
 
     def _create_table(self, declared: CreateTable) -> None:
         key = declared.name.key
-        if key in self.tables:
-            if declared.if_not_exists:
-                return
-            if not declared.replace:
-                there = self.tables[key].declared.position
-                declared.name.position.fail(
-                    f"table {declared.name.text} already exists, since line {there.line}"
-                )
+        there = self.tables.get(key)
+        if declared.keeps(None if there is None else there.declared):
+            return
         self._viewed.pop(key, None)
         self.tables[key] = Table.of(declared, default_format=self.options.default_format)
 
     def _create_view(self, view: CreateView) -> None:
-        if view.name.key in self._views | self.tables.keys():
-            if view.if_not_exists:
-                return
-            if not view.replace:
-                view.name.position.fail(f"{view.name.text} already exists: use CREATE OR REPLACE VIEW")
+        if view.keeps(view.name.key in self._views | self.tables.keys()):
+            return
         self._query(view.query).createOrReplaceTempView(quote(view.name))
         self._views.add(view.name.key)
 
@@ -232,8 +221,7 @@ class SqlJob:
         if table is None:
             self._insert_into_spark(insert)
             return
-        if insert.overwrite:
-            insert.target.position.fail("a topic cannot be overwritten: use INSERT INTO")
+        insert.require_append()
         columns = table.target_columns(insert.columns, insert.target.position)
         rows = self._query(insert.query)
         if table.format is not None and len(rows.columns) != len(columns):

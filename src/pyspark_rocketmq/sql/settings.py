@@ -8,7 +8,7 @@ from typing import Final
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import JobOptions, parse_options
 
-__all__ = ["Settings", "require_checkpoint", "spark_setting"]
+__all__ = ["Settings", "first_settings", "require_checkpoint", "spark_setting"]
 
 _SPARK_SETTINGS: Final[Mapping[str, str]] = {
     "parallelism.default": "spark.sql.shuffle.partitions",
@@ -23,6 +23,12 @@ def spark_setting(name: str) -> str | None:
     """Return the name of the Spark setting that a setting is or corresponds to; None if it is the job's."""
     spark_name = _SPARK_SETTINGS.get(name.lower(), name)
     return spark_name if spark_name.startswith("spark.") else None
+
+
+def first_settings(settings: Mapping[str, str] | None, checkpoint_location: str | None) -> dict[str, str]:
+    """Return the settings that a job begins with, in the order in which they apply."""
+    checkpoint = {} if checkpoint_location is None else {"checkpointLocation": checkpoint_location}
+    return dict(settings or {}) | checkpoint
 
 
 def require_checkpoint(options: JobOptions) -> str:

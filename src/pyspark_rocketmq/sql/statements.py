@@ -177,6 +177,22 @@ class CreateTable:
     if_not_exists: bool
     position: Position
 
+    def keeps(self, there: CreateTable | None) -> bool:
+        """Whether the statement does nothing, because its table has been declared.
+
+        Raises
+        ------
+        SqlError
+            The table has been declared, and the statement does not say what to do then.
+        """
+        if there is None:
+            return False
+        if not self.if_not_exists and not self.replace:
+            self.name.position.fail(
+                f"table {self.name.text} already exists, since line {there.position.line}"
+            )
+        return self.if_not_exists
+
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
@@ -187,6 +203,18 @@ class CreateView:
     replace: bool
     if_not_exists: bool
     position: Position
+
+    def keeps(self, there: bool) -> bool:
+        """Whether the statement does nothing, because there is a view or table of its name.
+
+        Raises
+        ------
+        SqlError
+            There is one, and the statement does not say what to do then.
+        """
+        if there and not self.if_not_exists and not self.replace:
+            self.name.position.fail(f"{self.name.text} already exists: use CREATE OR REPLACE VIEW")
+        return there and self.if_not_exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +245,16 @@ class Insert:
     query: Query
     whole: Query
     position: Position
+
+    def require_append(self) -> None:
+        """Check that the statement does not overwrite, for the insert into a topic.
+
+        Raises
+        ------
+        SqlError
+        """
+        if self.overwrite:
+            self.target.position.fail("a topic cannot be overwritten: use INSERT INTO")
 
 
 @dataclass(frozen=True, slots=True)
