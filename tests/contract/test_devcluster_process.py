@@ -14,6 +14,7 @@ import pytest
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
+from pyspark_rocketmq.devcluster.system import watchdog as watchdog_program
 from pyspark_rocketmq.devcluster.system.process import (
     ChildProcess,
     Watchdog,
@@ -189,8 +190,44 @@ def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path, how: str) -> N
 
 
 def test_what_is_known_of_a_process_by_its_pid() -> None:
-    assert "python" in command_line(os.getpid())
+    assert "python" in command_line(os.getpid())[0]
     assert resident_bytes(os.getpid()) > 10_000_000
+    with subprocess.Popen([sys.executable, "-c", "", "two words"]) as ended:
+        eventually(lambda: psutil.Process(ended.pid).status() == psutil.STATUS_ZOMBIE)
+        assert command_line(ended.pid) == ()
+        ended.wait()
+        assert (command_line(ended.pid), resident_bytes(ended.pid)) == ((), 0)
+
+
+# As on Windows, where it can neither fork nor wait for a pipe.
+WITHOUT_FORK = """
+import os, runpy, select, sys
+del os.fork, select.select
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_watchdog_that_cannot_wait_for_its_pipe_kills_when_the_pipe_ends(tmp_path: Path) -> None:
+    with (
+        subprocess.Popen(["/bin/sleep", "60"]) as watched,
+        subprocess.Popen(["/bin/sleep", "60"]) as forgotten,
+        subprocess.Popen(
+            [sys.executable, "-c", WITHOUT_FORK, watchdog_program.__file__, str(os.getpid())],
+            stdin=subprocess.PIPE,
+        ) as watchdog,
+    ):
+        (tmp_path / "data").mkdir()
+        assert watchdog.stdin is not None
+        watchdog.stdin.write(f"+{watched.pid}\n+{forgotten.pid}\n".encode())
+        watchdog.stdin.flush()
+        watchdog.stdin.write(f"-{forgotten.pid}\n{tmp_path / 'data'}\n".encode())
+        watchdog.stdin.close()
+        assert watchdog.wait(timeout=60) == 0
+        assert watched.wait(timeout=60) == -signal.SIGKILL
+        assert not (tmp_path / "data").exists()
+        assert forgotten.poll() is None
+        forgotten.kill()
 
 
 def test_ending_processes_spares_those_that_are_not_ours() -> None:

@@ -7,6 +7,7 @@ forked lives on in the child: what any other thread was doing at that moment is 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from typing import Final, Protocol
@@ -30,7 +31,8 @@ def _tell() -> None:
         each.after_fork()
 
 
-os.register_at_fork(after_in_child=_tell)
+if sys.platform != "win32":  # Windows has no fork
+    os.register_at_fork(after_in_child=_tell)
 
 
 def tell_after_fork(owner: AfterFork) -> None:

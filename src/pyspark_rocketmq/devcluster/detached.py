@@ -48,7 +48,7 @@ class DetachedServer:
     @property
     def is_running(self) -> bool:
         """Whether the pid still belongs to this server, not to a later process that reuses it."""
-        return f"-Duser.home={self.home} " in command_line(self.pid)
+        return f"-Duser.home={self.home}" in command_line(self.pid)
 
     @property
     def rss_bytes(self) -> int:

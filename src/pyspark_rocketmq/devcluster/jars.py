@@ -175,7 +175,7 @@ class _LockFile:
         """Store the result atomically: a reader sees all of it or nothing."""
         known = {
             "coordinates": self._coordinates,
-            "jars": [[str(jar.relative_to(self.ivy_folder)), jar.stat().st_size] for jar in jars],
+            "jars": [[jar.relative_to(self.ivy_folder).as_posix(), jar.stat().st_size] for jar in jars],
         }
         self._file.parent.mkdir(parents=True, exist_ok=True)
         draft = self._file.with_suffix(f".{os.getpid()}")

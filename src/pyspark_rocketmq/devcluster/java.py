@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ __all__ = ["MINIMUM_JAVA", "Java", "class_path", "find_java"]
 MINIMUM_JAVA = 17
 """The oldest Java supported by Spark 4. The servers use the same Java."""
 
+_JAVA = "java.exe" if sys.platform == "win32" else "java"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _ADVICE = f"install a JDK {MINIMUM_JAVA} or newer and put it on PATH, or point JAVA_HOME at it"
 
@@ -55,7 +57,7 @@ class Java:
         DevClusterError
             This Java has no compiler, or the sources do not compile. The error has javac's output.
         """
-        compiler = self.executable.with_name("javac")
+        compiler = self.executable.with_stem("javac")
         if not compiler.exists():
             raise DevClusterError(f"this Java has no compiler (javac): {_ADVICE}", java=self.executable)
         output.mkdir(parents=True, exist_ok=True)
@@ -126,9 +128,9 @@ def find_java(environ: Mapping[str, str] = os.environ, *, minimum: int = MINIMUM
     """
     home = environ.get("JAVA_HOME")
     if home:
-        executable = Path(home) / "bin" / "java"
+        executable = Path(home) / "bin" / _JAVA
         if not executable.exists():
-            raise DevClusterError(f"JAVA_HOME has no bin/java: {_ADVICE}", java_home=home)
+            raise DevClusterError(f"JAVA_HOME has no bin/{_JAVA}: {_ADVICE}", java_home=home)
     else:
         found = shutil.which("java", path=environ.get("PATH"))
         if found is None:

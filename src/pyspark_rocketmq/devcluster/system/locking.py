@@ -1,17 +1,18 @@
-"""A lock between processes."""
+"""Locks between processes, on files of a local file system."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from filelock import FileLock, Timeout
+
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.errors import DevClusterError
 
-__all__ = ["file_lock"]
+__all__ = ["file_lock", "is_locked", "try_file_lock"]
 
 _POLL_S: Final = 0.1
 
@@ -25,20 +26,38 @@ def file_lock(file: Path, deadline: Deadline, clock: Clock) -> Iterator[None]:
     DevClusterError
         Another process held it until the deadline.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as handle:
-        while not _try_lock(handle.fileno()):
-            if deadline.expired:
-                raise DevClusterError(
-                    f"another process kept this lock for {deadline.timeout_ms / 1000:g} s", lock=file
-                )
-            clock.sleep(_POLL_S)
+    while (lock := try_file_lock(file)) is None:
+        if deadline.expired:
+            raise DevClusterError(
+                f"another process kept this lock for {deadline.timeout_ms / 1000:g} s", lock=file
+            )
+        clock.sleep(_POLL_S)
+    with lock:
         yield
 
 
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+def try_file_lock(file: Path) -> contextlib.AbstractContextManager[object] | None:
+    """Lock a file, which is created if missing. Return None if another process, or this one, holds the lock.
+
+    The end of the returned context manager's block releases the lock, from any thread.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(file, thread_local=False)
+    with contextlib.ExitStack() as stack:
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            return None
+        stack.callback(lock.release)
+        return stack.pop_all()
+
+
+def is_locked(file: Path) -> bool:
+    """Return whether any process holds the lock on a file. A file that does not exist is not created."""
+    if not file.exists():
         return False
-    return True
+    lock = try_file_lock(file)
+    if lock is None:
+        return True
+    with lock:
+        return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -42,7 +43,8 @@ def free_port(source: random.Random, offsets: Sequence[int] = (0,)) -> int:
 def is_free(port: int) -> bool:
     """Return whether a server could listen on a port now."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform != "win32":  # there it would mean to share a port that is in use
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))  # every interface: brokers bind their replication port on all of them
         except OSError:

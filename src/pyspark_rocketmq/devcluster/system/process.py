@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self
+
+import psutil
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.errors import DevClusterError, PortTakenError
@@ -22,9 +23,23 @@ _POLL_S = 0.02
 _TAIL_BYTES = 16 * 1024
 _TAIL_LINES = 40
 _PORT_TAKEN = re.compile(r"BindException: .*")
+
+_HAS_SHELL: Final = sys.platform != "win32"
 # The child waits for a line before it becomes the server. By then the watchdog knows its pid, so the
-# owner's death cannot leave it running at any moment.
-_GATE = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "sh")
+# owner's death cannot leave it running at any moment. On Windows, where no program becomes another one, an
+# owner that is killed in the milliseconds between the start and the watchdog's note leaves the server.
+_GATE: Final = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "sh") if _HAS_SHELL else ()
+
+
+def _own_session() -> dict[str, Any]:
+    """Return the arguments of `subprocess.Popen` that keep Ctrl-C from a child process.
+
+    Ctrl-C reaches only the owner, which then stops its servers in order.
+    """
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    else:  # noqa: RET505 - mypy checks each branch for its own system
+        return {"start_new_session": True}
 
 
 class Watchdog:
@@ -40,7 +55,7 @@ class Watchdog:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             bufsize=0,
-            start_new_session=True,
+            **_own_session(),
         )
 
     def watch(self, pid: int) -> None:
@@ -146,7 +161,6 @@ class ChildProcess:
             raise DevClusterError(f"{self.name} runs already", pid=self.pid)
         self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
-            # Its own session: Ctrl-C reaches only the owner, which then stops its servers in order.
             process = subprocess.Popen(
                 [*_GATE, *self._command],
                 stdin=subprocess.PIPE,
@@ -154,14 +168,15 @@ class ChildProcess:
                 stderr=subprocess.STDOUT,
                 cwd=self.log_file.parent,
                 env={**os.environ, **self._env},
-                start_new_session=True,
+                **_own_session(),
             )
         self._process = process
         self._watchdog.watch(process.pid)
         self._watched = True
         assert process.stdin is not None
         with process.stdin as gate:
-            gate.write(b"go\n")
+            if _GATE:
+                gate.write(b"go\n")
 
     def wait_for_log(self, pattern: str, deadline: Deadline) -> None:
         """Wait until a line logged since this start matches, such as the one servers print after their start.
@@ -213,12 +228,15 @@ class ChildProcess:
             self._clock.sleep(_POLL_S)
 
     def terminate(self, timeout_s: float) -> None:
-        """Ask the process to end (SIGTERM), and kill it if it has not ended after ``timeout_s``."""
+        """Ask the process to end (SIGTERM), and kill it if it has not ended after ``timeout_s``.
+
+        Windows cannot ask: there the process ends at once, as by `kill`.
+        """
         if not self.is_running:
             return
         self.resume()
-        self._signal(signal.SIGTERM)
         assert self._process is not None
+        self._process.terminate()
         try:
             self._process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -229,8 +247,8 @@ class ChildProcess:
     def kill(self) -> None:
         """Kill the process (SIGKILL), as a crash does."""
         if self.is_running:
-            self._signal(signal.SIGKILL)
             assert self._process is not None
+            self._process.kill()
             self._process.wait(timeout=30)
             self.release()
 
@@ -242,11 +260,13 @@ class ChildProcess:
 
     def pause(self) -> None:
         """Pause the process (SIGSTOP): its connections stay open, but it does not answer."""
-        self._signal(signal.SIGSTOP)
+        with self._running("pause") as process:
+            process.suspend()
 
     def resume(self) -> None:
         """Resume a paused process (SIGCONT)."""
-        self._signal(signal.SIGCONT)
+        with self._running("resume") as process:
+            process.resume()
 
     @property
     def rss_bytes(self) -> int:
@@ -265,10 +285,16 @@ class ChildProcess:
             log.seek(max(self._log_start, size - limit) if limit else self._log_start)
             return log.read().decode(errors="replace")
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is None or not self.is_running:
-            raise DevClusterError(f"{self.name} does not run", signal=number.name)
-        self._process.send_signal(number)
+    @contextlib.contextmanager
+    def _running(self, action: str) -> Iterator[psutil.Process]:
+        """Give the running process. A child's pid is not reused before its owner has seen its end."""
+        pid = self.pid
+        if pid is None:
+            raise DevClusterError(f"{self.name} does not run", action=action)
+        try:
+            yield psutil.Process(pid)
+        except psutil.NoSuchProcess as error:
+            raise DevClusterError(f"{self.name} does not run", action=action) from error
 
 
 def _tail(log: str, lines: int = _TAIL_LINES) -> str:
@@ -277,24 +303,18 @@ def _tail(log: str, lines: int = _TAIL_LINES) -> str:
 
 def resident_bytes(pid: int) -> int:
     """Return the resident memory of a process in bytes, 0 if it has ended."""
-    statm = Path(f"/proc/{pid}/statm")
-    if Path("/proc/self/statm").exists():
-        try:
-            return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        except (FileNotFoundError, ProcessLookupError):
-            return 0
-    kilobytes = _ps(pid, "rss")
-    return int(kilobytes) * 1024 if kilobytes else 0
+    try:
+        return psutil.Process(pid).memory_info().rss
+    except psutil.NoSuchProcess:
+        return 0
 
 
-def command_line(pid: int) -> str:
-    """Return the command line of a process, empty if it has ended or is a zombie."""
-    if Path("/proc/self/cmdline").exists():
-        try:
-            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except (FileNotFoundError, ProcessLookupError):
-            return ""
-    return _ps(pid, "command")
+def command_line(pid: int) -> tuple[str, ...]:
+    """Return a process's program and arguments; nothing if it has ended, is a zombie or another user's."""
+    try:
+        return tuple(psutil.Process(pid).cmdline())
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return ()
 
 
 def end_processes(
@@ -302,28 +322,20 @@ def end_processes(
 ) -> None:
     """End processes that are not our children: SIGTERM, then SIGKILL at the deadline.
 
-    ``is_ours`` is called before every signal, because a pid may have been reused.
+    ``is_ours`` is called before every signal, because a pid may have been reused. After it, psutil sends
+    nothing to a process that has taken the pid in the meantime.
     """
-    for pid in filter(is_ours, pids):
-        _kill(pid, signal.SIGCONT)
-        _kill(pid, signal.SIGTERM)
+    for pid in pids:
+        _tell(pid, is_ours, psutil.Process.resume, psutil.Process.terminate)
     while any(map(is_ours, pids)) and not deadline.expired:
         clock.sleep(_POLL_S)
-    for pid in filter(is_ours, pids):
-        _kill(pid, signal.SIGKILL)
+    for pid in pids:
+        _tell(pid, is_ours, psutil.Process.kill)
 
 
-def _kill(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def _ps(pid: int, column: str) -> str:
-    done = subprocess.run(
-        ["ps", "-ww", "-o", f"{column}=", "-p", str(pid)],
-        capture_output=True,
-        text=True,
-        timeout=10,
-        check=False,
-    )
-    return done.stdout.strip()
+def _tell(pid: int, is_ours: Callable[[int], bool], *actions: Callable[[psutil.Process], None]) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        if is_ours(pid):
+            for action in actions:
+                action(process)

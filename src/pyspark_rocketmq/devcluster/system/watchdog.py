@@ -19,6 +19,7 @@ import signal
 import sys
 
 _PARENT_CHECK_S = 1.0
+_HAS_FORK = hasattr(os, "fork")
 
 
 def main() -> None:
@@ -29,8 +30,8 @@ def main() -> None:
     pending = b""
     while True:
         # The order matters: instructions written before the owner's death must still be read after it.
-        orphaned = os.getppid() != owner
-        if select.select([0], [], [], 0 if orphaned else _PARENT_CHECK_S)[0]:
+        orphaned = _HAS_FORK and os.getppid() != owner
+        if _can_read(0 if orphaned else _PARENT_CHECK_S):
             data = os.read(0, 65536)
             if not data:
                 break
@@ -41,9 +42,14 @@ def main() -> None:
             break
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # on Windows, SIGTERM kills
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _can_read(timeout_s: float) -> bool:
+    """Wait for input. Windows cannot wait for a pipe, and need not: without forks only the owner holds it."""
+    return not _HAS_FORK or bool(select.select([0], [], [], timeout_s)[0])
 
 
 def _obey(line: str, pids: set[int], folders: set[str]) -> None:

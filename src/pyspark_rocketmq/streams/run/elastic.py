@@ -55,8 +55,11 @@ def check_elastic(spark: SparkSession | None, plan: p.Plan, cores: int) -> None:
     Raises
     ------
     PlanError
-        A session already exists, the sources are bounded, or the plan requests one small process.
+        A session already exists, the sources are bounded, or the plan requests one small process. Or this is
+        Windows, where Spark has no program to start a master.
     """
+    if os.name == "nt":
+        raise PlanError("elastic=True needs Spark's standalone master, which Windows does not have")
     if cores < 1:
         raise PlanError(f"an instance must lend at least one core, not {cores}")
     if spark is not None or SparkSession.getActiveSession() is not None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import Final, Self
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.devcluster.system.locking import is_locked, try_file_lock
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 __all__ = [
@@ -113,10 +113,7 @@ class JobRecord:
     def is_running(self) -> bool:
         """Whether a process holds the job's lock."""
         folder = local_path(self.checkpoint)
-        if folder is None or not (folder / _LOCK).exists():
-            return False
-        with (folder / _LOCK).open("a") as handle:
-            return not _try_lock(handle)
+        return folder is not None and is_locked(folder / _LOCK)
 
     def write(self) -> None:
         """Register the job."""
@@ -191,18 +188,17 @@ def job_lock(job: str, checkpoint: str, *, standby: bool, clock: Clock) -> Itera
     if folder is None:
         yield  # on shared storage Spark itself detects it, in the offset log
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("a") as handle:
-        deadline = Deadline(clock, _LAST_RUN_MS)
-        while not _try_lock(handle):
-            if not standby and deadline.expired:
-                raise RocketMQError(
-                    f"the job {job!r} is already running, and a second process would not share its "
-                    "queues: use elastic=True in all instances to share them, standby=True to wait and "
-                    "take over, or another name for another job",
-                    checkpoint=checkpoint,
-                )
-            clock.sleep(_POLL_S)
+    deadline = Deadline(clock, _LAST_RUN_MS)
+    while (lock := try_file_lock(folder / _LOCK)) is None:
+        if not standby and deadline.expired:
+            raise RocketMQError(
+                f"the job {job!r} is already running, and a second process would not share its "
+                "queues: use elastic=True in all instances to share them, standby=True to wait and "
+                "take over, or another name for another job",
+                checkpoint=checkpoint,
+            )
+        clock.sleep(_POLL_S)
+    with lock:
         yield
 
 
@@ -210,15 +206,4 @@ def take_job_lock(checkpoint: str) -> contextlib.AbstractContextManager[object] 
     """Take a job's lock in a local checkpoint, or return None if another process holds it."""
     folder = local_path(checkpoint)
     assert folder is not None
-    folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        handle = stack.enter_context((folder / _LOCK).open("a"))
-        return stack.pop_all() if _try_lock(handle) else None
-
-
-def _try_lock(handle: IO[str]) -> bool:
-    try:
-        fcntl.flock(handle.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return try_file_lock(folder / _LOCK)
