@@ -32,7 +32,7 @@ class TransactionalJob:
             "topic": topic,
             "deliveryGuarantee": "transactional",
             "transactionLog": str(folder),
-            "outageTimeout": "2s",
+            "outageTimeout": "60s",
             **given,
         }
         self.options = parse_options(SinkOptions, self.given, environ={})
