@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client import (
     Client,
@@ -39,11 +39,10 @@ def mq() -> Iterator[MockCluster]:
         yield cluster
 
 
-def client_of(mq: MockCluster, *, refresh_ms: int = 0, timeout_ms: int = 300) -> Client:
-    options = ClientOptions(
-        name_servers=(mq.name_server,), route_refresh_ms=refresh_ms, connect_timeout_ms=500
-    )
-    return Client(options, operation_timeout_ms=timeout_ms)
+def client_of(mq: MockCluster, *, refresh_ms: int = 0, clock: FakeClock | None = None) -> Client:
+    """Time passes only when it pauses before another attempt: servers may take their time to answer."""
+    options = ClientOptions(name_servers=(mq.name_server,), route_refresh_ms=refresh_ms)
+    return Client(options, clock=clock or FakeClock(), operation_timeout_ms=300)
 
 
 def forget_brokers(mq: MockCluster) -> None:
@@ -75,7 +74,8 @@ def test_a_send_waits_when_the_route_goes_between_its_look_ups(known_for: int, m
 @pytest.mark.parametrize("known", [True, False], ids=["a known topic", "a new process"])
 def test_sends_wait_through_a_restart_of_the_cluster(known: bool, mq: MockCluster) -> None:
     """The name servers return before any broker has registered."""
-    with client_of(mq, refresh_ms=30_000) as client, pipeline_of(client) as pipeline:
+    clock = FakeClock()
+    with client_of(mq, refresh_ms=30_000, clock=clock) as client, pipeline_of(client) as pipeline:
         if known:
             client.read_queues("orders")
         mq.stop_name_server()
@@ -84,16 +84,15 @@ def test_sends_wait_through_a_restart_of_the_cluster(known: bool, mq: MockCluste
         mq.start_name_server()
         asked = mq.asked[CLUSTER]
 
-        def come_back() -> None:
-            mq.register("broker-a")
+        back_at = clock.now_s + 1
 
-        back = threading.Timer(1.0, come_back)
-        back.start()
-        try:
-            pipeline.submit(encode_one(OutgoingMessage("orders", b"x"), Producer(client).ids))
-            (outcome,) = pipeline.flush()
-        finally:
-            back.join()
+        def come_back() -> None:
+            if clock.now_s >= back_at:
+                mq.register("broker-a")
+
+        clock.on_sleep = come_back
+        pipeline.submit(encode_one(OutgoingMessage("orders", b"x"), Producer(client).ids))
+        (outcome,) = pipeline.flush()
         assert outcome.error is None
         assert mq.asked[CLUSTER] > asked
 

@@ -89,8 +89,16 @@ def retry(
             if (error.stale_route or failures > 1) and on_stale_route is not None:
                 on_stale_route()
             pause_s = policy.pause_s(failures, random)
-            if not error.retriable or policy.exhausted(failures) or deadline.remaining_s <= pause_s:
+            again = error.retriable and not policy.exhausted(failures)
+            if not again or not _pause(pause_s, deadline, clock):
                 if failures > 1:
                     error.facts["attempts"] = failures
                 raise
-        clock.sleep(pause_s)
+
+
+def _pause(pause_s: float, deadline: Deadline, clock: Clock) -> bool:
+    """Pause if that leaves time for another attempt, and return whether it did: a pause may take longer."""
+    if deadline.remaining_s <= pause_s:
+        return False
+    clock.sleep(pause_s)
+    return not deadline.expired

@@ -85,6 +85,16 @@ def test_the_deadline_ends_it_before_a_pause_that_is_too_long() -> None:
     assert script.calls == 3  # pauses of 0.1 and 0.2 s; the next of 0.4 s would end behind the deadline
 
 
+def test_no_attempt_begins_when_a_pause_took_the_rest_of_the_time() -> None:
+    """It would report a wait of 0 ms, instead of why the attempt before failed."""
+    clock = FakeClock()
+    clock.on_sleep = lambda: setattr(clock, "now_s", clock.now_s + 3)  # as on a busy machine
+    script = Script(ConnectionLostError("gone"), RequestTimeoutError("no answer within 0 ms"))
+    with pytest.raises(ConnectionLostError, match="gone"):
+        retry(script, deadline=Deadline(clock, 3_000), clock=clock, random=Highest())
+    assert script.calls == 1
+
+
 def test_attempts_are_counted() -> None:
     script = Script(*[RequestTimeoutError("late") for _ in range(99)])
     with pytest.raises(RequestTimeoutError):

@@ -95,13 +95,16 @@ class NameServers:
         """
         answers = []
         for addr in self.addresses:
+            began = self._clock.monotonic()
             try:
-                connection = self._pool.get(addr)
-                answers.append(connection.call(request, deadline=deadline.sooner(self._timeout_ms)))
+                answers.append(
+                    self._ask(
+                        addr, lambda connection, until: connection.call(request, deadline=until), deadline
+                    )
+                )
             except (TransportError, RemoteProtocolError) as error:
-                raise NameServerError(
-                    f"a name server does not answer: {_diagnose(error)}", addr=addr
-                ) from error
+                diagnosis = _diagnose(error, waited_s=self._clock.monotonic() - began)
+                raise NameServerError(f"a name server does not answer: {diagnosis}", addr=addr) from error
         return tuple(answers)
 
     def routes(self, topics: Sequence[str], *, deadline: Deadline) -> dict[str, TopicRoute | None]:
@@ -150,13 +153,19 @@ class NameServers:
         answers = [answer]
         for addr in self.addresses:
             now = self._clock.monotonic()
-            if addr == answered or now < self._passed_over.get(addr, now):
+            if addr == answered or now < self._passed_over.get(addr, now) or deadline.expired:
                 continue
             try:
-                answers.append(use(self._pool.get(addr), deadline.sooner(self._timeout_ms)))
+                answers.append(self._ask(addr, use, deadline))
             except RocketMQError:
                 self._pass_over(addr)
         return answers
+
+    def _ask(self, addr: str, use: Callable[[Connection, Deadline], T], deadline: Deadline) -> T:
+        """Connect and send. Without time left after connecting, nothing is sent: that is the time-out."""
+        connection = self._pool.get(addr)
+        deadline.check("connected", addr=addr)
+        return use(connection, deadline.sooner(self._timeout_ms))
 
     def _pass_over(self, addr: str) -> None:
         self._passed_over[addr] = self._clock.monotonic() + _PASSED_OVER_S
@@ -181,12 +190,16 @@ class NameServers:
         for step in range(len(self.addresses)):
             index = (self._first + step) % len(self.addresses)
             addr = self.addresses[index]
+            began = self._clock.monotonic()
+            if deadline.expired:
+                reasons.append(f"{addr}: not asked, {deadline.timeout_ms:.0f} ms had passed")
+                continue
             try:
-                answer = use(self._pool.get(addr), deadline.sooner(self._timeout_ms))
+                answer = self._ask(addr, use, deadline)
             except (TransportError, RemoteProtocolError, NameServerError) as error:
                 cause = error
                 transient = transient or isinstance(error, TransportError)
-                reasons.append(f"{addr}: {_diagnose(error)}")
+                reasons.append(f"{addr}: {_diagnose(error, waited_s=self._clock.monotonic() - began)}")
                 self._pass_over(addr)
             else:
                 self._first = index
@@ -198,8 +211,8 @@ class NameServers:
         raise NameServerError(message, name_server=name_server) from cause
 
 
-def _diagnose(error: RocketMQError) -> str:
-    """Return what the server at an address with this error may be."""
+def _diagnose(error: RocketMQError, *, waited_s: float) -> str:
+    """Return what the server at an address with this error may be. The time includes the connection's."""
     match error:
         case ConnectionLostError():
             return (
@@ -209,7 +222,8 @@ def _diagnose(error: RocketMQError) -> str:
         case RemoteProtocolError():
             return f"it does not speak RocketMQ's protocol ({error.message}). Is this a name server?"
         case RequestTimeoutError():
-            return "it accepted the connection but did not answer. Is this a name server?"
+            waited = f"did not answer within {waited_s:.1f} s"
+            return f"it accepted the connection but {waited}. Is this a name server?"
         case _:
             return error.message
 
