@@ -13,14 +13,14 @@ from tests.simulation.network import Network
 from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.servers import Server, State
 
-from pyspark_rocketmq.errors import RemoteProtocolError
 from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
 from pyspark_rocketmq.testing.data import MockData
 from pyspark_rocketmq.testing.handlers.admin_requests import Registry, admin_requests, name_server_requests
+from pyspark_rocketmq.testing.handlers.execution import Refused, execute
 from pyspark_rocketmq.testing.handlers.group_requests import group_requests
-from pyspark_rocketmq.testing.handlers.requests import Refused, Replica, broker_requests, broker_settings
+from pyspark_rocketmq.testing.handlers.requests import Replica, broker_requests, broker_settings
 from pyspark_rocketmq.testing.log import PullLimits
 from pyspark_rocketmq.testing.static_topics import Part, static_requests
 from pyspark_rocketmq.testing.store import BrokerStore
@@ -137,7 +137,7 @@ class Cluster(MockData):
 
         def handle(frame: Frame, most: int | None) -> Reply:
             del most
-            return _execute(frame, operations.get(frame.command.code))
+            return execute(frame, operations.get(frame.command.code))
 
         server = Server(self._network, f"10.0.0.{number + 1}:9876", f"name-server-{number}", handle)
         return NameServer(server, registry, {})
@@ -264,19 +264,8 @@ class Cluster(MockData):
     def _serve(self, replica: Replica, frame: Frame, most: int | None) -> Reply:
         operation = self._operations.get(frame.command.code)
         limits = replica.limits if most is None else dataclasses.replace(replica.limits, messages=most)
-        return _execute(frame, operation and (lambda it: operation(replica, it, limits)))
+        return execute(frame, operation and (lambda it: operation(replica, it, limits)))
 
     def _tell_suspended(self) -> None:
         for server in self.servers.values():
             server.news()
-
-
-def _execute(frame: Frame, operation: Callable[[Frame], Reply] | None) -> Reply:
-    if operation is None:
-        return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="request type not supported")
-    try:
-        return operation(frame)
-    except Refused as refusal:
-        return Reply(refusal.code, remark=refusal.remark)
-    except RemoteProtocolError as error:
-        return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))

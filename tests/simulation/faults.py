@@ -146,9 +146,9 @@ def _answers(scene: _Scene, how: Answering, what: str) -> None:
         scene.chance.choice(_REFUSALS),
         scene.chance.choice((0.05, 0.5, 2.5, 6.0)),
     )
-    servers = scene.cluster.name_servers if what == "route" else list(scene.cluster.servers.values())
-    server = scene.chance.choice([getattr(one, "server", one) for one in servers])
-    server.mischief.append(mischief)
+    name_servers = [one.server for one in scene.cluster.name_servers]
+    servers = name_servers if what == "route" else list(scene.cluster.servers.values())
+    scene.chance.choice(servers).mischief.append(mischief)
 
 
 def _limits(scene: _Scene) -> None:

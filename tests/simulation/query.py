@@ -30,9 +30,6 @@ __all__ = ["Query"]
 _COLUMNS: Final = ("topic", "brokerName", "queueId", "queueOffset", "body")
 _FOREVER_S: Final = 1e9
 
-STEPS: Final = ("prepared", "planned", "logged", "partitioned", "read", "written", "finished", "committed")
-"""Where a driver can die."""
-
 
 class DriverKilled(BaseException):
     """The driver is gone; a BaseException, so that the code under test does not handle it."""
@@ -96,12 +93,9 @@ class Query:
         self._committed = committed
         self._note = note
         self._kept = _Checkpoint()
-        self._runs = 0
         self._executors = Executors(network, self._options.client, chance)
         self._driver = Process("driver")
-        self.stops = False
         self._planned = False
-        self.progressed_at = 0.0
 
     @property
     def finished(self) -> dict[MessageQueue, int]:
@@ -116,8 +110,7 @@ class Query:
         self._scheduler.start(self._live, Process("operator"), "operator")
 
     def _live(self) -> None:
-        while not self.stops:
-            self._runs += 1
+        while True:
             self._driver = Process("driver", self._skew_ms)
             run: Outcome[BaseException | None] = Outcome(SimulatedHost(self._network, self._driver))
             self._scheduler.start(partial(self._run_to_its_end, run), self._driver, "query")
@@ -169,13 +162,12 @@ class Query:
             self._note(f"batch {self._kept.finished} again")
             self._history.did["batch run again after a restart"] += 1
             self._run_batch(reader)
-        while not self.stops:
+        while True:
             start = self._kept.ends[-1] if self._kept.ends else _kept(reader.initialOffset())
             end = _kept(reader.latestOffset(start, limit))
             self._planned = True
             self._step("planned")
             if end == start:
-                self.progressed_at = max(self.progressed_at, self._scheduler.now - self._trigger_s)
                 if self._available_now:
                     break
                 self._scheduler.park(self._trigger_s)
@@ -219,7 +211,6 @@ class Query:
         self._history.did["batches"] += 1
         self._step("written")
         self._kept.finished = number + 1
-        self.progressed_at = self._scheduler.now
         self._step("finished")
 
     # --- tasks ---

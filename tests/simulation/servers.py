@@ -12,9 +12,8 @@ from typing import Final
 from tests.simulation.network import Network, Session
 
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.remoting.command import FLAG_RESPONSE, Command
-from pyspark_rocketmq.remoting.frame import MAX_FRAME_TAKEN, Frame, decode_frame, encode_frame
-from pyspark_rocketmq.testing.wire import Reply
+from pyspark_rocketmq.remoting.frame import Frame, decode_frame
+from pyspark_rocketmq.testing.wire import Reply, encode_reply
 
 __all__ = ["Answering", "Mischief", "Server", "State"]
 
@@ -92,7 +91,6 @@ class Server:
     state: State = State.KILLED
     mischief: list[Mischief] = field(default_factory=list)
     happened: Counter[str] = field(default_factory=Counter)
-    asked: Counter[int] = field(default_factory=Counter)
     _held: list[tuple[Session, Frame]] = field(default_factory=list)
     _suspended: list[tuple[Session, Frame, float]] = field(default_factory=list)
 
@@ -156,7 +154,6 @@ class Server:
         if self.state is State.PAUSED:
             self._held.append((session, frame))
         elif self.state is State.RUNS and session.open:
-            self.asked[frame.command.code] += 1
             self._answer(session, frame, self._mischief_for(frame.command.code))
 
     def _mischief_for(self, code: int) -> Mischief | None:
@@ -183,7 +180,7 @@ class Server:
         elif wrong is not None and how is Answering.LATE:
             self.network.scheduler.after(wrong.late_s, partial(self._send, session, frame, reply))
         elif how is Answering.CUT:
-            data = _encode(frame, reply)
+            data = encode_reply(frame, reply)
             session.send_down(data[: self.network.chance.randint(1, len(data) - 1)])
             session.break_off()
         elif how is Answering.REPEATED:
@@ -218,18 +215,7 @@ class Server:
 
     def _send(self, session: Session, frame: Frame, reply: Reply) -> None:
         if not frame.command.is_one_way:
-            session.send_down(_encode(frame, reply))
-
-
-def _encode(frame: Frame, reply: Reply) -> bytes:
-    command = Command(
-        code=reply.code,
-        opaque=frame.command.opaque,
-        flag=FLAG_RESPONSE,
-        fields=reply.fields,
-        remark=reply.remark,
-    )
-    return encode_frame(command, reply.body, limit=MAX_FRAME_TAKEN)
+            session.send_down(encode_reply(frame, reply))
 
 
 PULLS: Final = frozenset({RequestCode.PULL_MESSAGE})

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from tests.simulation.history import History, Row
 from tests.simulation.judges import JUDGES, judge
-from tests.simulation.plants import PLANTS
+from tests.simulation.mistakes import PLANTS
 
 A = ("orders", "broker-a", 0)
 LIVES = 100

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
-from pyspark_rocketmq.errors import OptionError, RemoteProtocolError
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import (
     MASTER_ID,
     BrokerData,
@@ -22,8 +22,9 @@ from pyspark_rocketmq.remoting.frame import Frame
 from pyspark_rocketmq.testing.data import MockData
 from pyspark_rocketmq.testing.faults import Fault, FaultPlan, Injection, Refuse
 from pyspark_rocketmq.testing.handlers.admin_requests import Registry, admin_requests, name_server_requests
+from pyspark_rocketmq.testing.handlers.execution import Refused, execute
 from pyspark_rocketmq.testing.handlers.group_requests import group_requests
-from pyspark_rocketmq.testing.handlers.requests import Refused, Replica, broker_requests, broker_settings
+from pyspark_rocketmq.testing.handlers.requests import Replica, broker_requests, broker_settings
 from pyspark_rocketmq.testing.log import PullLimits
 from pyspark_rocketmq.testing.static_topics import static_requests
 from pyspark_rocketmq.testing.store import BrokerStore
@@ -307,18 +308,8 @@ class MockCluster(MockData):
         return serve
 
     def _execute(self, frame: Frame, operation: Callable[[Frame], Reply] | None) -> Reply:
-        if operation is None:
-            return Reply(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                remark=f" request type {frame.command.code} not supported",
-            )
-        try:
-            with self._lock:
-                return operation(frame)
-        except Refused as refusal:
-            return Reply(refusal.code, remark=refusal.remark)
-        except RemoteProtocolError as error:  # a request without a required field
-            return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        with self._lock:
+            return execute(frame, operation)
 
 
 class MockBroker(MockCluster):

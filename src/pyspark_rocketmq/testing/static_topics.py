@@ -34,7 +34,8 @@ from pyspark_rocketmq.remoting.header import (
     SendMessageResponse,
     UpdateConsumerOffsetRequest,
 )
-from pyspark_rocketmq.testing.handlers.requests import Operation, Refused, Replica
+from pyspark_rocketmq.testing.handlers.execution import Refused
+from pyspark_rocketmq.testing.handlers.requests import Operation, Replica
 from pyspark_rocketmq.testing.log import PullLimits
 from pyspark_rocketmq.testing.wire import Reply
 

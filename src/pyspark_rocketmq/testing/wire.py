@@ -32,7 +32,7 @@ from pyspark_rocketmq.testing.faults import (
     Stranger,
 )
 
-__all__ = ["Loop", "Reply", "Server"]
+__all__ = ["Loop", "Reply", "Server", "encode_reply"]
 
 T = TypeVar("T")
 
@@ -256,7 +256,7 @@ class Server:
         if frame.command.is_one_way:
             return
         if reply.wait_ms is None:
-            self._deliver(session, _encode(frame, reply), fault)
+            self._deliver(session, encode_reply(frame, reply), fault)
         else:
             self._spawn(self._suspend(session, frame, reply.wait_ms / 1000, fault))
 
@@ -269,7 +269,7 @@ class Server:
             if reply.wait_ms is None or now() >= end:
                 break
             await self._loop.news(end - now())
-        self._deliver(session, _encode(frame, reply), fault)
+        self._deliver(session, encode_reply(frame, reply), fault)
 
     def _deliver(self, session: _Session, data: bytes, fault: Fault | None) -> None:
         match fault:
@@ -322,7 +322,8 @@ class Server:
         task.add_done_callback(self._tasks.discard)
 
 
-def _encode(frame: Frame, reply: Reply) -> bytes:
+def encode_reply(frame: Frame, reply: Reply) -> bytes:
+    """Return the response frame to a request."""
     command = Command(
         code=reply.code,
         opaque=frame.command.opaque,

@@ -23,7 +23,8 @@ from pyspark_rocketmq.remoting.header import (
     GetTopicConfigRequest,
     GetTopicStatsInfoRequest,
 )
-from pyspark_rocketmq.testing.handlers.requests import Operation, Refused, Replica
+from pyspark_rocketmq.testing.handlers.execution import Refused
+from pyspark_rocketmq.testing.handlers.requests import Operation, Replica
 from pyspark_rocketmq.testing.log import PullLimits
 from pyspark_rocketmq.testing.static_topics import StaticTopic
 from pyspark_rocketmq.testing.store import BrokerStore

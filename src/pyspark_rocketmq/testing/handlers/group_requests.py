@@ -20,7 +20,8 @@ from pyspark_rocketmq.remoting.header import (
     GetConsumerListByGroupRequest,
     UnregisterClientRequest,
 )
-from pyspark_rocketmq.testing.handlers.requests import Refused, Replica
+from pyspark_rocketmq.testing.handlers.execution import Refused
+from pyspark_rocketmq.testing.handlers.requests import Replica
 from pyspark_rocketmq.testing.log import PullLimits
 from pyspark_rocketmq.testing.wire import Reply
 

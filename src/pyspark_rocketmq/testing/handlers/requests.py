@@ -40,11 +40,12 @@ from pyspark_rocketmq.remoting.header import (
     UpdateConsumerOffsetRequest,
 )
 from pyspark_rocketmq.remoting.java_hash import java_hash
+from pyspark_rocketmq.testing.handlers.execution import Refused
 from pyspark_rocketmq.testing.log import Pulled, PullLimits
 from pyspark_rocketmq.testing.store import BrokerStore, HalfMessage, Placed, parse_properties
 from pyspark_rocketmq.testing.wire import Reply
 
-__all__ = ["Refused", "Replica", "broker_requests", "broker_settings"]
+__all__ = ["Replica", "broker_requests", "broker_settings"]
 
 _MAX_COUNT: Final = "maxTransferCountOnMessageInMemory"
 _MAX_BYTES: Final = "maxTransferBytesOnMessageInMemory"
@@ -54,15 +55,6 @@ _SUBSCRIPTION: Final = 4
 _TRANSACTION_BITS: Final = MessageFlag.TRANSACTION_PREPARED | MessageFlag.TRANSACTION_COMMIT
 _MAX_MESSAGE_BYTES: Final = 4 << 20
 _MAX_PROPERTIES_BYTES: Final = 32_767
-
-
-class Refused(Exception):  # noqa: N818 - an answer on its way, not an error of ours
-    """Ends a request with a response code."""
-
-    def __init__(self, code: ResponseCode, remark: str) -> None:
-        super().__init__(remark)
-        self.code = code
-        self.remark = remark
 
 
 @dataclass(slots=True)

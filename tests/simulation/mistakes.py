@@ -1,0 +1,304 @@
+"""Planted mistakes: each is a piece of the code under test, and what takes its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["NOT_FOUND_YET", "PLANTS", "Plant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """A mistake.
+
+    Parameters
+    ----------
+    what : str
+        What is wrong with it.
+    module : str
+        Below ``pyspark_rocketmq``.
+    before, after : str
+        A piece of its source, and what takes its place.
+    """
+
+    what: str
+    module: str
+    before: str
+    after: str
+
+    @property
+    def path(self) -> str:
+        """Return the end of the module's file name."""
+        return f"pyspark_rocketmq/{self.module.replace('.', '/')}.py"
+
+
+PLANTS: Final = tuple(
+    Plant(*each)
+    for each in (
+        # --- connections
+        (
+            "what the socket did not take is forgotten",
+            "client.net.frame_socket",
+            "outgoing[0] = view[sent:]",
+            "outgoing.popleft()",
+        ),
+        (
+            "bytes that TLS has read ahead are waited for",
+            "client.net.frame_socket",
+            "received == len(room) or self._stream.reads_ahead",
+            "received == len(room)",
+        ),
+        (
+            "a half-open connection is used forever",
+            "client.net.connection",
+            "if silent_ms >= deadline.timeout_ms >= _SILENCE_MS:",
+            "if False:",
+        ),
+        (
+            "an unfinished frame is lost with its buffer",
+            "client.net.receive_buffer",
+            "data[self._start : self._end] = memoryview(old)[start:end]",
+            "pass",
+        ),
+        (
+            "the first answer is given to whoever waits",
+            "client.net.connection",
+            "here = [(opaque, answers.pop(opaque)) for opaque in opaques if opaque in answers]",
+            "here = [(opaque, answers.pop(next(iter(answers)))) for opaque in opaques if answers]",
+        ),
+        (
+            "a dead connection is used again",
+            "client.net.pool",
+            "if connection.alive:\n                    return connection",
+            "if True:\n                    return connection",
+        ),
+        # --- routes
+        (
+            "name servers that know no broker make a topic missing",
+            "planning.topics.missing_topic",
+            "if registered is not None and not registered:",
+            "if False:",
+        ),
+        (
+            "a route is never looked up again",
+            "client.routes.routing",
+            "known is not None and topic not in self._stale and now < known[1]",
+            "known is not None",
+        ),
+        (
+            "the owner of a static topic's queue is never looked up",
+            "client.read.replica_choice",
+            "name = route.owner(self._queue)",
+            "name = name",
+        ),
+        (
+            "whoever waits for another's look-up gets nothing",
+            "client.net.host",
+            "self._values.append(value)\n            self._turn.notify_all()",
+            "self._values.append(value)",
+        ),
+        # --- pulls
+        (
+            "after a failure, pulls in flight are still waited for",
+            "client.read.range_pull",
+            "self.close()\n        self._window.restart()",
+            "self.close()",
+        ),
+        (
+            "answers are taken whole where they overlap",
+            "planning.pulling.pull_window",
+            "taken.append(Taken(payload, self.expected, until))",
+            "taken.append(Taken(payload, 0, until))",
+        ),
+        (
+            "an answer counts up to where its pull was meant to end",
+            "planning.pulling.pull_window",
+            "end = min(next_offset, self.until)",
+            "end = min(asked + pull.size, self.until)",
+        ),
+        (
+            "what is left of a short answer is not asked for",
+            "planning.pulling.pull_window",
+            "        if end > pull.owed_until:",
+            "        pull.owed_from = pull.owed_until\n        if end > pull.owed_until:",
+        ),
+        (
+            "no hole is natural",
+            "client.read.range_pull",
+            "if self._holes_are_natural is None:",
+            "self._holes_are_natural = False\n        if self._holes_are_natural is None:",
+        ),
+        (
+            "a range is done before its last offset",
+            "planning.pulling.pull_window",
+            "return self.expected >= self.until",
+            "return self.expected >= self.until - 1",
+        ),
+        (
+            "the distance of a static topic's part is left out",
+            "client.read.pull_answer",
+            'int(fields.get("offsetDelta", 0)),',
+            "0,",
+        ),
+        (
+            "a batch of rows is dropped on its way",
+            "client.read.queue_reader",
+            "            if kept.num_rows:\n                yield kept\n        run.pull",
+            "            if kept.num_rows > 1:\n                yield kept\n        run.pull",
+        ),
+        # --- planning
+        (
+            "new queues wait forever",
+            "spark.read.stream",
+            "begins |= self._new_begins(origin, ends)",
+            "self._new_begins(origin, ends)",
+        ),
+        (
+            "queues that came later begin at their ends",
+            "planning.topics.discovery",
+            "begin = (begins or {}).get(queue, start.get(queue))",
+            "begin = start.get(queue, end[queue])",
+        ),
+        (
+            "a queue whose broker is away loses its position",
+            "planning.topics.discovery",
+            "limit = max_offsets.get(queue, position)",
+            "limit = max_offsets.get(queue, position + 1)",
+        ),
+        (
+            "a batch begins one message too late",
+            "planning.topics.discovery",
+            "ranges.append(OffsetRange(queue, begin, end[queue]))",
+            "ranges.append(OffsetRange(queue, min(begin + (begin % 7 == 6), end[queue]), end[queue]))",
+        ),
+        (
+            "a batch begins one message too early",
+            "planning.topics.discovery",
+            "ranges.append(OffsetRange(queue, begin, end[queue]))",
+            "ranges.append(OffsetRange(queue, begin - (begin % 7 == 6), end[queue]))",
+        ),
+        (
+            "the parts of a queue overlap",
+            "planning.split",
+            "return [OffsetRange(r.queue, begin, end) for begin, end in itertools.pairwise(bounds)]",
+            (
+                "return [OffsetRange(r.queue, begin - (begin > r.from_offset), end)"
+                " for begin, end in itertools.pairwise(bounds)]"
+            ),
+        ),
+        (
+            "one part of a queue is missing",
+            "planning.split",
+            "return [OffsetRange(r.queue, begin, end) for begin, end in itertools.pairwise(bounds)]",
+            (
+                "return [OffsetRange(r.queue, begin, end)"
+                " for begin, end in itertools.pairwise(bounds)][: max(1, count - 1)]"
+            ),
+        ),
+        (
+            "what is planned is committed",
+            "spark.read.stream",
+            "        self._finished(last)\n",
+            "        self._finished(self._newest or last)\n",
+        ),
+        (
+            "a broker that does not answer hides all others",
+            "offsets.offset_lookup",
+            "if not error.retriable or not ends.readable:",
+            "if True:",
+        ),
+        (
+            "the plan of a batch depends on the moment",
+            "spark.read.stream",
+            "ranges = plan_ranges(begin.offsets, until.offsets, until.begin)",
+            (
+                "ranges = plan_ranges(begin.offsets, {q: max(e, (self._newest or until).offsets.get(q, e))"
+                " for q, e in until.offsets.items()}, until.begin)"
+            ),
+        ),
+        (
+            "what was removed is not counted",
+            "client.read.range_pull",
+            "removed.until_offset, fail_on_data_loss=fail)\n        self.lost.append(decision.lost)",
+            "removed.until_offset, fail_on_data_loss=fail)",
+        ),
+        (
+            "answers after the grace period end the planning",
+            "offsets.reachable",
+            "del waiting[question.broker_name]",
+            "pass",
+        ),
+        # --- sends
+        (
+            "a failed send counts as acknowledged",
+            "client.send.send_pipeline",
+            "            self._failed(flight, error)\n        else:\n            self._report",
+            (
+                "            self._report(SendOutcome(flight.token, flight.outgoing, None, None))\n"
+                "            self._next_in_lane(flight)\n        else:\n            self._report"
+            ),
+        ),
+        (
+            "sends of a lane overtake each other",
+            "client.send.send_pipeline",
+            "if len(lane) == 1:\n                self._ready.append(flight)",
+            "if True:\n                self._ready.append(flight)",
+        ),
+        (
+            "an outage is not waited for",
+            "client.send.send_pipeline",
+            "waits = error.outage and flight.patience.remaining_s > pause_s",
+            "waits = False",
+        ),
+        (
+            "a send that timed out is not sent again",
+            "client.send.send_pipeline",
+            "            self._waiting.append(flight)\n            return",
+            "            self._report(SendOutcome(flight.token, None, None, error))\n            return",
+        ),
+    )
+)
+
+NOT_FOUND_YET: Final = tuple(
+    Plant(*each)
+    for each in (
+        (
+            "a topic that comes back between two requests is missing",
+            "planning.topics.missing_topic",
+            "if topic in topics:",
+            "if False:",
+        ),
+        (
+            "pulls that a busy broker refused are forgotten",
+            "client.read.range_pull",
+            "if pull_answer.is_busy(response):\n                self._window.refused(ask.offset)",
+            "if pull_answer.is_busy(response):\n                pass",
+        ),
+        (
+            "a slave that lacks messages is believed",
+            "client.read.range_pull",
+            "if not self._replica.at_master or self._patience.missing_ms(self._now()) < patience_ms:",
+            "if self._patience.missing_ms(self._now()) < 0:",
+        ),
+        (
+            "every hole is natural",
+            "client.read.range_pull",
+            "if self._holes_are_natural is None:",
+            "self._holes_are_natural = True\n        if self._holes_are_natural is None:",
+        ),
+        (
+            "a broker that does not answer is never left",
+            "client.read.range_pull",
+            "self._replica.refuse(self._connection.addr)",
+            "pass",
+        ),
+        (
+            "a slave's end is taken for the queue's",
+            "spark.read.stream",
+            "origin.offsets,\n            ends.masters,\n            fail_on",
+            "origin.offsets,\n            ends.readable,\n            fail_on",
+        ),
+    )
+)
+"""Mistakes that 150 lives did not show: the world does too little of what they need."""
