@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.errors import BrokerNotFoundError, NameServerError, RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
 from pyspark_rocketmq.offsets.planning_client import (
     OPERATION_TIMEOUT_MS,
     Ends,
     PlanningClient,
 )
-from pyspark_rocketmq.offsets.queue_lookup import ask_again, topics_to_read, wanted
+from pyspark_rocketmq.offsets.queue_lookup import ask_again, is_outage, topics_to_read, wanted
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import EventTime
 from pyspark_rocketmq.planning.data_loss import decide_hidden, decide_moved_back
@@ -62,7 +62,7 @@ def check_filter(client: PlanningClient, queues: Iterable[MessageQueue], options
     try:
         client.check_selector_at(queues, options.selector, group=options.group)
     except RocketMQError as error:
-        if not error.retriable and not isinstance(error, (NameServerError, TopicNotFoundError)):
+        if not is_outage(error):
             raise
         _LOG.warning("sqlFilter is checked later, a broker does not answer: %s", error)
 
@@ -195,10 +195,7 @@ def patient_ends(
     deadline: Deadline,
     patience_ms: float | None = None,
 ) -> Ends:
-    """Return what `running_ends` does, and retry while no broker answers.
-
-    Also retries if a topic has no route (a name server forgets the topics of a broker that restarts), and if
-    all name servers are down (a whole cluster that restarts).
+    """Return what `running_ends` does, and retry during an outage (`is_outage`).
 
     Raises
     ------
@@ -207,7 +204,7 @@ def patient_ends(
     """
     return ask_again(
         lambda: running_ends(client, options, patience_ms=patience_ms),
-        lambda error: error.retriable or isinstance(error, (NameServerError, TopicNotFoundError)),
+        is_outage,
         clock=clock,
         deadline=deadline,
     )

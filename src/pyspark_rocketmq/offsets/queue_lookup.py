@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS, PlanningClient
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.topics.discovery import match_topics
 
-__all__ = ["ask_again", "patient_queues", "queues_to_read", "topics_to_read", "wanted"]
+__all__ = ["ask_again", "is_outage", "patient_queues", "queues_to_read", "topics_to_read", "wanted"]
 
 T = TypeVar("T")
 
@@ -80,6 +80,14 @@ def topics_to_read(client: PlanningClient, options: SourceOptions) -> tuple[str,
 def wanted(queues: Iterable[MessageQueue], options: SourceOptions) -> tuple[MessageQueue, ...]:
     """Return the queues without those that the options forget."""
     return tuple(queue for queue in queues if not options.forgets(queue))
+
+
+def is_outage(error: RocketMQError) -> bool:
+    """Whether the error of a running query may be an outage, after which the request succeeds.
+
+    A name server forgets the topics of a broker that restarts, and a whole cluster may restart.
+    """
+    return error.retriable or isinstance(error, NameServerError | TopicNotFoundError)
 
 
 def ask_again(

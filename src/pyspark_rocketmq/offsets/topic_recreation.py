@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import AuthenticationError, PermissionDeniedError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
 from pyspark_rocketmq.offsets.stream_offset import Witness
@@ -81,6 +81,8 @@ def check_witnesses(
     ------
     DataLossError
         OFFSET_WENT_BACK: an offset has another message now, and ``fail_on_data_loss`` is set.
+    PermissionDeniedError, AuthenticationError
+        A broker refuses the request, for example because a permission was revoked.
     """
     offsets = {
         queue: witness.offset
@@ -125,6 +127,11 @@ def new_witnesses(
         Where the batch begins and ends.
     group : str
         The group that the pull requests name.
+
+    Raises
+    ------
+    PermissionDeniedError, AuthenticationError
+        A broker refuses the request.
     """
     longest: dict[Place, MessageQueue] = {}
     for queue in sorted(until):
@@ -145,6 +152,8 @@ def _stored_at(
     """Request store times; None if that fails now: the query continues without them."""
     try:
         return client.stored_at(offsets, group) if offsets else {}
+    except (PermissionDeniedError, AuthenticationError):  # reading fails for the same reason
+        raise
     except RocketMQError as error:
         _LOG.warning("the last messages cannot be looked at now: %s", error)
         return None

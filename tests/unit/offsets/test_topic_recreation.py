@@ -8,10 +8,18 @@ import pytest
 from tests.support.clocks import FakeClock
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
-from pyspark_rocketmq.errors import DataLossError, RequestTimeoutError
+from pyspark_rocketmq.errors import (
+    CorruptMessageError,
+    DataLossError,
+    NameServerError,
+    PermissionDeniedError,
+    RequestTimeoutError,
+    RocketMQError,
+)
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset, Witness
 from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 
@@ -125,7 +133,10 @@ def test_a_running_query_goes_on_where_it_was_when_told_so(
     assert caplog.text == "", "the new messages are the witnesses now"
 
 
-def test_a_witness_that_cannot_be_looked_at_is_kept_until_it_can(mq: FakeRocketMQ):
+@pytest.mark.parametrize(
+    "error", [RequestTimeoutError("no answer"), NameServerError("none answers"), CorruptMessageError("magic")]
+)
+def test_a_witness_that_cannot_be_looked_at_is_kept_until_it_can(mq: FakeRocketMQ, error: RocketMQError):
     stream = reader(mq)
     limit = stream.getDefaultReadLimit()
     end = stream.latestOffset(stream.initialOffset(), limit)
@@ -133,7 +144,7 @@ def test_a_witness_that_cannot_be_looked_at_is_kept_until_it_can(mq: FakeRocketM
     look = mq.stored_at
 
     def no_answer(offsets, group):
-        raise RequestTimeoutError("no answer")
+        raise error
 
     mq.stored_at = no_answer
     end = stream.latestOffset(end, limit)
@@ -141,6 +152,17 @@ def test_a_witness_that_cannot_be_looked_at_is_kept_until_it_can(mq: FakeRocketM
     mq.send()
     with pytest.raises(DataLossError, match="the topic was created again"):
         stream.latestOffset(end, limit)
+
+
+def test_a_permission_that_is_denied_ends_the_query(mq: FakeRocketMQ):
+    end = go_on(mq)
+
+    def denied(offsets, group):
+        raise PermissionDeniedError("no", code=ResponseCode.NO_PERMISSION)
+
+    mq.stored_at = denied
+    with pytest.raises(PermissionDeniedError):
+        go_on(mq, end)
 
 
 def test_a_witness_that_was_seen_is_not_asked_for_again_while_another_broker_is_away(mq: FakeRocketMQ):

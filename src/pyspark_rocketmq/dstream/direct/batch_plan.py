@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.dstream.pace import Pace
 from pyspark_rocketmq.dstream.ranges import OffsetRanges, to_ranges
-from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
 from pyspark_rocketmq.offsets.offset_lookup import (
     Ends,
@@ -22,6 +22,7 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     late_begins,
     running_ends,
 )
+from pyspark_rocketmq.offsets.queue_lookup import is_outage
 from pyspark_rocketmq.offsets.stream_offset import Witness
 from pyspark_rocketmq.offsets.topic_recreation import (
     Place,
@@ -241,8 +242,7 @@ class DirectPlan:
         try:
             ends = running_ends(client, options)
         except RocketMQError as error:
-            passing = error.retriable or isinstance(error, NameServerError | TopicNotFoundError)
-            if not passing or self._waited("outage"):
+            if not is_outage(error) or self._waited("outage"):
                 raise
             _LOG.warning("no server answers; the batch stays empty: %s", error)
             return Ends()
