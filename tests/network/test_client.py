@@ -6,7 +6,8 @@ import itertools
 import os
 
 import pytest
-from tests.support.fakes import Lowest
+from tests.support.clocks import FakeClock
+from tests.support.fakes import Highest, Lowest
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_peer import Peer, answer
 
@@ -31,8 +32,13 @@ def offset(peer: Peer, frame: Frame, name: str) -> None:
     peer.send(answer(frame, offset=frame.command.fields["queueId"]))
 
 
-def client_of(cluster: ScriptedCluster, *, timeout_ms: int = 3_000) -> Client:
-    return Client(cluster.name_server, random=Lowest(), operation_timeout_ms=timeout_ms)
+def client_of(cluster: ScriptedCluster) -> Client:
+    return Client(cluster.name_server, random=Lowest(), operation_timeout_ms=30_000)
+
+
+def hasty_client_of(cluster: ScriptedCluster) -> Client:
+    """Its time passes only when it pauses before another attempt."""
+    return Client(cluster.name_server, clock=FakeClock(), random=Highest(), operation_timeout_ms=300)
 
 
 def test_all_brokers_have_their_requests_before_any_answers() -> None:
@@ -95,7 +101,7 @@ def test_an_error_for_good_is_not_retried() -> None:
 
 
 def test_a_broker_that_left_the_route() -> None:
-    with ScriptedCluster(offset) as cluster, client_of(cluster, timeout_ms=300) as client:
+    with ScriptedCluster(offset) as cluster, hasty_client_of(cluster) as client:
         with pytest.raises(BrokerNotFoundError, match="no such broker") as caught:
             client.max_offsets([MessageQueue("orders", "broker-z", 0)])
         assert caught.value.facts["broker_name"] == "broker-z"
@@ -104,7 +110,7 @@ def test_a_broker_that_left_the_route() -> None:
 def test_a_broker_whose_address_cannot_be_reached() -> None:
     with ScriptedCluster(offset, brokers=("broker-a", "broker-b")) as cluster:
         cluster.addresses["broker-b"] = "127.0.0.1:1"
-        with client_of(cluster, timeout_ms=2_000) as client:
+        with hasty_client_of(cluster) as client:
             with pytest.raises(ConnectError, match="cannot connect") as caught:
                 client.max_offsets(client.read_queues("orders"))
             facts = caught.value.facts
@@ -125,7 +131,7 @@ def test_a_slave_serves_pulls_but_no_end_offsets() -> None:
 
     with ScriptedCluster(script) as cluster:
         cluster.broker_ids["broker-a"] = 1
-        with client_of(cluster, timeout_ms=300) as client:
+        with hasty_client_of(cluster) as client:
             queue = client.read_queues("orders")[0]
             assert PullConsumer("g", client=client).pull(queue, "*", 0).status is PullStatus.NO_NEW_MSG
             assert client.write_queues("orders") == ()

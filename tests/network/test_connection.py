@@ -7,14 +7,13 @@ import os
 import shutil
 import socket
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from tests.support.certificates import Authority
 from tests.support.clocks import FakeClock
 from tests.support.scripted_peer import Peer, ScriptedPeer, answer
-from tests.support.wait import eventually
+from tests.support.wait import eventually, within
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.client.net.buffer_pool import BUFFERS, KEPT_BYTES
@@ -32,14 +31,14 @@ from pyspark_rocketmq.remoting.command import Command
 from pyspark_rocketmq.remoting.frame import Frame, encode_frame
 from pyspark_rocketmq.remoting.header import GetMaxOffsetRequest
 
-OPTIONS = ConnectionOptions(connect_timeout_ms=2_000, request_timeout_ms=3_000)
+OPTIONS = ConnectionOptions(connect_timeout_ms=30_000, request_timeout_ms=30_000)
 
 
 def request(queue_id: int = 0) -> GetMaxOffsetRequest:
     return GetMaxOffsetRequest(topic="orders", queue_id=queue_id, broker_name="broker-a")
 
 
-def deadline(timeout_ms: int = 3_000) -> Deadline:
+def deadline(timeout_ms: int = 30_000) -> Deadline:
     return Deadline(SYSTEM_CLOCK, timeout_ms)
 
 
@@ -204,11 +203,9 @@ def test_writer_goes_on_while_the_peer_answers_without_being_read(connect) -> No
     """A peer that stops reading until its answers are taken would deadlock a client that only writes."""
     with ScriptedPeer(lambda peer, frame: peer.send(answer(frame, body=b"x" * 50_000))) as peer:
         connection = connect(peer)
-        opaques = [
-            connection.submit(request(i), body=b"y" * 20_000, deadline=deadline(20_000)) for i in range(400)
-        ]
+        opaques = [connection.submit(request(i), body=b"y" * 20_000, deadline=deadline()) for i in range(400)]
         for opaque in opaques:
-            assert len(connection.wait(opaque, deadline(20_000)).body) == 50_000
+            assert len(connection.wait(opaque, deadline()).body) == 50_000
 
 
 def test_requests_of_the_server_reach_the_handler(connect) -> None:
@@ -229,23 +226,26 @@ def test_requests_of_the_server_reach_the_handler(connect) -> None:
 
 def test_a_handler_that_takes_its_time_holds_up_no_answer(connect) -> None:
     """Another thread waits for an answer that arrived together with the server's request."""
-    answered = threading.Event()
+    led, answered = threading.Event(), threading.Event()
     held_up: list[bool] = []
 
     def notify(peer: Peer, frame: Frame) -> None:
+        assert led.wait(30)
         note = encode_frame(Command(code=40, opaque=1, flag=2, fields={"consumerGroup": "g"}))
         peer.send(note + answer(frame, body=b"5"))
 
     with ScriptedPeer(notify) as peer:
         connection = connect(peer)
-        connection.on_request = lambda command, body: held_up.append(not answered.wait(3))
+        connection.on_request = lambda command, body: held_up.append(not answered.wait(30))
         opaque = connection.submit(request(5))
-        leader = threading.Thread(target=connection.poll, args=(3.0,))
+        leader = threading.Thread(target=connection.poll, args=(30.0,))
         leader.start()
+        eventually(lambda: connection._leading)
+        led.set()
         with contextlib.suppress(RequestTimeoutError):
-            connection.wait(opaque, deadline(2_000))
+            connection.wait(opaque, deadline(20_000))
             answered.set()
-        leader.join(5)
+        leader.join(30)
         assert held_up == [False]
 
 
@@ -265,7 +265,7 @@ def test_everything_that_has_arrived_is_looked_at_before_a_time_out(connect) -> 
         connection = connect(peer)
         connection._socket._buffer = Narrow()
         opaques = [connection.submit(request(i)) for i in range(8)]
-        assert arrived.wait(5)
+        assert arrived.wait(30)
         for opaque in opaques:
             assert len(connection.wait(opaque, deadline(0)).body) == 8_000
 
@@ -319,10 +319,8 @@ def test_garbage_after_a_whole_read_is_told_at_once(connect) -> None:
     with ScriptedPeer(stranger_and_garbage) as peer:
         connection = connect(peer)
         connection._socket._buffer = Narrow()
-        started = time.monotonic()
-        with pytest.raises(RemoteProtocolError):
-            connection.call(request(), deadline=deadline(20_000))
-        assert time.monotonic() - started < 10
+        with within(10), pytest.raises(RemoteProtocolError):
+            connection.call(request(), deadline=deadline(60_000))
 
 
 def test_an_error_of_a_handler_is_not_swallowed(connect) -> None:
@@ -395,7 +393,7 @@ def test_close_wakes_whoever_waits(connect) -> None:
         closer = threading.Timer(0.1, connection.close)
         closer.start()
         with pytest.raises(ConnectionLostError, match="was closed"):
-            connection.wait(opaque, deadline(10_000))
+            connection.wait(opaque, deadline())
         closer.join()
 
 
@@ -411,7 +409,7 @@ def test_pool_replaces_a_connection_that_the_server_closed() -> None:
     with ScriptedPeer(once) as peer, ConnectionPool(OPTIONS) as pool:
         first = pool.get(peer.addr)
         first.call(request())
-        assert hung_up.wait(5)
+        assert hung_up.wait(30)
         with pytest.raises(ConnectionLostError):  # until the end of the connection has arrived here
             first.wait(first.submit(request()), deadline())
         assert bytes(pool.get(peer.addr).call(request(9)).body) == b"9"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 
@@ -64,3 +68,44 @@ class WrongClock:
 
     def sleep(self, seconds: float) -> None:
         self._base.sleep(min(seconds, self._longest_sleep_s))
+
+
+class RunningTime:
+    """Seconds during which this process ran: a stall of the machine, or its other work, takes no time.
+
+    A thread reads the time every 10 ms. When it finds that more has passed, the process was not running.
+    """
+
+    _TICK_S = 0.01
+    _MOST_S = 0.03
+    """What counts between two ticks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._tick, name="running-time", daemon=True)
+        self._pid = os.getpid()
+        self._ran_s = self._last_s = time.monotonic()
+
+    def monotonic(self) -> float:
+        if os.getpid() != self._pid:  # a fork has no thread but the one that forked
+            return time.monotonic()
+        with self._lock:
+            return self._ran_s + min(time.monotonic() - self._last_s, self._MOST_S)
+
+    def _tick(self) -> None:
+        while not self._ended.wait(self._TICK_S):
+            with self._lock:
+                now_s = time.monotonic()
+                self._ran_s += min(now_s - self._last_s, self._MOST_S)
+                self._last_s = now_s
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[RunningTime]:
+        """Count inside this block."""
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._ended.set()
+            self._thread.join()

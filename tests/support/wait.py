@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
+
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 
 T = TypeVar("T")
 
@@ -35,3 +38,11 @@ def eventually(condition: Callable[[], T], timeout_s: float = 10.0, *, what: str
             seen = cause if cause is not None else repr(answer)
             raise AssertionError(f"{what} did not come true within {timeout_s:g} s; last: {seen}") from cause
         time.sleep(_POLL_S)
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Assert that the block takes less than `BUSY` times ``seconds``; for what would last much longer."""
+    began = SYSTEM_CLOCK.monotonic()
+    yield
+    assert SYSTEM_CLOCK.monotonic() - began < seconds * BUSY
