@@ -144,6 +144,12 @@ fuzz: setup  ## Fuzz every parser for SECONDS each (120), and keep inputs that r
 	  PYTHONPATH=.:src $(BIN)/python -m tests.fuzz.run $$target --seconds $(SECONDS) --keep || exit 1; \
 	done
 
+.PHONY: mutants
+MODULES ?=
+mutants: setup  ## Mutate MODULES (planning/limit …), for MINUTES= at most: the tests of a module must notice
+	PATH=$(CURDIR)/$(BIN):$$PATH nice -n 15 $(BIN)/python -m tests.support.mutants \
+	  $(if $(filter file,$(origin MINUTES)),,--minutes $(MINUTES)) $(MODULES)
+
 OLDEST := .venv-oldest-spark
 
 .PHONY: smoke

@@ -32,6 +32,7 @@ from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.send.message_encoding import UniqueIds, encode_one
 from pyspark_rocketmq.client.send.send_pipeline import SendPipeline
 from pyspark_rocketmq.errors import NameServerError, RocketMQError
+from pyspark_rocketmq.options import parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.remoting.frame import Frame
 from pyspark_rocketmq.remoting.header import GetMaxOffsetRequest
@@ -113,9 +114,11 @@ def test_certificates_that_do_not_verify(
 
 def test_a_name_to_verify_instead_of_the_address(authority: Authority) -> None:
     named = authority.issue("named", alt_name="DNS:mq.internal")
-    trust = {"tls_ca_file": str(authority.root.cert), "tls_server_name": "mq.internal"}
-    with broker(named.server_context()) as mq, Client(options(mq.name_server, **trust)) as client:
-        assert len(client.read_queues("orders")) == 1
+    given = {"tlsCaFile": str(authority.root.cert), "tlsServerName": "mq.internal", "tls": "true"}
+    with broker(named.server_context()) as mq:
+        trusting = parse_options(ClientOptions, {"nameServer": mq.name_server, **given}, environ={})
+        with Client(trusting) as client:
+            assert len(client.read_queues("orders")) == 1
 
 
 def test_verification_can_be_turned_off_for_tests(server: Certificate) -> None:

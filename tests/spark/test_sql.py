@@ -114,13 +114,14 @@ def test_insert_into_is_a_streaming_query_that_goes_on_from_its_checkpoint(run, 
     text = (
         SOURCE.replace("'connector'", "'startingOffsets' = 'earliest', 'connector'")
         + sink
-        + ("INSERT INTO copies SELECT user_id, item_id * 2, upper(behavior) FROM rocketmq_source")
+        + "SET 'queryName' = 'doubled';"
+        + "INSERT INTO copies SELECT user_id, item_id * 2, upper(behavior) FROM rocketmq_source"
     )
     run(SINK + VALUES, first)
     settled(first, 3)
     job = run(text, first, trigger="availableNow")
     assert job.await_termination(60)
-    assert [query.name for query in job.queries] == ["copies"]
+    assert [query.name for query in job.queries] == ["doubled"]
     settled(second, 3)
     run(SINK + "INSERT INTO rocketmq_sink VALUES (4, 40, 'late')", first)
     settled(first, 4)

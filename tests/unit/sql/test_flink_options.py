@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.errors import OptionError, SqlError
 from pyspark_rocketmq.options import (
     CompatibilityWarning,
     SinkOptions,
@@ -112,3 +112,12 @@ def test_a_wrong_value_is_where_it_was_written():
 def test_a_start_mode_that_another_option_explains_says_nothing_more():
     found = sort(topic="t", scan__startup__mode="timestamp", offsetFromTimestamp="1700000000000")
     assert found.read == {"topic": "t", "startingTimestamp": "1700000000000"}
+
+
+def test_protobuf_needs_both_names_of_a_message():
+    both = {"protobufDescriptorFile": "/schemas/order.desc", "protobufMessage": "shop.Order"}
+    found = parse_options(TableOptions, {"format": "protobuf", **both})
+    assert (found.protobuf_descriptor_file, found.protobuf_message) == ("/schemas/order.desc", "shop.Order")
+    for name, value in both.items():
+        with pytest.raises(OptionError, match="protobufDescriptorFile and protobufMessage"):
+            parse_options(TableOptions, {"format": "protobuf", name: value})

@@ -485,6 +485,19 @@ def test_every_key_of_rocketmq_spark_is_known():
     assert keys - spellings - ReceiverOptions.COMPATIBILITY.keys() == set()
 
 
+def test_each_setting_of_a_receiver_has_a_name_of_its_own():
+    named = {"topic": "a", "consumerGroup": "g", "consumerThreads": 2, "receiverQueueSize": 3}
+    given = named | {"storeRetries": 5, "storeTimeoutMs": "7s", "heartbeatIntervalMs": "11s"}
+    options = parse_options(ReceiverOptions, {**NAMES, **given})
+    assert (options.threads, options.queue_size, options.max_retry) == (2, 3, 5)
+    assert (options.ttl_ms, options.heartbeat_ms) == (7_000, 11_000)
+    push = push_options(options)
+    assert (push.max_queued, push.heartbeat_ms) == (3, 11_000)
+    for name in ("storeTimeoutMs", "heartbeatIntervalMs"):
+        with pytest.raises(OptionError, match=f"{name} must be 1 or more"):
+            parse_options(ReceiverOptions, {**NAMES, **given, name: 0})
+
+
 def test_options_become_those_of_the_consumer():
     given = {
         **NAMES,

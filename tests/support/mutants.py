@@ -1,0 +1,236 @@
+"""Mutation tests: change the code of a module at one place, run the tests that concern it, see them fail.
+
+``make mutants MODULES="planning offsets/reachable"`` runs mutmut with one module after the other, each with
+its own tests only (``tests.support.module_tests``). Results are kept in ``.mutants``: a run that was stopped
+continues, changed functions are tested again, and survivors too when a test of theirs has changed. Survivors
+that no test can find are in ``equivalent_mutants.toml``, with the reason.
+
+mutmut does not mutate decorated functions and the bodies of classes and modules. This driver excludes
+``raise`` statements and log entries, and does not count changed sentences: golden files hold the texts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.support.module_tests import FAST, ROOT, find_tests
+
+WORK: Final = ROOT / ".mutants"
+EQUIVALENT: Final = Path(__file__).with_name("equivalent_mutants.toml")
+
+DEFAULT: Final = (
+    *("planning", "offsets", "record", "remoting", "client/read", "client/send", "client/groups"),
+    *("spark/read", "spark/write", "streams/compile/aggregat", "streams/compile/window", "sql/dialect"),
+)
+"""Where the mistakes would be silent."""
+
+_SETTINGS: Final = """
+[tool.mutmut]
+source_paths = ["src"]
+only_mutate = ["src/pyspark_rocketmq/{module}"]
+do_not_mutate_patterns = ['^\\s*(raise |_LOG\\.)']
+pytest_add_cli_args = [
+  "--hypothesis-seed=1", "--hypothesis-profile=mutants", "-p", "no:cacheprovider", "--durations=0",
+  "-m", "not large",
+]
+pytest_add_cli_args_test_selection = {tests}
+timeout_multiplier = 5.0
+timeout_constant = 3.0
+use_git_change_detection = false
+track_dependencies = false
+"""
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A mutant that no test noticed: the lines that it replaces, and its own."""
+
+    name: str
+    was: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"  {self.name.rpartition('.')[2]}\n    - {self.was}\n    + {self.now}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of the mutants of a module."""
+
+    module: str
+    counts: Counter[str]
+    survivors: list[Survivor]
+    equivalent: int
+
+    def __str__(self) -> str:
+        killed = self.counts["killed"] + self.counts["timeout"]
+        checked = self.counts.total() - self.counts["not checked"]
+        rest = f", {self.counts['not checked']} not run" if self.counts["not checked"] else ""
+        return (
+            f"{self.module}: {checked} mutants, {killed} killed, {len(self.survivors)} survived, "
+            f"{self.equivalent} equivalent or text{rest}"
+        )
+
+
+def select(wanted: list[str]) -> dict[str, list[str]]:
+    """Return the modules below these folders, or with these names, and the tests of each."""
+    found = {
+        module: _nearest(module, tests)
+        for module, tests in find_tests(FAST).items()
+        if any(module.startswith(name.removesuffix(".py")) for name in wanted)
+    }
+    if missing := [name for name in wanted if not any(module.startswith(name) for module in found)]:
+        raise SystemExit(f"no module of src/pyspark_rocketmq begins with {missing}")
+    return found
+
+
+def _nearest(module: str, tests: list[str]) -> list[str]:
+    """Prefer unit tests of the package and properties: other tests are slow, and meet it by the way."""
+    near = (f"tests/unit/{module.partition('/')[0]}/", "tests/property/", "tests/golden/")
+    return [test for test in tests if test.startswith(near)] or tests
+
+
+def run(module: str, tests: list[str], *, deadline_s: float) -> Result:
+    """Run a module's mutants that have no result yet, until the deadline."""
+    place = WORK / module.removesuffix(".py").replace("/", ".")
+    place.mkdir(parents=True, exist_ok=True)
+    for name in ("src", "tests"):
+        link = place / name
+        if not link.is_symlink():
+            link.symlink_to(ROOT / name)
+    settings = _SETTINGS.format(module=module, tests=json.dumps(tests))
+    (place / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + settings, encoding="utf-8")
+    _forget_what_changed_tests_decided(place, module, tests)
+    with (place / "log").open("w") as log:
+        process = subprocess.Popen(
+            [shutil.which("mutmut") or "mutmut", "run", "--max-children", "1"],
+            cwd=place, stdout=log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            code = process.wait(timeout=max(1.0, deadline_s - time.monotonic()))
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            process.terminate()
+            code = process.wait()
+    result = _read(place, module)
+    if code > 0:
+        print(f"{module}: mutmut ended with {code}, see {place / 'log'}", file=sys.stderr)
+    return result
+
+
+def _meta(place: Path, module: str) -> Path:
+    return place / "mutants" / "src" / "pyspark_rocketmq" / f"{module}.meta"
+
+
+def _forget_what_changed_tests_decided(place: Path, module: str, tests: list[str]) -> None:
+    digest = hashlib.sha256(b"".join((ROOT / test).read_bytes() for test in tests)).hexdigest()
+    kept = place / "tests.sha256"
+    if kept.is_file() and kept.read_text() == digest:
+        return
+    kept.write_text(digest)
+    (place / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
+    if (meta := _meta(place, module)).is_file():
+        data = json.loads(meta.read_text())
+        codes = data["exit_code_by_key"]
+        data["exit_code_by_key"] = {name: code if code == _KILLED else None for name, code in codes.items()}
+        meta.write_text(json.dumps(data))
+
+
+_KILLED: Final = 1
+_OUTCOMES: Final = {
+    None: "not checked",
+    0: "survived",
+    _KILLED: "killed",
+    3: "killed",
+    33: "no tests",
+    5: "no tests",
+}
+_TIMEOUTS: Final = {36, 24, -24, 152, 255}
+
+
+def _read(place: Path, module: str) -> Result:
+    meta = _meta(place, module)
+    codes = json.loads(meta.read_text())["exit_code_by_key"] if meta.is_file() else {}
+    counts = Counter(
+        "timeout" if code in _TIMEOUTS else _OUTCOMES.get(code, "killed") for code in codes.values()
+    )
+    known = {(was, now) for was, now in _equivalent(module)}
+    survivors = [
+        _show(place, name) for name, code in codes.items() if _OUTCOMES.get(code) in {"survived", "no tests"}
+    ]
+    left = [
+        survivor
+        for survivor in survivors
+        if (survivor.was, survivor.now) not in known and not _is_text(survivor.was, survivor.now)
+    ]
+    return Result(module, counts, left, len(survivors) - len(left))
+
+
+def _equivalent(module: str) -> list[tuple[str, str]]:
+    listed = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
+    return [(entry["was"], entry["now"]) for entry in listed.get(module, [])]
+
+
+def _is_text(was: str, now: str) -> bool:
+    """Return whether only sentences differ, which are for people."""
+    sentences, others = _LITERAL.findall(was), _LITERAL.findall(now)
+    if _LITERAL.sub("", was) != _LITERAL.sub("", now) or len(sentences) != len(others):
+        return False
+    return all(" " in one for one, other in zip(sentences, others, strict=True) if one != other)
+
+
+_LITERAL: Final = re.compile(r'"[^"]*"')
+
+
+def _show(place: Path, name: str) -> Survivor:
+    shown = subprocess.run(
+        [shutil.which("mutmut") or "mutmut", "show", name],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.splitlines()
+    lines = [line for line in shown if not line.startswith(("---", "+++"))]
+    was, now = (" ".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
+    return Survivor(name, was, now)
+
+
+def main() -> None:
+    """Run, print each module's result and survivors, and fail if there are any."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("modules", nargs="*", help="folders or modules below src/pyspark_rocketmq")
+    parser.add_argument("--minutes", type=float, default=600.0, help="stop after this time")
+    parser.add_argument("--show", action="store_true", help="print the results so far; run nothing")
+    arguments = parser.parse_args()
+    deadline_s = time.monotonic() + arguments.minutes * 60
+    total, survived = Counter[str](), 0
+    for module, tests in select(arguments.modules or list(DEFAULT)).items():
+        place = WORK / module.removesuffix(".py").replace("/", ".")
+        if arguments.show or time.monotonic() >= deadline_s:
+            result = _read(place, module)
+        else:
+            result = run(module, tests, deadline_s=deadline_s)
+        if not result.counts:
+            continue
+        total += result.counts
+        survived += len(result.survivors)
+        print(result, *result.survivors, sep="\n", flush=True)
+    print(f"{total.total()} mutants: {dict(total)}; {survived} survivors are not known as equivalent")
+    sys.exit(1 if survived else 0)
+
+
+if __name__ == "__main__":
+    main()

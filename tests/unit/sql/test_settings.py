@@ -1,0 +1,72 @@
+"""SET and RESET of a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.sql.settings import Settings, first_settings, require_checkpoint, spark_setting
+
+
+@pytest.mark.parametrize("name", ["queryName", "pipeline.name", "QUERYNAME"])
+def test_the_name_of_a_query_is_that_of_the_next_insert_only(name: str) -> None:
+    settings = Settings()
+    settings.set("outputMode", "update")
+    settings.set(name, "nightly")
+    assert settings.options.query_name == "nightly"
+    settings.insert_begins()
+    assert settings.options.query_name is None
+    assert settings.options.output_mode.value == "update"
+
+
+def test_the_last_value_counts_however_the_name_is_written() -> None:
+    settings = Settings()
+    settings.set("trigger", "10 seconds")
+    settings.set("TRIGGER", "availableNow")
+    assert settings.options.trigger_ms is None
+    settings.set("trigger", "2 seconds")
+    assert settings.options.trigger_ms == 2_000
+
+
+def test_reset_forgets_one_or_all() -> None:
+    settings = Settings()
+    for name, value in (("outputMode", "update"), ("queryName", "q"), ("checkpointLocation", "/c")):
+        settings.set(name, value)
+    settings.reset("QueryName")
+    assert (settings.options.query_name, settings.options.checkpoint_location) == (None, "/c")
+    settings.reset(None)
+    assert settings.options == Settings().options
+
+
+def test_a_setting_that_is_refused_changes_nothing() -> None:
+    settings = Settings()
+    settings.set("outputMode", "update")
+    with pytest.raises(OptionError):
+        settings.set("outputMode", "sideways")
+    with pytest.raises(OptionError, match="unknown"):
+        settings.set("outptMode", "append")
+    assert settings.options.output_mode.value == "update"
+    settings.set("queryName", "q")  # what was refused is not kept either
+    assert settings.options.output_mode.value == "update"
+
+
+def test_flinks_settings_are_sparks() -> None:
+    assert spark_setting("Parallelism.Default") == "spark.sql.shuffle.partitions"
+    assert spark_setting("table.local-time-zone") == "spark.sql.session.timeZone"
+    assert spark_setting("spark.executor.cores") == "spark.executor.cores"
+    assert spark_setting("queryName") is None
+
+
+def test_the_checkpoint_of_the_call_comes_last() -> None:
+    given = {"checkpointLocation": "/theirs", "queryName": "q"}
+    assert first_settings(given, "/ours") == {"checkpointLocation": "/ours", "queryName": "q"}
+    assert first_settings(given, None) == given
+    assert first_settings(None, None) == {}
+
+
+def test_a_streaming_query_needs_a_checkpoint() -> None:
+    settings = Settings()
+    with pytest.raises(OptionError, match="--checkpoint"):
+        require_checkpoint(settings.options)
+    settings.set("checkpointLocation", "/c")
+    assert require_checkpoint(settings.options) == "/c"
