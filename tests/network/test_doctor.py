@@ -151,6 +151,21 @@ def test_10_a_group_that_nobody_knows_and_one_whose_messages_expired(mq):
     assert "3 messages expired" in found.seen
 
 
+def test_11_a_broker_that_hangs_hides_nothing_of_the_others(mq):
+    with Client(mq.name_server) as client:
+        queues = client.read_queues("orders")
+        for queue in queues:
+            Producer(client).send(OutgoingMessage("orders", b"1"), queue)
+        client.commit_offsets("billing", dict.fromkeys(queues, 0))
+    mq.inject(Silence(), on=None, times=None, broker="broker-b")
+    found = examine(ClientOptions(name_servers=(mq.name_server,)), topic="orders", group="billing")
+    seen = {finding.subject: finding for finding in found}
+    assert seen["broker broker-b, master"].verdict is Verdict.BAD
+    note = "without broker-b, which did not answer"
+    assert seen["topic orders"].seen == f"4 queues, 2 messages, {note}"
+    assert seen["group billing"].seen == f"2 messages behind on 1 topics, 0 consumers online, {note}"
+
+
 # --- this machine ---
 
 

@@ -363,6 +363,15 @@ def test_a_topic_that_stays_away_beside_other_brokers_is_missing(mq: MockCluster
         write(numbered(1), topic="nowhere", outageTimeout="2s")
 
 
+def test_a_missing_topic_asks_once_which_brokers_are_registered(mq: MockCluster) -> None:
+    given = {"nameServer": mq.name_server, "topic": "order"}
+    options = parse_options(SinkOptions, given, where="write", environ={})
+    with Client(mq.name_server) as client:
+        with pytest.raises(TopicNotFoundError, match=r"did you mean orders\? Otherwise create it"):
+            SinkTopics(client, options).queues("order")
+        assert mq.asked[RequestCode.GET_BROKER_CLUSTER_INFO] == 1
+
+
 @pytest.mark.parametrize("dead_letters", [{"deadLetterTopic": "dead"}, {}], ids=["dead letters", "none"])
 def test_a_topic_of_a_row_whose_broker_restarts_is_waited_for(
     dead_letters: dict[str, str], mq: MockCluster, write: Write

@@ -303,8 +303,13 @@ class Admin:
         names = self._homes(topic) if topic is not None else self._everywhere()
         return self._plain(_merge(self._at(names, call, on_away)))
 
-    def consumer_connections(self, group: str) -> dict[str, ConsumerConnection]:
-        """Return the group's connected consumers by broker; brokers without consumers are omitted."""
+    def consumer_connections(
+        self, group: str, *, on_away: OnAway | None = None
+    ) -> dict[str, ConsumerConnection]:
+        """Return the group's connected consumers by broker; brokers without consumers are omitted.
+
+        ``on_away``: as of `consume_stats`.
+        """
 
         def parse(response: Response) -> ConsumerConnection | None:
             if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
@@ -312,7 +317,7 @@ class Admin:
             return decode_consumer_connection(response.require(group=group).body)
 
         call = Call(GetConsumerConnectionListRequest(consumer_group=group), parse)
-        found = self._at(self._everywhere(), call)
+        found = self._at(self._everywhere(), call, on_away)
         return {name: connection for name, connection in found.items() if connection is not None}
 
     # --- how ---

@@ -14,6 +14,7 @@ from pyspark_rocketmq.demo.orders import Total, Totals, Window
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.spark.causes import find_cause
+from pyspark_rocketmq.spark.query_end import stop_query
 
 __all__ = ["RevenueStream"]
 
@@ -74,7 +75,7 @@ class RevenueStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._query is not None
-        self._query.stop()
+        stop_query(self._query)
 
     def _take(self, batch: DataFrame, _batch_id: int) -> None:
         self._totals |= {

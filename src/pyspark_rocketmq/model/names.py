@@ -1,7 +1,9 @@
-"""Names of RocketMQ's system topics and groups (``MixAll``, ``TopicValidator`` of 5.4.0)."""
+"""Names of RocketMQ's system topics and groups (``MixAll``, ``TopicValidator`` of 5.4.0), and near names."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Final
 
 __all__ = [
@@ -11,6 +13,7 @@ __all__ = [
     "is_system_group",
     "is_system_topic",
     "retry_topic",
+    "suggest_names",
 ]
 
 RETRY_PREFIX: Final = "%RETRY%"
@@ -68,3 +71,13 @@ def is_system_topic(topic: str) -> bool:
 def is_system_group(group: str) -> bool:
     """Whether a name is a system group's."""
     return group in _SYSTEM_GROUPS or group.startswith(_SYSTEM_GROUP_PREFIX)
+
+
+def suggest_names(name: str, known: Iterable[str], *, most: int = 3) -> str:
+    """Return the question whether one of the near names was meant; an empty text if none is near.
+
+    Case does not count.
+    """
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, most)
+    return f"did you mean {' or '.join(by_lower[each] for each in near)}?" if near else ""

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.notebook.tables import Shown
+from pyspark_rocketmq.spark.query_end import stop_query
 
 __all__ = ["live"]
 
@@ -98,7 +99,7 @@ def _look(df: DataFrame, rows: int, mode: str) -> Iterator[Callable[[], tuple[Sh
     try:
         yield look
     finally:
-        query.stop()
+        stop_query(query)
         df.sparkSession.catalog.dropTempView(name)
 
 

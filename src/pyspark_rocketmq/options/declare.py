@@ -7,7 +7,6 @@ parser, the error messages and the reference in the documentation read it.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from dataclasses import MISSING, dataclass, field
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model.names import suggest_names
 from pyspark_rocketmq.options.files import read_values
 
 __all__ = [
@@ -39,7 +39,6 @@ O = TypeVar("O", bound="Options")  # noqa: E741 - O for options, as T for any ty
 
 _OPTION_KEY: Final = "pyspark_rocketmq.option"
 _GROUP_KEY: Final = "pyspark_rocketmq.group"
-_NEAREST: Final = 3
 _SHOWN_CHARACTERS: Final = 300
 
 
@@ -335,13 +334,10 @@ def _unknown(key: str, options: tuple[Option, ...], elsewhere: Mapping[str, str]
             f"for example {instead.name}={instead.kind.example}",
             option=key,
         )
-    spellings = {spelling.lower(): spelling for o in options for spelling in o.spellings}
-    near = [
-        spellings[match] for match in difflib.get_close_matches(key.lower(), spellings, _NEAREST, cutoff=0.6)
-    ]
-    guess = f"did you mean {' or '.join(near)}? " if near else ""
+    guess = suggest_names(key, (spelling for o in options for spelling in o.spellings))
     names = ", ".join(sorted((o.name for o in options), key=str.lower))
-    return OptionError(f"unknown option {key}: {guess}The options are: {names}", option=key)
+    hint = f"{guess} The options" if guess else "The options"
+    return OptionError(f"unknown option {key}: {hint} are: {names}", option=key)
 
 
 def _refuse_or_warn(

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options.text.kinds import parse_duration_ms
+from pyspark_rocketmq.spark.query_end import stop_query
 
 __all__ = ["take_rows"]
 
@@ -60,7 +61,7 @@ def take_rows(
     try:
         return _when_there(query, df.sparkSession.table(table), rows, timeout_s)
     finally:
-        query.stop()
+        stop_query(query)
         df.sparkSession.catalog.dropTempView(table)
 
 

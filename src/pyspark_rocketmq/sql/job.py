@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Final, Self, assert_never
 
-from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -16,6 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.errors import RocketMQError, SqlError
 from pyspark_rocketmq.options import BadRecords, JobOptions, OutputMode, RuntimeMode
+from pyspark_rocketmq.spark.query_end import stop_query
 from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.sql.error_positions import place_of, reason_of
@@ -330,11 +330,7 @@ class SqlJob:
     def stop(self) -> None:
         """Stop every query."""
         for query in self.queries:
-            try:
-                query.stop()
-            except Py4JNetworkError:
-                # After an interruption within a call the JVM may close py4j's next connection, and no other.
-                query.stop()
+            stop_query(query)
 
     def __enter__(self) -> Self:
         return self

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.client.groups.group_lag import group_lag, group_topics
+from pyspark_rocketmq.client.groups.group_lag import count_messages, group_lag, group_topics, without
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.errors import (
     AuthenticationError,
@@ -24,6 +24,7 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.inventory import ClusterInfo
 from pyspark_rocketmq.model import MASTER_ID, Permission
+from pyspark_rocketmq.model.names import suggest_names
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.remoting.body import decode_runtime_info
 from pyspark_rocketmq.remoting.header import GetBrokerRuntimeInfoRequest
@@ -72,14 +73,14 @@ def examine(
     if not brokers:
         advice = "start a broker with namesrvAddr (or NAMESRV_ADDR) set to this name server"
         return [*findings, bad("brokers", "none is registered at the name servers", advice)]
-    answers = _side_by_side(lambda broker: _broker(hasty, *broker, clock=clock), sorted(brokers))
-    findings += [finding for found in answers for finding in found]
     with Client(hasty, operation_timeout_ms=_TIMEOUT_MS, clock=clock) as client:
+        checks = [partial(_broker, hasty, *broker, clock=clock) for broker in sorted(brokers)]
         if topic is not None:
-            findings += _topic(client, topic)
+            checks.append(partial(_topic, client, topic))
         if group is not None:
-            findings += _group(client, group, topic)
-    return findings
+            checks.append(partial(_group, client, group, topic))
+        answers = _side_by_side(lambda check: check(), checks)
+    return findings + [finding for found in answers for finding in found]
 
 
 def _side_by_side(look: Callable[[T], R], things: Iterable[T]) -> list[R]:
@@ -205,7 +206,10 @@ def _topic(client: Client, topic: str) -> list[Finding]:
         if not queues:
             perms = ", ".join(f"{data.broker_name} {data.perm!r}" for data in route.queues)
             return [bad(subject, f"no queue of it may be read ({perms})", "give it read permission (perm 6)")]
-        mins, maxs = client.min_offsets(queues), client.max_offsets(queues)
+        away: dict[str, RocketMQError] = {}
+        counts = count_messages(client, (topic,), on_away=away.__setitem__)[topic]
+        if away and not counts:
+            raise next(iter(away.values()))
     except TopicNotFoundError as error:
         problem, _, guess = error.message.partition("; ")
         return [bad(subject, problem, guess or "create it: pyspark-rocketmq topic create " + topic)]
@@ -213,8 +217,8 @@ def _topic(client: Client, topic: str) -> list[Finding]:
         return [bad(subject, str(error), _access_advice(client.options))]
     except RocketMQError as error:
         return [bad(subject, str(error), "its brokers must be reachable: see above")]
-    messages = sum(maxs[queue] - mins[queue] for queue in queues)
-    findings = [good(subject, f"{len(queues)} queues, {messages:,} messages")]
+    seen = f"{len(queues)} queues, {sum(counts.values()):,} messages{without(away)}"
+    findings = [good(subject, seen)]
     if not any(Permission.WRITE in data.perm for data in route.queues):
         findings.append(poor(subject, "it may not be written", "give it write permission (perm 6)"))
     return findings
@@ -222,27 +226,30 @@ def _topic(client: Client, topic: str) -> list[Finding]:
 
 def _group(client: Client, group: str, topic: str | None) -> list[Finding]:
     subject = f"group {group}"
+    away: dict[str, RocketMQError] = {}
+    on_away = away.__setitem__
+    admin = Admin(client)
     try:
-        admin = Admin(client)
-        known = admin.groups(include_system=True)
+        with ThreadPoolExecutor(2, thread_name_prefix="doctor") as threads:
+            connected = threads.submit(admin.consumer_connections, group, on_away=on_away)
+            read = threads.submit(group_topics, client, group, on_away=on_away)
+            known = admin.groups(include_system=True, on_away=on_away)
         if group not in known:
-            near = difflib.get_close_matches(group, known, 1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            advice = hint + "brokers make groups on first use unless autoCreateSubscriptionGroup=false"
-            return [poor(subject, "no broker knows it", advice)]
+            hint = suggest_names(group, known)
+            rule = "brokers create groups on first use unless autoCreateSubscriptionGroup=false"
+            return [poor(subject, f"no broker knows it{without(away)}", f"{hint} {rule}".lstrip())]
         if not known[group].consume_enable:
             return [bad(subject, "it may not consume", "enable it: consumeEnable of the group's settings")]
-        online = sum(len(seen.clients) for seen in admin.consumer_connections(group).values())
-        topics = (topic,) if topic is not None else group_topics(client, group)
-        lags = group_lag(client, group, topics)
+        online = sum(len(seen.clients) for seen in connected.result().values())
+        topics = (topic,) if topic is not None else read.result()
+        lags = group_lag(client, group, topics, on_away=on_away)
     except AuthenticationError as error:
         return [bad(subject, str(error), _access_advice(client.options))]
     except RocketMQError as error:
         return [bad(subject, str(error), "its brokers must be reachable: see above")]
     behind = sum(row.lag for row in lags)
-    findings = [
-        good(subject, f"{behind:,} messages behind on {len(topics)} topics, {online} consumers online")
-    ]
+    seen = f"{behind:,} messages behind on {len(topics)} topics, {online} consumers online{without(away)}"
+    findings = [good(subject, seen)]
     expired = [row for row in lags if row.committed is not None and row.committed < row.min_offset]
     if expired:
         lost = sum(row.min_offset - (row.committed or 0) for row in expired)

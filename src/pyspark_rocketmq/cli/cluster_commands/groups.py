@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
@@ -139,13 +138,13 @@ def topics_of(
 def unknown_group(client: Client, group: str) -> str | None:
     """Return the fact that the brokers do not know a group, with near names; None if they know it."""
     from pyspark_rocketmq.client.admin import Admin
+    from pyspark_rocketmq.model.names import suggest_names
 
     known = Admin(client).groups(include_system=True)
     if group in known:
         return None
-    near = difflib.get_close_matches(group, known, 2)
-    meant = f" (did you mean {' or '.join(near)}?)" if near else ""
-    return f"the group {group} does not exist{meant}"
+    meant = suggest_names(group, known)
+    return f"the group {group} does not exist" + (f" ({meant})" if meant else "")
 
 
 def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float) -> None:

@@ -8,13 +8,14 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.cli.job_commands.quiet_spark import announce_spark, print_counts
 from pyspark_rocketmq.spark.monitor.input_counts import InputCounts
+from pyspark_rocketmq.spark.query_end import stop_query
 from pyspark_rocketmq.streams.plan.nodes import Plan
 from pyspark_rocketmq.streams.run.runner import start
 
@@ -61,16 +62,8 @@ class ScriptLauncher:
         """Stop the queries that still run, because the script has ended, and print what was read."""
         for query in self._queries:
             with contextlib.suppress(PySparkException, Py4JError):
-                _stop(query)
+                stop_query(query)
         print_counts(self._counts)
-
-
-def _stop(query: StreamingQuery) -> None:
-    try:
-        query.stop()
-    except Py4JNetworkError:
-        # After an interruption within a call the JVM may close py4j's next connection, and no other.
-        query.stop()
 
 
 @contextlib.contextmanager

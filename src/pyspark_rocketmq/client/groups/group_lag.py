@@ -13,6 +13,7 @@ from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.retry import ONCE_MORE
 from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.inventory import ClusterInfo
 from pyspark_rocketmq.model import ConsumerOffset, MessageQueue
 from pyspark_rocketmq.model.names import RETRY_PREFIX
 
@@ -87,14 +88,19 @@ def group_lag(
     """
     topics = tuple(topics)
     look_up(client, topics)
+    away: set[str] = set()
+
+    def tell(name: str, cause: RocketMQError) -> None:
+        away.add(name)
+        if on_away is not None:
+            on_away(name, cause)
+
+    on_late = None if on_away is None else tell
     queues = [queue for topic in topics for queue in client.read_queues(topic)]
-    committed = _ask(client, {q: broker.committed_offset(group, q) for q in queues}, on_away)
-    mins = _ask(client, {q: broker.min_offset(q) for q in committed}, on_away)
-    maxs = _ask(client, {q: broker.max_offset(q) for q in mins}, on_away)
-    admin = Admin(client)
-    stats = {
-        q: seen for topic in topics for q, seen in admin.consume_stats(group, topic, on_away=on_away).items()
-    }
+    committed = _ask(client, {q: broker.committed_offset(group, q) for q in queues}, on_late)
+    mins = _ask(client, {q: broker.min_offset(q) for q in committed}, on_late)
+    maxs = _ask(client, {q: broker.max_offset(q) for q in mins}, on_late)
+    stats = _stats(client, group, topics, on_late, without=away)
     return tuple(
         GroupPosition(
             queue=queue,
@@ -105,6 +111,19 @@ def group_lag(
         )
         for queue, end in maxs.items()
     )
+
+
+def _stats(
+    client: Client, group: str, topics: Iterable[str], on_away: OnAway | None, *, without: Collection[str]
+) -> dict[MessageQueue, ConsumerOffset]:
+    """Return the group's progress in topics; with ``on_away``, once, and not of the brokers ``without``."""
+    if on_away is None:
+        admin = Admin(client)
+        return {q: seen for topic in topics for q, seen in admin.consume_stats(group, topic).items()}
+    homes = [(data.broker_name, topic) for topic in topics for data in client.route(topic).queues]
+    calls = {(name, topic): consume_stats_call(group, topic) for name, topic in homes if name not in without}
+    tables = _tables(client, Admin(client).cluster_info(), calls, on_away)
+    return {queue: seen for table in tables.values() for queue, seen in table.items()}
 
 
 def _ask(
@@ -179,14 +198,23 @@ def _progress(
     """Return the progress of each group in the queues for which it has offsets."""
     info = Admin(client).cluster_info()
     calls = {(name, group): consume_stats_call(group) for group in groups for name in info.brokers}
-    deadline = glance_deadline(client)
+    return _tables(client, info, calls, on_away)
+
+
+def _tables(
+    client: Client,
+    info: ClusterInfo,
+    calls: Mapping[tuple[str, str], Call[dict[MessageQueue, ConsumerOffset]]],
+    on_away: OnAway,
+) -> dict[str, dict[MessageQueue, ConsumerOffset]]:
+    """Make calls at the brokers with which their keys begin; return the answers by the rest of the keys."""
     namespace = client.namespace
-    found: dict[str, dict[MessageQueue, ConsumerOffset]] = {group: {} for _, group in calls}
-    for (name, group), outcome in calls_at_once(client, info, calls, deadline).items():
+    found: dict[str, dict[MessageQueue, ConsumerOffset]] = {key: {} for _, key in calls}
+    for (name, key), outcome in calls_at_once(client, info, calls, glance_deadline(client)).items():
         if isinstance(outcome, RocketMQError):
             on_away(name, outcome)
             continue
         for queue, offset in outcome.items():
             if namespace.holds(queue.topic):
-                found[group][replace(queue, topic=namespace.plain(queue.topic))] = offset
+                found[key][replace(queue, topic=namespace.plain(queue.topic))] = offset
     return found

@@ -101,8 +101,17 @@ class RouteCache:
             seen = tuple(self._seen.values())
         return no_broker(seen, name_server=";".join(self._name_servers.addresses))
 
-    def why_missing(self, topic: str, *, deadline: Deadline) -> RouteError:
+    def why_missing(
+        self, topic: str, *, deadline: Deadline, registered: frozenset[str] | None = None
+    ) -> RouteError:
         """Ask the name servers why a topic has no route, and return the error that says it.
+
+        Parameters
+        ----------
+        topic : str
+        deadline : Deadline
+        registered : frozenset of str, optional
+            The brokers that are registered, if the caller has just asked for them.
 
         Raises
         ------
@@ -113,7 +122,8 @@ class RouteCache:
             homes = [seen[name] for name in self._had.get(topic, ()) if name in seen]
         topics: tuple[str, ...] = ()
         try:
-            registered = self._name_servers.fetch_registered_brokers(deadline=deadline)
+            if registered is None:
+                registered = self._name_servers.fetch_registered_brokers(deadline=deadline)
             # Only then may the topic be missing. The list may be long, and a known topic is looked up often.
             if registered and registered.issuperset(each.broker_name for each in homes):
                 names = self._name_servers.topics(deadline=deadline)

@@ -6,17 +6,19 @@ Name servers forget the topics of a broker that is down, and a restarted name se
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from pyspark_rocketmq.errors import BrokerNotFoundError, RouteError, TopicNotFoundError
+from pyspark_rocketmq.model.names import suggest_names
 
 __all__ = ["SeenBroker", "no_broker", "why_missing"]
 
-_NEAREST: Final = 3
+_LATEST: Final = 3
+"""The number of brokers that an error names."""
+
 _MOST_COMPARED: Final = 5_000
 """Above this number of topics, near names are not searched: the comparison would take seconds."""
 
@@ -73,11 +75,9 @@ def why_missing(
         )
     if topic in topics:
         return BrokerNotFoundError("the topic had no route: its brokers have just registered", **facts)
-    near: list[str] = []
-    if len(topics) <= _MOST_COMPARED:
-        near = difflib.get_close_matches(topic, topics, _NEAREST, cutoff=0.6)
-    guess = f"; did you mean {' or '.join(near)}?" if near else ""
-    return TopicNotFoundError(f"the topic does not exist: no name server has a route to it{guess}", **facts)
+    guess = suggest_names(topic, topics) if len(topics) <= _MOST_COMPARED else ""
+    missing = "the topic does not exist: no name server has a route to it"
+    return TopicNotFoundError(f"{missing}; {guess}" if guess else missing, **facts)
 
 
 def no_broker(seen: Iterable[SeenBroker], **facts: object) -> BrokerNotFoundError:
@@ -87,5 +87,5 @@ def no_broker(seen: Iterable[SeenBroker], **facts: object) -> BrokerNotFoundErro
 
 def _last_seen(brokers: Iterable[SeenBroker]) -> str:
     """Return the text for the brokers that were seen last, the latest first."""
-    latest = sorted(brokers, key=lambda each: (-each.at_ms, each.broker_name))[:_NEAREST]
+    latest = sorted(brokers, key=lambda each: (-each.at_ms, each.broker_name))[:_LATEST]
     return f"; last seen: {', '.join(map(str, latest))}" if latest else ""

@@ -148,7 +148,7 @@ class SinkTopics:
         client = self._client
         registered = client.name_servers.fetch_registered_brokers(deadline=client.deadline())
         if not registered:
-            raise client.routes.why_missing(topic, deadline=client.deadline())
+            raise client.routes.why_missing(topic, deadline=client.deadline(), registered=registered)
         if self._options.create_topic:
             Admin(client).create_topic(topic, queues=self._options.topic_queues)
             return client.write_queues(topic)
@@ -162,7 +162,7 @@ class SinkTopics:
             self._seen.settle(registered, now_s)
         if of_row and self._options.takes_dead_letters:
             return None
-        error = client.routes.why_missing(topic, deadline=client.deadline())
+        error = client.routes.why_missing(topic, deadline=client.deadline(), registered=registered)
         if isinstance(error, TopicNotFoundError):
             joint = " Otherwise " if error.message.endswith("?") else "; "
             hint = "create it, or let the write do it with createTopic=true"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NoReturn, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model.names import suggest_names
 from pyspark_rocketmq.options import (
     ClientOptions,
     Options,
@@ -230,12 +230,12 @@ def _unknown(option: TableOption) -> NoReturn:
     kafkas = {**SinkOptions.ELSEWHERE, **SourceOptions.ELSEWHERE}
     if instead := kafkas.get(option.name.lower()):
         option.position.fail(f"unknown option {option.name!r}: that is Kafka's name; here it is {instead}")
-    shown = {
-        name.lower(): name
+    names = [
+        name
         for cls in (TableOptions, SourceOptions, SinkOptions)
         for row in option_reference(cls)
         for name in (row.name, *row.aliases)
-    } | {name: name for name in FLINK_NAMES}
-    near = difflib.get_close_matches(option.name.lower(), shown, 3, cutoff=0.6)
-    guess = f": did you mean {' or '.join(shown[name] for name in near)}?" if near else ""
-    option.position.fail(f"unknown option {option.name!r}{guess or '; docs/options.md lists them'}")
+    ]
+    guess = suggest_names(option.name, [*names, *FLINK_NAMES])
+    hint = f": {guess}" if guess else "; docs/options.md lists them"
+    option.position.fail(f"unknown option {option.name!r}{hint}")

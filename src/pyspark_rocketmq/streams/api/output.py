@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.query_end import stop_query
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.connectors.base import option_texts
 from pyspark_rocketmq.streams.connectors.database import DatabaseSink, database_url
@@ -231,7 +232,7 @@ class StreamOutput:
             try:
                 await_end(query, plan)
             except KeyboardInterrupt:
-                query.stop()
+                stop_query(query)
                 raise
             finally:
                 finish(query)

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.streams.plan.choices import AggregateKind, FunctionKind, Numeric, OnError, TimeMode
+from pyspark_rocketmq.streams.plan.dimension import Dimension
 from pyspark_rocketmq.streams.plan.emission import ONCE, Firing
 from pyspark_rocketmq.streams.plan.resources import Footprint
 from pyspark_rocketmq.streams.plan.times import Time, Window
@@ -342,7 +343,7 @@ class DimensionJoin(Node):
     """Joins rows of a table or a file to each record. The table is reloaded after ``refresh``."""
 
     input: Node
-    table: Any
+    table: Dimension
     outer: bool
     condition: str
 
