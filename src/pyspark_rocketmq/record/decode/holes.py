@@ -13,13 +13,19 @@ from typing import Final
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.record.batch_items import is_inner_batch
 from pyspark_rocketmq.record.decode.rows import Chunk
-from pyspark_rocketmq.record.layout import FIXED_SIZE, MIN_RECORD_SIZE
+from pyspark_rocketmq.record.layout import FIXED_SIZE, MIN_RECORD_SIZE, MessageFlag
 from pyspark_rocketmq.record.light_queue import is_light
 from pyspark_rocketmq.record.message import decode_messages
 
 __all__ = ["find_holes"]
 
 _SIZE: Final = struct.Struct(">i")
+_HEAD: Final = struct.Struct(">i16xq8xi")
+"""Size, queue offset and sysFlag of a record."""
+
+# A plain integer: operations on enums cost a tenth of a message's time.
+_INNER_BATCH: Final = int(MessageFlag.NEED_UNWRAP | MessageFlag.INNER_BATCH)
+
 _OFFSET: Final = struct.Struct(">q")
 _OFFSET_AT: Final = 20
 _SYS_FLAG_AT: Final = 36
@@ -34,6 +40,8 @@ def find_holes(chunks: Sequence[Chunk], topic: str = "") -> list[tuple[int, int]
     """
     holes: list[tuple[int, int]] = []
     for chunk in chunks:
+        if _is_consecutive(chunk, topic):
+            continue
         expected = chunk.from_offset
         for start, end in _cover(chunk, topic):
             if start > expected and expected < chunk.until_offset:
@@ -42,6 +50,26 @@ def find_holes(chunks: Sequence[Chunk], topic: str = "") -> list[tuple[int, int]
         if expected < chunk.until_offset:
             holes.append((expected, chunk.until_offset))
     return _join(holes)
+
+
+def _is_consecutive(chunk: Chunk, topic: str) -> bool:
+    """Return whether the chunk is seen at once to have a record at each offset, as nearly all have.
+
+    Every answer of a slave is checked. One unpacking per record takes a tenth of the decoder's time, and for
+    the 32 records of an answer a quarter of numpy's.
+    """
+    unpack, buffer = _HEAD.unpack_from, chunk.buffer
+    position, last = chunk.start, chunk.end - MIN_RECORD_SIZE
+    expected = chunk.from_offset - chunk.offset_delta
+    while position <= last:
+        size, offset, sys_flag = unpack(buffer, position)
+        if size < MIN_RECORD_SIZE or offset != expected or sys_flag & _INNER_BATCH:
+            return False
+        expected += 1
+        position += size
+    return (
+        position == chunk.end and expected + chunk.offset_delta >= chunk.until_offset and not is_light(topic)
+    )
 
 
 def _cover(chunk: Chunk, topic: str) -> Iterator[tuple[int, int]]:
