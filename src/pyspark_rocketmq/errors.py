@@ -45,6 +45,7 @@ __all__ = [
     "SendRefusedError",
     "ServiceNotAvailableError",
     "SqlError",
+    "TopicExistsError",
     "TopicNotFoundError",
     "TransactionFencedError",
     "TransportError",
@@ -202,6 +203,10 @@ class RouteError(RocketMQError):
 
 class TopicNotFoundError(RouteError):
     """No name server has a route of the topic."""
+
+
+class TopicExistsError(RocketMQError):
+    """A topic to create exists with other settings. It was not changed."""
 
 
 class NameServerError(RouteError):

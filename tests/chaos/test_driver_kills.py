@@ -26,7 +26,7 @@ from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq import lag
-from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client import Admin, Client
 from pyspark_rocketmq.devcluster import DevCluster
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
@@ -89,7 +89,7 @@ def test_every_message_once_through_kills_at_random_moments(mq: DevCluster, tmp_
         send = Sender(client)
         for kill in range(KILLS):
             if kill == KILLS // 2:
-                create_topic(mq, topic, 6, 6)  # two queues that are found while it goes on
+                Admin(client).alter_topic(topic, queues=6)  # two queues that are found while it goes on
                 client.invalidate(topic)
             send_some(send, topic, MESSAGES // (KILLS + 1))
             before = finished(checkpoint)

@@ -19,6 +19,7 @@ from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.errors import (
     BrokerError,
     GroupNotFoundError,
+    TopicExistsError,
     TopicNotFoundError,
 )
 from pyspark_rocketmq.model import Permission
@@ -214,7 +215,7 @@ def test_a_pull_can_commit(world: World) -> None:
 
 def test_a_topic_that_may_not_be_read(world: World) -> None:
     world.fill(b"1")
-    Admin(world.client).create_topic(world.topic, queues=2, perm=Permission.WRITE, brokers=[BROKER])
+    Admin(world.client).alter_topic(world.topic, perm=Permission.WRITE, brokers=[BROKER])
     assert world.pull(0).code == ResponseCode.NO_PERMISSION
     assert world.client.route(world.topic).read_queues() == ()
 
@@ -362,9 +363,15 @@ def test_topics_come_and_go(world: World) -> None:
     assert [str(queue) for queue in admin.topic_route(name).read_queues()] == [
         f"{name}@{BROKER}:{queue_id}" for queue_id in range(3)
     ]
-    admin.create_topic(name, queues=1, read_queues=3, brokers=[BROKER])
+    admin.create_topic(name, queues=3, brokers=[BROKER])
+    with pytest.raises(TopicExistsError, match="was not changed \\(read queues: 3, not 8\\)"):
+        admin.create_topic(name, queues=8, brokers=[BROKER])
+    admin.alter_topic(name, queues=1)
     route = admin.topic_route(name)
     assert (len(route.read_queues()), len(route.write_queues())) == (3, 1)
+    admin.alter_topic(name, read_queues=1, perm=Permission.READ)
+    altered = admin.topic_configs(name)[BROKER]
+    assert (altered.read_queues, altered.write_queues, altered.perm) == (1, 1, Permission.READ)
     admin.delete_topic(name)
     assert name not in admin.topics()
     with pytest.raises(TopicNotFoundError):

@@ -43,7 +43,7 @@ def test_a_topic_from_birth_to_death(admin: Admin, client: Client, request: pyte
         Permission.READ | Permission.WRITE,
     )
     # Shrinking keeps what is still to be read.
-    admin.create_topic(name, queues=2, read_queues=3, cluster="DefaultCluster")
+    admin.alter_topic(name, queues=2)
     assert (len(client.read_queues(name)), len(client.write_queues(name))) == (3, 2)
     admin.delete_topic(name)
     assert name not in admin.topics()

@@ -72,7 +72,7 @@ def test_a_topic_that_grows_loses_nothing(two, member, topic: TopicFactory, clie
     eventually(
         lambda: client.committed_offsets(group, old) == dict.fromkeys(old, 3), 20, what="where it begins"
     )
-    Admin(client).create_topic(name, queues=4)
+    Admin(client).alter_topic(name, queues=4)
     client.invalidate(name)
     new = sorted(set(client.read_queues(name)) - set(old))
     assert len(new) == 4
@@ -82,7 +82,7 @@ def test_a_topic_that_grows_loses_nothing(two, member, topic: TopicFactory, clie
     eventually(lambda: len(one.got) >= 20, 60, what="what the new queues have")
     assert sorted(one.bodies) == sorted(bodies)
     one.consumer.close()
-    Admin(client).create_topic(name, queues=5)
+    Admin(client).alter_topic(name, queues=5)
     client.invalidate(name)
     while_away = [
         body

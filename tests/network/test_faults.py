@@ -268,7 +268,7 @@ def test_a_filter_is_checked_before_the_first_pull_in_spite_of_trouble() -> None
 
 def test_tags_are_not_pushed_down_where_messages_are_stored_as_inner_batches() -> None:
     with reader() as it:
-        Admin(it.client).create_topic("orders", queues=2, attributes={"queue.type": "BatchCQ"})
+        Admin(it.client).alter_topic("orders", attributes={"queue.type": "BatchCQ"})
         it.mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=RequestCode.GET_TOPIC_CONFIG, times=2)
         expected = [row for row in everything(it.ranges) if row[1] % 2]
         assert it.read(selector=MessageSelector.by_tag("odd")) == expected
@@ -278,7 +278,7 @@ def test_tags_are_not_pushed_down_where_messages_are_stored_as_inner_batches() -
 
 def test_sql_filters_are_refused_where_messages_are_stored_as_inner_batches() -> None:
     with reader() as it:
-        Admin(it.client).create_topic("orders", queues=2, attributes={"queue.type": "BatchCQ"})
+        Admin(it.client).alter_topic("orders", attributes={"queue.type": "BatchCQ"})
         it.mq.inject(Refuse(ResponseCode.SUCCESS), on=RequestCode.CHECK_CLIENT_CONFIG, times=None)
         with pytest.raises(OptionError, match="inner batches"):
             it.read(selector=MessageSelector.by_sql("amount > 1"))

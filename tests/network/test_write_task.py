@@ -327,6 +327,14 @@ def test_a_topic_is_made_on_request_with_so_many_queues(mq: MockCluster, write: 
     assert stored_bodies(mq, "new") == stored_bodies_of(3)
 
 
+def test_a_topic_that_another_writer_created_first_stays_as_it_is(mq: MockCluster, write: Write) -> None:
+    missed = mq.inject(Refuse(ResponseCode.TOPIC_NOT_EXIST), on=RequestCode.GET_ROUTEINFO_BY_TOPIC)
+    write(numbered(3), createTopic=True, topicQueues=1)
+    assert missed.hits == 1
+    assert len(mq.queues("orders")) == 4
+    assert stored_bodies(mq) == stored_bodies_of(3)
+
+
 def test_a_topic_that_may_not_be_written(mq: MockCluster, write: Write) -> None:
     mq.create_topic("closed", 1, perm=Permission.READ)
     with pytest.raises(PermissionDeniedError, match="permission forbids"):

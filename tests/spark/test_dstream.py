@@ -200,7 +200,7 @@ def test_queues_that_come_while_the_stream_runs_are_read_from_their_begin(direct
     stream.foreachRDD(seen.take)
     ssc.start()
     eventually(lambda: seen.ranges, 30, what="the first batch")
-    Admin(client).create_topic(name, queues=3)
+    Admin(client).alter_topic(name, queues=3)
     client.invalidate(name)
     expected = send(name, 30)
     eventually(lambda: len(seen.rows) >= 30, 60, what="the messages of old and new queues")

@@ -55,13 +55,13 @@ def test_queues_that_grow_and_shrink_lose_nothing(stream, send, client, topic):
     query = stream(name, batches, **RUNNING)
     eventually(lambda: len(batches.all()) == 4, 60, what="the first messages")
     admin = Admin(client)
-    admin.create_topic(name, queues=4)
+    admin.alter_topic(name, queues=4)
     client.invalidate(name)
     expected += send(name, 8)
     assert {queue for _, queue, _, _ in expected} == {0, 1, 2, 3}
     eventually(lambda: len(batches.all()) == 12, 60, what="the messages of new queues")
 
-    admin.create_topic(name, queues=1)
+    admin.alter_topic(name, queues=1, read_queues=1)
     client.invalidate(name)
     rows = send.sent.pop(name)  # what the sender waits for is only what can be read now
     send.sent[name] = [row for row in rows if row[1] == 0]
@@ -77,10 +77,10 @@ def test_unread_messages_of_a_hidden_queue_are_told(stream, send, client, topic)
     batches = Batches()
     finish(stream(name, batches, startingOffsets="earliest"))
     expected += send(name, 4)
-    Admin(client).create_topic(name, queues=1)
+    Admin(client).alter_topic(name, queues=1, read_queues=1)
     with pytest.raises(StreamingQueryException, match="2 unread messages are in a queue that cannot be read"):
         finish(stream(name, batches, startingOffsets="earliest"))
-    Admin(client).create_topic(name, queues=1, read_queues=2)
+    Admin(client).alter_topic(name, read_queues=2)
     finish(stream(name, batches, startingOffsets="earliest"))
     same_messages(batches.all(), expected)
 

@@ -196,7 +196,7 @@ def test_queues_that_come_and_go(spark, mq, topic, client, here, running, group)
     put(client, name, FLOWS)
     eventually(lambda: len(rows) == 10, 120, what="the first rows")
     for queues in (8, 4):
-        Admin(client).create_topic(name, queues=queues)
+        Admin(client).alter_topic(name, queues=queues, read_queues=queues)
         client.invalidate(name)
         before = len(rows)
         put(client, name, FLOWS)

@@ -143,9 +143,8 @@ class _Disturber:
         self._admin.set_broker_config("broker-b", {"brokerPermission": _READ_WRITE})
 
     def _topic_read_only(self) -> None:
-        queues = self._queues()
         for perm in (Permission.READ, Permission.READ | Permission.WRITE):
-            self._admin.create_topic(TOPIC, queues=queues, perm=perm, brokers=["broker-b"])
+            self._admin.alter_topic(TOPIC, perm=perm, brokers=["broker-b"])
             self.wait_for_more()
 
     def _shed_load(self) -> None:

@@ -8,42 +8,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from pyspark_rocketmq.client.admin_calls import (
+    await_route,
+    config_call,
+    consume_stats_call,
+    done,
+    put_topic,
+    runtime_info_call,
+)
 from pyspark_rocketmq.client.broker_calls import OnAway, call_until_done, glance
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.errors import OptionError, RequestTimeoutError
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.inventory import ClusterInfo, ConsumerConnection, GroupConfig, TopicConfig
 from pyspark_rocketmq.model import ConsumerOffset, MessageQueue, Permission, QueueStats, TopicRoute
 from pyspark_rocketmq.model.names import is_system_group, is_system_topic
+from pyspark_rocketmq.planning.topics.topic_settings import TopicSettings, require_unchanged
 from pyspark_rocketmq.remoting.body import (
     decode_broker_properties,
-    decode_consume_stats,
     decode_consumer_connection,
     decode_group_configs,
-    decode_runtime_info,
-    decode_topic_configs,
     decode_topic_stats,
     encode_broker_properties,
     encode_group_config,
-    encode_topic_attributes,
 )
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import (
-    CreateTopicRequest,
     DeleteSubscriptionGroupRequest,
     DeleteTopicFromNamesrvRequest,
     DeleteTopicRequest,
     GetAllSubscriptionGroupRequest,
-    GetAllTopicConfigRequest,
     GetBrokerConfigRequest,
-    GetBrokerRuntimeInfoRequest,
     GetConsumerConnectionListRequest,
-    GetConsumeStatsRequest,
     GetTopicStatsInfoRequest,
     UpdateAndCreateSubscriptionGroupRequest,
     UpdateBrokerConfigRequest,
@@ -57,7 +58,6 @@ V = TypeVar("V")
 READ_WRITE: Final = Permission.READ | Permission.WRITE
 
 _REPLY_SUFFIX: Final = "_REPLY_TOPIC"
-_ROUTE_POLL_S: Final = 0.01
 
 
 class Admin:
@@ -103,7 +103,7 @@ class Admin:
         OptionError
             The broker did not apply a setting: its name is unknown or its value is malformed.
         """
-        call = Call(UpdateBrokerConfigRequest(), _done, encode_broker_properties(settings))
+        call = Call(UpdateBrokerConfigRequest(), done, encode_broker_properties(settings))
         self._at((broker_name,), call)
         now = self.broker_config(broker_name)
         for name, value in settings.items():
@@ -114,11 +114,11 @@ class Admin:
 
     def broker_runtime_info(self, broker_name: str) -> dict[str, str]:
         """Return version, log positions and rates of a broker's master, by the broker's names."""
-        return self._at((broker_name,), _runtime_info())[broker_name]
+        return self._at((broker_name,), runtime_info_call())[broker_name]
 
     def runtime_infos(self, *, on_away: OnAway) -> dict[str, dict[str, str]]:
         """Return `broker_runtime_info` of every broker that answers at once; ``on_away`` gets the others."""
-        return glance(self._client, self._everywhere(), _runtime_info(), on_away)[0]
+        return glance(self._client, self._everywhere(), runtime_info_call(), on_away)[0]
 
     # --- topics ---
 
@@ -160,58 +160,95 @@ class Admin:
         read_queues: int | None = None,
         perm: Permission = READ_WRITE,
         order: bool = False,
-        attributes: Mapping[str, str | None] | None = None,
+        attributes: Mapping[str, str] | None = None,
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> None:
-        """Create a topic, or change it if it exists. The topic is usable when this returns.
+        """Create a topic at each broker that lacks it. The topic is usable when this returns.
+
+        A broker that has the topic is left as it is: `alter_topic` changes it.
 
         Parameters
         ----------
-        queues : int
-            Queues per broker. To shrink a topic without losing messages, first reduce ``queues``, which stops
-            writes, then ``read_queues`` after the remaining messages are read.
-        read_queues : int, optional
-            Default: ``queues``.
+        queues, read_queues : int
+            Queues per broker, and those that can be read; by default all.
         attributes : mapping, optional
-            RocketMQ 5 only: such as ``{"message.type": "FIFO"}``; None removes an attribute.
+            RocketMQ 5 only: such as ``{"message.type": "FIFO"}``.
         cluster, brokers : optional
             Where to create it; by default at every broker of every cluster.
 
         Raises
         ------
+        TopicExistsError
+            One of these brokers has the topic with other settings. Nothing was created.
         OptionError
             No broker is selected.
         BrokerError
             The broker rejects the name (INVALID_PARAMETER) or an attribute.
         """
         names = self._names(cluster, brokers)
-        request = CreateTopicRequest(
-            topic=topic,
-            read_queue_nums=queues if read_queues is None else read_queues,
-            write_queue_nums=queues,
-            perm=int(perm),
-            order=order,
-            attributes=encode_topic_attributes(attributes) if attributes else None,
+        read_queues = queues if read_queues is None else read_queues
+        settings = TopicSettings(
+            read_queues=read_queues, write_queues=queues, perm=perm, order=order, attributes=attributes
         )
-        self._at(names, Call(request, _done))
-        self._await_route(
-            topic,
-            lambda route: (
-                route is not None
-                and set(names) <= {data.broker_name for data in route.queues if data.write_queues == queues}
-            ),
-        )
+        self._client.invalidate(topic)
+        route = self._client.find_route(topic)
+        homes = {data.broker_name for data in route.queues} if route is not None else set()
+        existing = self._configs_at(homes.intersection(names), topic)
+        require_unchanged(topic, existing, settings, remedy="alter_topic")
+        config = TopicConfig(topic, read_queues, queues, perm, order)
+        absent = [name for name in names if name not in existing]
+        put_topic(self._client, topic, dict.fromkeys(absent, config), attributes)
+
+    def alter_topic(
+        self,
+        topic: str,
+        *,
+        queues: int | None = None,
+        read_queues: int | None = None,
+        perm: Permission | None = None,
+        attributes: Mapping[str, str | None] | None = None,
+        brokers: Iterable[str] | None = None,
+    ) -> None:
+        """Change a topic's settings at the brokers that have it. What is not given stays as it is.
+
+        Parameters
+        ----------
+        queues : int, optional
+            Queues per broker that receive messages. More of them can also be read; fewer stop writes only.
+        read_queues : int, optional
+            Queues per broker that can be read. Fewer hide the messages of the others: first reduce
+            ``queues``, then ``read_queues`` after the remaining messages are read.
+        attributes : mapping, optional
+            RocketMQ 5 only; None removes an attribute.
+        brokers : optional
+            Where to change it; by default wherever it exists.
+
+        Raises
+        ------
+        TopicNotFoundError, OptionError
+            It does not exist, or not at one of ``brokers``.
+        BrokerError
+            A broker rejects an attribute.
+        """
+        wanted = TopicSettings(read_queues=read_queues, write_queues=queues, perm=perm, attributes=attributes)
+        configs = self.topic_configs(topic)
+        names = configs if brokers is None else tuple(brokers)
+        for name in names:
+            if name not in configs:
+                raise OptionError("the broker does not have the topic", topic=topic, broker_name=name)
+        altered = {name: wanted.applied_to(configs[name]) for name in names}
+        put_topic(self._client, topic, altered, attributes)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic at every broker and name server. No error if it does not exist."""
-        self._at(self._everywhere(), Call(DeleteTopicRequest(topic=topic), _done))
+        self._at(self._everywhere(), Call(DeleteTopicRequest(topic=topic), done))
         for answer in self._client.name_servers.call_each(
             DeleteTopicFromNamesrvRequest(topic=topic), deadline=self._client.deadline()
         ):
             answer.require(topic=topic)
         self._client.routes.forget(topic)
-        self._await_route(topic, lambda route: route is None)
+        await_route(self._client, topic, lambda route: route is None)
 
     def topic_configs(self, topic: str, *, on_away: OnAway | None = None) -> dict[str, TopicConfig]:
         """Return the topic's settings by broker. ``on_away``: as of `consume_stats`.
@@ -220,16 +257,7 @@ class Admin:
         ------
         TopicNotFoundError
         """
-        call = Call(
-            GetAllTopicConfigRequest(), lambda response: decode_topic_configs(response.require().body)
-        )
-        tables = self._at(self._homes(topic), call, on_away)
-        on_server = self._client.namespace.qualify(topic)
-        return {
-            name: replace(table[on_server], topic=topic)
-            for name, table in tables.items()
-            if on_server in table
-        }
+        return self._configs_at(self._homes(topic), topic, on_away)
 
     def topic_stats(self, topic: str, *, on_away: OnAway | None = None) -> dict[MessageQueue, QueueStats]:
         """Return min and max offset and the last store time of every queue.
@@ -260,13 +288,13 @@ class Admin:
         """
         config = GroupConfig(group) if isinstance(group, str) else group
         config = replace(config, group=self._client.namespace.qualify(config.group))
-        call = Call(UpdateAndCreateSubscriptionGroupRequest(), _done, encode_group_config(config))
+        call = Call(UpdateAndCreateSubscriptionGroupRequest(), done, encode_group_config(config))
         self._at(self._names(cluster, brokers), call)
 
     def delete_group(self, group: str, *, clean_offsets: bool = True) -> None:
         """Delete a consumer group and its committed offsets. No error if it does not exist."""
         request = DeleteSubscriptionGroupRequest(group_name=group, clean_offset=clean_offsets)
-        self._at(self._everywhere(), Call(request, _done))
+        self._at(self._everywhere(), Call(request, done))
 
     def groups(
         self, *, include_system: bool = False, on_away: OnAway | None = None
@@ -331,6 +359,12 @@ class Admin:
             if namespace.holds(queue.topic)
         }
 
+    def _configs_at(
+        self, names: Iterable[str], topic: str, on_away: OnAway | None = None
+    ) -> dict[str, TopicConfig]:
+        found = self._at(names, config_call(self._client, topic), on_away)
+        return {name: config for name, config in found.items() if config is not None}
+
     def _homes(self, topic: str) -> tuple[str, ...]:
         """Return the names of the brokers that have queues of a topic."""
         return tuple(dict.fromkeys(data.broker_name for data in self._client.route(topic).queues))
@@ -363,34 +397,6 @@ class Admin:
         if failed and not found:
             raise next(iter(failed.values()))
         return found
-
-    def _await_route(self, topic: str, settled: Callable[[TopicRoute | None], bool]) -> None:
-        """Wait until the route shows a change."""
-        client = self._client
-        deadline = client.deadline(client.request_timeout_ms)
-        while True:
-            client.invalidate(topic)
-            if settled(client.routes.find_many((topic,), deadline=deadline)[topic]):
-                return
-            if deadline.expired:
-                raise RequestTimeoutError("the name servers' route did not follow the change", topic=topic)
-            client.clock.sleep(_ROUTE_POLL_S)
-
-
-def consume_stats_call(group: str, topic: str | None = None) -> Call[dict[MessageQueue, ConsumerOffset]]:
-    """Return the call of `Admin.consume_stats` at one broker, with the server's names of topics."""
-    request = GetConsumeStatsRequest(consumer_group=group, topic=topic)
-    return Call(
-        request, lambda response: decode_consume_stats(response.require(group=group, topic=topic).body)
-    )
-
-
-def _runtime_info() -> Call[dict[str, str]]:
-    return Call(GetBrokerRuntimeInfoRequest(), lambda response: decode_runtime_info(response.require().body))
-
-
-def _done(response: Response) -> None:
-    response.require()
 
 
 def _merge(tables: Mapping[str, dict[T, V]]) -> dict[T, V]:

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.clock import Deadline
-from pyspark_rocketmq.client.fork import ForkSafeLock
 from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.fork import ForkSafeLock
 from pyspark_rocketmq.client.queue_requests import QueueRequests
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RetryPolicy
 from pyspark_rocketmq.client.routes.routing import RouteCache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
+from pyspark_rocketmq.client.net.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.options import ClientOptions
 
 __all__ = ["shared_client"]

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
+from pyspark_rocketmq.client.net.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, ONCE_MORE
 from pyspark_rocketmq.errors import BrokerNotFoundError, RequestTimeoutError, RocketMQError

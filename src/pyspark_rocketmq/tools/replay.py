@@ -151,11 +151,7 @@ def make_readable(client: Client, group: str, origin: Origin) -> None:
     ------
     TopicNotFoundError, NameServerError, TransportError, BrokerError
     """
-    admin, topic = Admin(client), origin.topic(group)
-    for broker, config in admin.topic_configs(topic).items():
-        admin.create_topic(
-            topic, queues=config.write_queues, perm=Permission.READ | Permission.WRITE, brokers=[broker]
-        )
+    Admin(client).alter_topic(origin.topic(group), perm=Permission.READ | Permission.WRITE)
 
 
 def _first_of(message: Message, names: Sequence[str]) -> str | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_rocketmq.model import Permission
-    from pyspark_rocketmq.tools.topic_change import TopicChange
+    from pyspark_rocketmq.planning.topics.topic_settings import TopicChange
 
 __all__ = ["LIST_EXAMPLES", "app", "topics"]
 
@@ -88,7 +88,7 @@ def topics(
 def show(topic: Topic, namesrv: Namesrv = None, option: Settings = None, json: AsJson = False) -> None:
     """Show a topic's brokers, settings and queues."""
     from pyspark_rocketmq.client.admin import Admin
-    from pyspark_rocketmq.tools.topic_change import permission_text
+    from pyspark_rocketmq.planning.topics.topic_settings import permission_text
 
     with connect(namesrv, option) as client:
         admin = Admin(client)
@@ -157,7 +157,8 @@ def create(
     Exit code 1 if it exists with other settings than those given.
     """
     from pyspark_rocketmq.client.admin import Admin
-    from pyspark_rocketmq.tools.topic_change import TopicSettings, changes_of, existing_configs
+    from pyspark_rocketmq.planning.topics.topic_settings import TopicSettings, require_unchanged
+    from pyspark_rocketmq.tools.topic_change import existing_configs
 
     attributes = dict(pairs(attribute))
     settings = TopicSettings(
@@ -166,15 +167,7 @@ def create(
     with connect(namesrv, option) as client:
         admin = Admin(client)
         configs = existing_configs(admin, topic, cluster=cluster)
-        differ = changes_of(configs, settings)
-        if differ:
-            first = differ[0]
-            raise RocketMQError(
-                f"{topic} already exists and was not changed ({first.setting}: {first.before or 'not set'}, "
-                f"not {first.after}); `pyspark-rocketmq topic alter` changes it",
-                topic=topic,
-                broker_name=first.broker_name,
-            )
+        require_unchanged(topic, configs, settings, remedy="pyspark-rocketmq topic alter")
         if not configs:
             perm_bits = _permission_of(perm or "rw")
             assert perm_bits is not None
@@ -223,14 +216,15 @@ def alter(
     --write-queues, and --queues when the messages are read.
     """
     from pyspark_rocketmq.client.admin import Admin
-    from pyspark_rocketmq.tools import topic_change
+    from pyspark_rocketmq.planning.topics.topic_settings import TopicSettings, changes_of, hidden_messages
+    from pyspark_rocketmq.tools.topic_change import alterable_configs
 
     attributes = {name: value or None for name, value in pairs(attribute).items()}
     if queues is not None and write_queues is not None:
         raise OptionError("give --queues or --write-queues")
     if queues is None and write_queues is None and perm is None and not attributes:
         raise OptionError("give what to change: --queues, --write-queues, --perm or --attribute")
-    settings = topic_change.TopicSettings(
+    settings = TopicSettings(
         read_queues=queues,
         write_queues=queues or write_queues,
         perm=_permission_of(perm),
@@ -238,15 +232,22 @@ def alter(
     )
     with connect(namesrv, option) as client:
         admin = Admin(client)
-        configs = topic_change.alterable_configs(admin, topic, cluster=cluster)
-        changes = topic_change.changes_of(configs, settings)
-        hidden = topic_change.hidden_messages(configs, settings, admin.topic_stats(topic))
+        configs = alterable_configs(admin, topic, cluster=cluster)
+        changes = changes_of(configs, settings)
+        hidden = hidden_messages(configs, settings, admin.topic_stats(topic))
         if not json:
             _print_changes(topic, changes, hidden)
         asked = changes and not yes and not json and sys.stdin.isatty()
         applied = bool(changes) and (yes or bool(asked and typer.confirm(f"Change {topic}?")))
         if applied:
-            topic_change.apply_changes(admin, topic, configs, settings)
+            admin.alter_topic(
+                topic,
+                queues=settings.write_queues,
+                read_queues=queues,
+                perm=settings.perm,
+                attributes=attributes,
+                brokers=configs,
+            )
     if json:
         print_json({"topic": topic, "applied": applied, "changes": changes, "hiddenMessages": hidden})
     elif changes:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_rocketmq.client import requests as broker
-from pyspark_rocketmq.client.admin import Admin, consume_stats_call
+from pyspark_rocketmq.client.admin import Admin
+from pyspark_rocketmq.client.admin_calls import consume_stats_call
 from pyspark_rocketmq.client.broker_calls import OnAway, calls_at_once, glance_deadline
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.retry import ONCE_MORE

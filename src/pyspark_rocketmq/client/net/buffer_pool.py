@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
+from pyspark_rocketmq.client.net.fork import ForkSafeLock, tell_after_fork
 
 __all__ = ["BUFFERS", "BUFFER_BYTES", "KEPT_BYTES", "LEAST_ROOM", "BufferPool", "is_unshared"]
 

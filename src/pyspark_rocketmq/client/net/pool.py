@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Self
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
-from pyspark_rocketmq.client.fork import tell_after_fork
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.fork import tell_after_fork
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Condition, Host
 
 __all__ = ["ConnectionPool"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.client.fork import ForkSafeLock, tell_after_fork
+from pyspark_rocketmq.client.net.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host, Outcome
 from pyspark_rocketmq.client.routes.name_servers import NameServers
 from pyspark_rocketmq.errors import (

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_rocketmq.client.clock import Clock
-from pyspark_rocketmq.client.fork import ForkSafeLock
+from pyspark_rocketmq.client.net.fork import ForkSafeLock
 from pyspark_rocketmq.client.retry import RandomSource
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.java_hash import java_hash

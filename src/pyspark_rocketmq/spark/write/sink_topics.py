@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from pyspark_rocketmq.client.send.queue_selection import queue_numbers
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
     PermissionDeniedError,
+    TopicExistsError,
     TopicNotFoundError,
 )
 from pyspark_rocketmq.model import MessageQueue, Permission
@@ -150,7 +152,8 @@ class SinkTopics:
         if not registered:
             raise client.routes.why_missing(topic, deadline=client.deadline(), registered=registered)
         if self._options.create_topic:
-            Admin(client).create_topic(topic, queues=self._options.topic_queues)
+            with contextlib.suppress(TopicExistsError):  # another writer was first: its topic stays as it is
+                Admin(client).create_topic(topic, queues=self._options.topic_queues)
             return client.write_queues(topic)
         now_s = client.clock.monotonic()
         of_row = self._options.topic is None
