@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import logging
+import pkgutil
 import traceback
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     DataSourceWriter,
     InputPartition,
 )
@@ -20,12 +23,35 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 from pyspark.util import handle_worker_exception
 
+from pyspark_rocketmq import streams
 from pyspark_rocketmq.errors import ConnectError, OptionError, RocketMQError
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.read.batch import FilteringBatchReader, RocketMQBatchReader
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 from pyspark_rocketmq.spark.source import RocketMQDataSource
 from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter, RocketMQStreamWriter
+
+CALLED = (DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter, DataSourceStreamWriter)
+
+
+def test_every_class_that_spark_calls_is_decorated() -> None:
+    for module in pkgutil.walk_packages(streams.__path__, "pyspark_rocketmq.streams."):
+        import_module(module.name)
+    ours = [
+        each for base in CALLED for each in below(base) if each.__module__.startswith("pyspark_rocketmq.")
+    ]
+    assert len(ours) > 10
+    assert [
+        f"{each.__module__}.{each.__qualname__}.{name}"
+        for each in ours
+        if "<locals>" not in each.__qualname__
+        for name, member in vars(each).items()
+        if callable(member) and not name.startswith("_") and not hasattr(member, "__wrapped__")
+    ] == []
+
+
+def below(base: type[Any]) -> set[type[Any]]:
+    return {base}.union(*map(below, base.__subclasses__()))
 
 
 @called_by_spark

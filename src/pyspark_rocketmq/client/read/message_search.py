@@ -59,9 +59,14 @@ def messages_by_key(client: Client, topic: str, key: str, count: int = 32) -> li
 
     Raises
     ------
+    OptionError
+        The text is not one key.
     TopicNotFoundError, NameServerError, TransportError, BrokerError
     """
-    return [message for message in _indexed(client, topic, key, count) if key in (message.keys or "").split()]
+    if not key or " " in key:  # a message's keys are separated by blanks
+        raise OptionError("give one key, without blanks", key=key)
+    found = _indexed(client, topic, key, count)
+    return [message for message in found if key in (message.keys or "").split(" ")]
 
 
 def message_by_id(client: Client, topic: str, message_id: str) -> Message | None:
@@ -77,7 +82,9 @@ def message_by_id(client: Client, topic: str, message_id: str) -> Message | None
     try:
         raw = bytes.fromhex(wanted)
     except ValueError:
-        raise OptionError("a message id is hexadecimal", message_id=message_id) from None
+        raw = b""
+    if not raw:
+        raise OptionError("a message id is hexadecimal", message_id=message_id)
     for message in _indexed(client, topic, wanted, 32):
         if message.msg_id == wanted:
             return message

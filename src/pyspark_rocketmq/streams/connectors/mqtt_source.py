@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.spark.boundary import called_by_spark
 
 __all__ = ["Journal", "MqttAddress", "MqttSource", "publish"]
 
@@ -249,6 +250,7 @@ class Subscriber:
 # --- the source -------------------------------------------------------------------------------
 
 
+@called_by_spark
 class MqttSource(DataSource):
     """``format("rocketmq-mqtt")``.
 
@@ -264,9 +266,8 @@ class MqttSource(DataSource):
         """Return the columns."""
         return _SCHEMA
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
         """Return the reader."""
-        del schema
         return _Reader(dict(self.options), SYSTEM_CLOCK)
 
 
@@ -277,6 +278,7 @@ class _Rows(InputPartition):
     rows: tuple[tuple[str | None, bytes | None, int], ...]
 
 
+@called_by_spark
 class _Reader(DataSourceStreamReader):
     """The stream reader. Offsets are ``{"n": last number, "beat": time of the last heartbeat}``."""
 
@@ -306,8 +308,7 @@ class _Reader(DataSourceStreamReader):
         if self._subscriber is None:
             if start["n"] > journal.bounds()[1]:
                 journal.begin_after(start["n"])
-            address = MqttAddress.of(self._options)
-            file = Path(self._options["journal"])
+            address, file = MqttAddress.of(self._options), Path(self._options["journal"])
             self._subscriber = Subscriber(address, self._options["topic"], file, self._clock)
             self._active_ms = self._clock.now_ms()
         self._subscriber.check()
@@ -377,9 +378,8 @@ def _publish(address: MqttAddress, topic: str, rows: Iterator[Any]) -> None:
         while not answer and not deadline.expired:
             SYSTEM_CLOCK.sleep(0.01)
         if not answer or answer[0].is_failure:
-            raise RocketMQError(
-                f"the MQTT broker refuses the client: {answer[0] if answer else 'no answer'}", url=address.url
-            )
+            told = answer[0] if answer else "no answer"
+            raise RocketMQError(f"the MQTT broker refuses the client: {told}", url=address.url)
         sent: list[Any] = []
         for row in rows:
             sent.append(client.publish(topic, row[0], qos=1))
