@@ -94,8 +94,15 @@ def test_an_accumulators_object_is_serialized_with_its_key(spark):
         lambda stream: (
             stream.selectFields("total").topN("rank", 5).addOrderByFieldName("total").toDataStream()
         ),
+        lambda stream: (
+            stream.selectFields("total")
+            .topN("rank", 5)
+            .addOrderByFieldName("total")
+            .toDataStream()
+            .map(lambda row: {"n": row["rank"]})
+        ),
     ],
-    ids=["function", "lifted", "columns", "fields", "filter", "several", "top"],
+    ids=["function", "lifted", "columns", "fields", "filter", "several", "top", "top-function"],
 )
 def test_a_result_keeps_its_key_when_its_fields_change(spark, then):
     rows = messages(spark, then(counted(spark)).toRocketmq("out", **ONCE))

@@ -146,11 +146,13 @@ class Flow:
 
     def with_hidden_identity(self) -> Flow:
         """Return a flow that keeps the identity of a group's result when later steps change its fields."""
-        known = bool(self.identity) and set(self.identity) <= set(self.df.columns)
-        if self.hidden_identity or not known:
+        if not self.identity or not set(self.identity) <= set(self.df.columns):
             return self
-        hidden = {f"{_IDENTITY}{at}": column(name) for at, name in enumerate(self.identity)}
-        return replace(self, df=self.df.withColumns(hidden), identity=tuple(hidden))
+        hidden = tuple(f"{_IDENTITY}{at}" for at in range(len(self.identity)))
+        copies = {
+            copy: column(name) for copy, name in zip(hidden, self.identity, strict=True) if copy != name
+        }
+        return replace(self, df=self.df.withColumns(copies), identity=hidden) if copies else self
 
     def select(self, columns: Iterable[Column], names: Iterable[str], **changes: object) -> Flow:
         """Return the hidden columns with other user columns."""
