@@ -25,11 +25,11 @@ FAST: Final = ("unit", "property", "golden", "network")
 ALL: Final = (*FAST, "fuzz", "simulation", "docs", "contract", "spark", "chaos")
 
 
-def find_tests(folders: tuple[str, ...]) -> dict[str, list[str]]:
+def find_tests(folders: tuple[str, ...], *, of_users: bool = False) -> dict[str, list[str]]:
     """Return the test files that concern each module, as paths below the repository.
 
     They are those that import it or have its path; else those of the modules that import it; else those
-    whose helpers import it.
+    whose helpers import it. With ``of_users``, those of the modules that import it are always among them.
     """
     files = sorted(str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py"))
     own: dict[str, set[str]] = {file: set() for file in files}
@@ -44,6 +44,8 @@ def find_tests(folders: tuple[str, ...]) -> dict[str, list[str]]:
     for file in files:
         for used in _files(_imports(SOURCE / file)) & users.keys() - {file}:
             users[used].add(file)
+    if of_users:
+        own = {file: tests.union(*(own[user] for user in users[file])) for file, tests in own.items()}
     return {
         file: sorted(own[file] or _of_users(users, own, file) or helped[file])
         for file in files

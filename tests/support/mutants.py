@@ -80,15 +80,16 @@ class Result:
         rest = f", {self.counts['not checked']} not run" if self.counts["not checked"] else ""
         return (
             f"{self.module}: {checked} mutants, {killed} killed, {len(self.survivors)} survived, "
-            f"{self.equivalent} equivalent or text{rest}"
+            f"{self.equivalent} equivalent or text, {self.counts['no tests']} without a fast test{rest}"
         )
 
 
-def select(wanted: list[str]) -> dict[str, list[str]]:
-    """Return the modules below these folders, or with these names, and the tests of each."""
+def select(wanted: list[str]) -> dict[str, list[list[str]]]:
+    """Return the modules below these folders, or with these names, and what to run: the second finds more."""
+    own, of_users = find_tests(FAST), find_tests(FAST, of_users=True)
     found = {
-        module: _nearest(module, tests)
-        for module, tests in find_tests(FAST).items()
+        module: [_nearest(module, own[module]), _nearest(module, of_users[module])]
+        for module in own
         if any(module.startswith(name.removesuffix(".py")) for name in wanted)
     }
     if missing := [name for name in wanted if not any(module.startswith(name) for module in found)]:
@@ -97,9 +98,10 @@ def select(wanted: list[str]) -> dict[str, list[str]]:
 
 
 def _nearest(module: str, tests: list[str]) -> list[str]:
-    """Prefer unit tests of the package and properties: other tests are slow, and meet it by the way."""
+    """Prefer tests without sockets: the others are slow, and meet a module by the way."""
     near = (f"tests/unit/{module.partition('/')[0]}/", "tests/property/", "tests/golden/")
-    return [test for test in tests if test.startswith(near)] or tests
+    without_sockets = [test for test in tests if not test.startswith("tests/network/")]
+    return [test for test in tests if test.startswith(near)] or without_sockets or tests
 
 
 def run(module: str, tests: list[str], *, deadline_s: float) -> Result:
@@ -134,7 +136,8 @@ def _meta(place: Path, module: str) -> Path:
 
 
 def _forget_what_changed_tests_decided(place: Path, module: str, tests: list[str]) -> None:
-    digest = hashlib.sha256(b"".join((ROOT / test).read_bytes() for test in tests)).hexdigest()
+    contents = (test.encode() + (ROOT / test).read_bytes() for test in tests)
+    digest = hashlib.sha256(b"".join(contents)).hexdigest()
     kept = place / "tests.sha256"
     if kept.is_file() and kept.read_text() == digest:
         return
@@ -165,10 +168,10 @@ def _read(place: Path, module: str) -> Result:
     counts = Counter(
         "timeout" if code in _TIMEOUTS else _OUTCOMES.get(code, "killed") for code in codes.values()
     )
-    known = {(was, now) for was, now in _equivalent(module)}
-    survivors = [
-        _show(place, name) for name, code in codes.items() if _OUTCOMES.get(code) in {"survived", "no tests"}
-    ]
+    survivors = _show(
+        place, module, [name for name, code in codes.items() if _OUTCOMES.get(code) == "survived"]
+    )
+    known = _equivalent(module)
     left = [
         survivor
         for survivor in survivors
@@ -177,9 +180,9 @@ def _read(place: Path, module: str) -> Result:
     return Result(module, counts, left, len(survivors) - len(left))
 
 
-def _equivalent(module: str) -> list[tuple[str, str]]:
+def _equivalent(module: str) -> set[tuple[str, str]]:
     listed = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
-    return [(entry["was"], entry["now"]) for entry in listed.get(module, [])]
+    return {(entry["was"], entry["now"]) for entry in listed.get(module, [])}
 
 
 def _is_text(was: str, now: str) -> bool:
@@ -193,17 +196,26 @@ def _is_text(was: str, now: str) -> bool:
 _LITERAL: Final = re.compile(r'"[^"]*"')
 
 
-def _show(place: Path, name: str) -> Survivor:
+def _show(place: Path, module: str, names: list[str]) -> list[Survivor]:
+    if not names:
+        return []
     shown = subprocess.run(
-        [shutil.which("mutmut") or "mutmut", "show", name],
-        cwd=place,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.splitlines()
-    lines = [line for line in shown if not line.startswith(("---", "+++"))]
-    was, now = (" ".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
-    return Survivor(name, was, now)
+        [sys.executable, "-c", _PRINT_DIFFS, f"src/pyspark_rocketmq/{module}", *names],
+        cwd=place, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    found = []
+    for name, diff in zip(names, json.loads(shown), strict=True):
+        lines = [line for line in diff.splitlines() if not line.startswith(("---", "+++"))]
+        was, now = (" ".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
+        found.append(Survivor(name, was, now))
+    return found
+
+
+_PRINT_DIFFS: Final = """
+import json, sys
+from mutmut.mutation.diff_apply import get_diff_for_mutant
+print(json.dumps([get_diff_for_mutant(name, path=sys.argv[1]) for name in sys.argv[2:]]))
+"""
 
 
 def main() -> None:
@@ -217,12 +229,14 @@ def main() -> None:
     arguments = parser.parse_args()
     deadline_s = time.monotonic() + arguments.minutes * 60
     total, survived = Counter[str](), 0
-    for module, tests in select(arguments.modules or list(DEFAULT)).items():
+    for module, (tests, more) in select(arguments.modules or list(DEFAULT)).items():
         place = WORK / module.removesuffix(".py").replace("/", ".")
         if arguments.show or time.monotonic() >= deadline_s:
             result = _read(place, module)
         else:
             result = run(module, tests, deadline_s=deadline_s)
+            if result.counts["no tests"] and more != tests:
+                result = run(module, more, deadline_s=deadline_s)
         if not result.counts:
             continue
         total += result.counts

@@ -74,7 +74,7 @@ def test_between_two_commits_lies_the_interval_and_the_newest_wins(
     commits.finished({A0: 1})
     wait_for_the_thread()
     for offset in (2, 3):
-        clock.now_s += 2.4
+        clock.now_s += 2.499
         commits.finished({A0: offset})
         wait_for_the_thread()
     assert brokers.commits == [{A0: 1}]
@@ -134,3 +134,8 @@ def test_the_end_of_a_run_does_not_wait_for_ever(commits: GroupCommits, brokers:
     assert "offsets of group g in 1 queues are not committed" in caplog.text
     brokers.answers.set()
     wait_for_the_thread()
+
+
+def test_a_run_without_a_batch_ends_without_a_commit(commits: GroupCommits, brokers: Brokers):
+    commits.flush(10)
+    assert brokers.commits == []

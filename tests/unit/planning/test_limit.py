@@ -40,6 +40,40 @@ def test_below_one_message_a_queue_they_take_turns() -> None:
     assert served == [0, 1, 2, 0, 1, 2]
 
 
+@pytest.mark.parametrize("limits", [Limits(max_offsets=2), Limits(max_bytes=2 * 1024)])
+def test_the_oldest_messages_go_first_where_their_times_are_known(limits: Limits) -> None:
+    positions = {A: 0, B: 0, C: 0}
+    ages = {A: 30, B: 10, C: 20}
+    assert admit(positions, dict.fromkeys(positions, 9), limits, head_times_ms=ages) == {A: 0, B: 1, C: 1}
+    del ages[A]  # unknown: it may be the oldest of all
+    assert admit(positions, dict.fromkeys(positions, 9), limits, head_times_ms=ages) == {A: 1, B: 1, C: 0}
+
+
+@pytest.mark.parametrize("ages", [None, {}])
+def test_bytes_for_one_message_are_taken_in_turns(ages: dict[MessageQueue, int] | None) -> None:
+    positions = {A: 0, B: 0, C: 0}
+    served = []
+    for _ in range(4):
+        after = admit(positions, {A: 9, B: 9, C: 9}, Limits(max_bytes=1024), head_times_ms=ages)
+        served.append(next(queue.queue_id for queue in positions if after[queue] > positions[queue]))
+        positions = after
+    assert served == [0, 1, 2, 0]
+
+
+def test_the_first_turn_is_the_first_queues() -> None:
+    assert share({A: 5, B: 5}, 1) == {A: 1}
+
+
+def test_a_message_of_a_byte_is_one() -> None:
+    assert admit({A: 0}, {A: 99}, Limits(max_bytes=10), message_bytes={A: 1}) == {A: 10}
+    assert admit({A: 0}, {A: 99}, Limits(max_bytes=10), message_bytes={A: 0}) == {A: 10}
+
+
+def test_what_is_left_of_the_bytes_never_passes_the_end_of_a_queue() -> None:
+    """B is read to its end; the five bytes that are left do not suffice for another message of A."""
+    assert share({A: 100, B: 1}, 16, costs={A: 10, B: 1}) == {A: 1, B: 1}
+
+
 def test_bytes_are_estimated_by_queue() -> None:
     sizes = {A: 100, B: 10_000}
     ends = admit({A: 0, B: 0}, {A: 1_000, B: 1_000}, Limits(max_bytes=101_000), message_bytes=sizes)
