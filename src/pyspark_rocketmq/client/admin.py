@@ -16,13 +16,13 @@ from pyspark_rocketmq.client.admin_calls import (
     await_route,
     config_call,
     consume_stats_call,
+    consumer_connection_call,
     done,
     put_topic,
     runtime_info_call,
 )
 from pyspark_rocketmq.client.broker_calls import OnAway, call_until_done, glance
 from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.inventory import ClusterInfo, ConsumerConnection, GroupConfig, TopicConfig
@@ -31,20 +31,17 @@ from pyspark_rocketmq.model.names import is_system_group, is_system_topic
 from pyspark_rocketmq.planning.topics.topic_settings import TopicSettings, require_unchanged
 from pyspark_rocketmq.remoting.body import (
     decode_broker_properties,
-    decode_consumer_connection,
     decode_group_configs,
     decode_topic_stats,
     encode_broker_properties,
     encode_group_config,
 )
-from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import (
     DeleteSubscriptionGroupRequest,
     DeleteTopicFromNamesrvRequest,
     DeleteTopicRequest,
     GetAllSubscriptionGroupRequest,
     GetBrokerConfigRequest,
-    GetConsumerConnectionListRequest,
     GetTopicStatsInfoRequest,
     UpdateAndCreateSubscriptionGroupRequest,
     UpdateBrokerConfigRequest,
@@ -338,14 +335,7 @@ class Admin:
 
         ``on_away``: as of `consume_stats`.
         """
-
-        def parse(response: Response) -> ConsumerConnection | None:
-            if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
-                return None
-            return decode_consumer_connection(response.require(group=group).body)
-
-        call = Call(GetConsumerConnectionListRequest(consumer_group=group), parse)
-        found = self._at(self._everywhere(), call, on_away)
+        found = self._at(self._everywhere(), consumer_connection_call(group), on_away)
         return {name: connection for name, connection in found.items() if connection is not None}
 
     # --- how ---

@@ -11,22 +11,33 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.errors import RequestTimeoutError
-from pyspark_rocketmq.inventory import TopicConfig
+from pyspark_rocketmq.inventory import ConsumerConnection, TopicConfig
 from pyspark_rocketmq.model import ConsumerOffset, MessageQueue, TopicRoute
 from pyspark_rocketmq.remoting.body import (
     decode_consume_stats,
+    decode_consumer_connection,
     decode_runtime_info,
     decode_topic_configs,
     encode_topic_attributes,
 )
+from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import (
     CreateTopicRequest,
     GetAllTopicConfigRequest,
     GetBrokerRuntimeInfoRequest,
+    GetConsumerConnectionListRequest,
     GetConsumeStatsRequest,
 )
 
-__all__ = ["await_route", "config_call", "consume_stats_call", "done", "put_topic", "runtime_info_call"]
+__all__ = [
+    "await_route",
+    "config_call",
+    "consume_stats_call",
+    "consumer_connection_call",
+    "done",
+    "put_topic",
+    "runtime_info_call",
+]
 
 _ROUTE_POLL_S: Final = 0.01
 
@@ -48,6 +59,17 @@ def consume_stats_call(group: str, topic: str | None = None) -> Call[dict[Messag
     return Call(
         request, lambda response: decode_consume_stats(response.require(group=group, topic=topic).body)
     )
+
+
+def consumer_connection_call(group: str) -> Call[ConsumerConnection | None]:
+    """Return the call for a group's consumers at one broker; None if none is connected."""
+
+    def parse(response: Response) -> ConsumerConnection | None:
+        if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
+            return None
+        return decode_consumer_connection(response.require(group=group).body)
+
+    return Call(GetConsumerConnectionListRequest(consumer_group=group), parse)
 
 
 def runtime_info_call() -> Call[dict[str, str]]:
