@@ -29,6 +29,7 @@ class FakeRocketMQ:
         self.patience_ms: float | None = None
         self.unreadable: set[MessageQueue] = set()
         self.calls: list[str] = []
+        self.after_ends: Callable[[], None] = lambda: None
         self._sent = 0
 
     def send(self, *queues: MessageQueue) -> None:
@@ -74,11 +75,13 @@ class FakeRocketMQ:
         queues = tuple(queues)
         gone = self.dead | self.hidden
         failed = {q: self._down(q) for q in queues if q.broker_name in gone}
-        return Ends(
+        found = Ends(
             masters=self.max_offsets([q for q in queues if q.broker_name not in gone]),
             slaves={q: self.slaves[q] for q in queues if q in self.slaves and q in failed} if slaves else {},
             failed=failed,
         )
+        self.after_ends()
+        return found
 
     def offsets_at(self, timestamps: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         def first_at(queue: MessageQueue) -> int:

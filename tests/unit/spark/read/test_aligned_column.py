@@ -90,6 +90,20 @@ def test_it_is_now_when_everything_is_read_and_stays_while_a_broker_is_away() ->
     assert query.aligned_ms() == query.mq.clock.now_ms()
 
 
+def test_it_does_not_pass_messages_that_come_while_the_ends_are_asked_for() -> None:
+    query = Query()
+    query.mq.send()
+
+    def come() -> None:
+        query.mq.send(B0)
+        query.mq.clock.now_s += 60
+
+    query.mq.after_ends = come
+    aligned_ms = query.aligned_ms()
+    assert aligned_ms <= min(query.unread_ms())
+    assert query.aligned_ms() > aligned_ms
+
+
 def test_a_run_to_the_end_says_nothing_of_what_came_after_its_begin() -> None:
     query = Query(maxOffsetsPerTrigger="1")
     query.mq.send(A0, B0)

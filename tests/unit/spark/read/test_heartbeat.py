@@ -74,6 +74,20 @@ def test_heartbeats_come_when_nothing_else_does(mq: FakeRocketMQ):
     assert stream.idle(10) == [before + 10_000], "the interval begins anew with each message"
 
 
+def test_heartbeats_do_not_pass_messages_that_come_while_the_ends_are_asked_for(mq: FakeRocketMQ):
+    stream = Stream(mq)
+    stream.trigger()
+    mq.clock.now_s += 10
+    before_ms = mq.clock.now_ms()
+
+    def come() -> None:
+        mq.send(A0)
+        mq.clock.now_s += 60
+
+    mq.after_ends = come
+    assert stream.trigger() == [before_ms]
+
+
 def test_a_restart_has_the_same_heartbeats_and_waits_anew(mq: FakeRocketMQ):
     stream = Stream(mq)
     stream.trigger()
