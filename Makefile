@@ -215,6 +215,10 @@ soak: $(BENCH)  ## Write and read steadily for MINUTES (10), and check that memo
 bench-quick: $(BENCH)  ## Measure the base case of reading, with 500,000 messages and three rounds: a few minutes
 	$(BIN)/python -m benchmarks.suite --quick
 
+.PHONY: first-minutes
+first-minutes: setup  ## Measure the README's first section in a fresh clone: at most five minutes, caches warm
+	$(BIN)/python -m tests.support.first_minutes
+
 .PHONY: clean
 clean:  ## Remove the output of the tools, but not the virtual environment and the jars
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

@@ -7,15 +7,16 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from pyspark.sql import SparkSession
 from tests.support.lean_jvm import LEAN, lean_spark
 from tests.support.places import needs
-from tests.support.session import local_session
 from tests.support.topics import TopicFactory, create_topic, fresh_name
 from tests.support.wait import BUSY
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
+from pyspark_rocketmq.testing.plugin import spark
+
+__all__ = ["group", "mq", "mq49", "spark", "topic"]
 
 LIGHT_JVM = JvmOptions(heap="1g", jvm_args=LEAN)
 
@@ -83,10 +84,3 @@ def topic(request: pytest.FixtureRequest) -> TopicFactory:
 def group(request: pytest.FixtureRequest) -> str:
     """A fresh group name; brokers make groups on first use."""
     return fresh_name(f"g-{request.node.name}")
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A local Spark session with two cores, shared by the suite."""
-    with local_session() as session:
-        yield session

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from tests.support.cluster_chaos import chaos_cluster, disturb_cluster
 from tests.support.mock_chaos import disturb
-from tests.support.session import local_session
 from tests.support.spark_copy import CopyFigures
 from tests.support.workload import Figures
+
+from pyspark_rocketmq.testing.session import local_session
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import yaml
 from tests.support.api_page import ENTRY, PAGE, refreshed
 from tests.support.cli import every_command
 from tests.support.collected import collected_tests
+from tests.support.pasted_page import blocks
 from tests.support.wheel import ROOT
 
 from pyspark_rocketmq import errors
@@ -148,6 +149,14 @@ def site_configuration() -> dict[str, object]:
     configuration = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     assert isinstance(configuration, dict)
     return configuration
+
+
+def test_readme_and_quickstart_install_alike() -> None:
+    pages = (ROOT / "README.md").read_text(), text("quickstart.md")
+    readme, quickstart = ([b.code for b in blocks(page) if "pip install" in b.code] for page in pages)
+    assert readme == quickstart
+    assert len(readme) == 1
+    assert all("pip install git+ADDRESS" in page for page in pages)
 
 
 def test_the_image_s_spark_is_a_supported_one() -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 _TEXT = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
-_BLOCKS = [block for block in re.findall(r"```python\n(.*?)```", _TEXT, re.DOTALL) if "conftest" not in block]
+_BLOCKS = [
+    block for block in re.findall(r"```python\n(.*?)```", _TEXT, re.DOTALL) if not block.startswith("# ")
+]
+# Blocks that begin with a file name are run by tests/spark/test_testing_example.py.
 
 
 def test_the_mock_broker_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:

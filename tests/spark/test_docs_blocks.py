@@ -1,12 +1,14 @@
-"""The code of index.md, source.md, rdd-and-dstream.md and receivers.md as it stands."""
+"""The code of index.md, performance.md, source.md, rdd-and-dstream.md and receivers.md as it stands."""
 
 from __future__ import annotations
 
 import json
 import re
 import warnings
+from functools import partial
 from pathlib import Path
 
+from pyspark.sql import Row
 from pyspark.streaming import StreamingContext
 from tests.support.wait import eventually
 
@@ -46,6 +48,31 @@ def test_what_index_md_shows(spark, mq, send, topic):
     send(name, 4)
     (block,) = blocks("index.md")
     assert eval(here(block, mq, name), {"spark": spark}).count() == 4
+
+
+def test_the_recipes_of_performance_md(spark, mq, send, topic, client, tmp_path):
+    name = topic(queues=2)
+    send(name, 20)
+    recipes = [here(block, mq, name) for block in blocks("performance.md")]
+    latency, throughput, writing, queues, small = recipes
+    seen: list[Row] = []
+    names: dict[str, object] = {"spark": spark, "write": lambda rows, _: seen.extend(rows.collect())}
+    exec(latency.replace("/checkpoints", str(tmp_path)), names)
+    try:
+        names["query"].processAllAvailable()
+        exec(throughput, names)
+        names["messages"] = names["bodies"]
+        exec(writing, names)
+        ends = partial(client.max_offsets, client.read_queues(name))
+        eventually(lambda: sum(ends().values()) == 40, what="the copies")
+        names["query"].processAllAvailable()
+    finally:
+        names["query"].stop()
+    assert len(seen) == 20, "a stream begins at the latest messages"
+    for block in (queues, small):
+        exec(block, names)
+        assert names["source"].isStreaming
+        assert names["source"].columns == ["body"]
 
 
 def test_what_rdd_and_dstream_md_shows(spark, mq, send, topic, capfd, tmp_path, monkeypatch):

@@ -1,60 +1,43 @@
-"""The README's code, as it stands there."""
+"""The README's code, in processes that tests share; ``test_first_minutes.py`` pastes it as a reader does."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import pytest
-from tests.support.wait import eventually
+from tests.support.pasted_page import Block, blocks
+from tests.support.topics import fresh_name
 
-from pyspark_rocketmq.client.read.message_search import last_messages
+from pyspark_rocketmq.sql import execute
 
-README = Path(__file__).parents[2] / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-
-
-@pytest.fixture
-def code(mq, topic, tmp_path):
-    """Return a block with this test's broker, topic and folder in place of the README's."""
-    name = topic(queues=2)
-
-    def prepare(at: int) -> str:
-        block = BLOCKS[at].replace("127.0.0.1:9876", mq.name_server).replace('"orders"', f'"{name}"')
-        return block.replace("/tmp/orders-by-tag", str(tmp_path / "checkpoint"))
-
-    prepare.topic = name
-    return prepare
+_, FIRST, LATER = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").split("\n## ", 2)
 
 
-def test_there_is_no_block_that_no_test_runs():
-    assert len(BLOCKS) == 4
+def test_the_first_minutes(spark, mq, topic, capsys):
+    name = topic(queues=4)
 
+    def here(block: Block) -> str:
+        code = block.code.replace("127.0.0.1:9876", mq.name_server)
+        return re.sub(r"""(["'])orders\1""", rf"\g<1>{name}\1", code)
 
-def test_a_topic_is_read_as_a_batch_and_as_a_stream(code, send, spark, capsys):
-    send(code.topic, 20, tags="new")
     names: dict[str, object] = {}
-    exec(code(0), names)
-    assert names["orders"].count() == 20
-    assert "| k19| new|" in capsys.readouterr().out
-
-    exec(code(1), names)
-    query = names["query"]
-    try:
-        query.processAllAvailable()
-        assert sum(progress.numInputRows for progress in query.recentProgress) == 20
-    finally:
-        query.stop()
-
-
-def test_a_topic_is_written(code, spark, client):
-    exec(code(2), {"spark": spark})
-    queues = client.read_queues(code.topic)
-    eventually(lambda: sum(client.max_offsets(queues).values()) == 1, what="the row")
-    (message,) = last_messages(client, queues, 10)
-    assert (message.body, message.keys, message.tags) == (b"hello", "42", "new")
+    compared = 0
+    for block in blocks(FIRST):
+        if block.language == "python":
+            exec(here(block), names)
+            printed = capsys.readouterr().out
+            if block.shown is not None:
+                assert printed.strip() == block.shown.strip()
+                compared += 1
+    assert compared == 2
+    (job,) = [here(block) for block in blocks(FIRST) if "revenue.sql" in block.code]
+    (statements,) = re.findall(r"<<'END'\n(.*?)\nEND\n", job, re.DOTALL)
+    (result,) = execute(spark, statements).results
+    assert [tuple(row) for row in result.collect()] == [("lamp", 1990), ("tent", 49800)]
 
 
-def test_the_client_works_without_spark(code, capsys):
-    exec(code(3), {})
+def test_the_client_works_without_spark(mq, capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", LATER, re.DOTALL)
+    name = fresh_name("greetings")
+    exec(block.replace("127.0.0.1:9876", mq.name_server).replace('"greetings"', f'"{name}"'), {})
     assert "b'hello'" in capsys.readouterr().out

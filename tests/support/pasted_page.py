@@ -111,7 +111,7 @@ def transcript(steps: Iterable[Step], changing: Mapping[str, str]) -> str:
     """Return what was pasted and printed, with ``changing`` patterns replaced, so that two runs are equal."""
     parts = []
     for step in steps:
-        output = step.output
+        output = re.sub(r"[ \t]+$", "", step.output, flags=re.MULTILINE)
         for pattern, name in changing.items():
             output = re.sub(pattern, name, output)
         prompt = {"sh": "$ ", "python": ">>> "}[step.block.language]

@@ -12,15 +12,26 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from pyspark_rocketmq.client.client import Client
     from pyspark_rocketmq.devcluster import DevCluster
     from pyspark_rocketmq.model import Message
     from pyspark_rocketmq.testing.mock import MockBroker
 
 __all__ = ["mock_rocketmq", "mock_rocketmq_client", "mock_rocketmq_peek", "rocketmq", "rocketmq_client"]
-__all__ += ["rocketmq_peek"]
+__all__ += ["rocketmq_peek", "spark"]
 
 Peek = Callable[..., "list[Message]"]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Start a local Spark session, two cores and two shuffle partitions, shared by all tests of the run."""
+    from pyspark_rocketmq.testing.session import local_session  # noqa: PLC0415
+
+    with local_session() as session:
+        yield session
 
 
 @pytest.fixture(scope="session")
