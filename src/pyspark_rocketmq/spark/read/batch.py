@@ -15,12 +15,11 @@ from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, check_filter, resolve_batch
 from pyspark_rocketmq.offsets.queue_lookup import patient_queues
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
-from pyspark_rocketmq.options.choices import CorruptPolicy
 from pyspark_rocketmq.planning.offset_resolution import check_listed
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.read.partition import RangesPartition, plan_partitions, read_partition
 from pyspark_rocketmq.spark.read.pushdown import Demand, demand_of, narrow_positions
-from pyspark_rocketmq.spark.read.schema import check_nullable, to_projection
+from pyspark_rocketmq.spark.read.schema import to_projection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,9 +53,7 @@ class RocketMQBatchReader(DataSourceReader):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._options = options
-        self._projection = to_projection(schema)
-        if options.on_corrupt is CorruptPolicy.NULL:
-            check_nullable(self._projection)
+        self._projection = to_projection(schema, on_corrupt=options.on_corrupt)
         self._start = options.start_policy(streaming=False)
         self._end = options.end_policy()
         self._connect = connect

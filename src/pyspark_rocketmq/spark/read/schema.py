@@ -7,7 +7,7 @@ cheap columns, and others are read on request (``columns``, ``includeProperties`
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options.choices import KAFKA_COLUMNS, BodyType
+from pyspark_rocketmq.options.choices import KAFKA_COLUMNS, BodyType, CorruptPolicy
 from pyspark_rocketmq.record.decode.arrow import Column
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "COLUMN_TYPES",
     "DEFAULT_COLUMNS",
     "Projection",
-    "check_nullable",
     "read_schema",
     "to_projection",
 ]
@@ -123,8 +122,14 @@ def read_schema(
     return StructType([StructField(name, types[_column(name, "columns")]) for name in names])
 
 
-def to_projection(schema: StructType) -> Projection:
+def to_projection(schema: StructType, *, on_corrupt: CorruptPolicy = CorruptPolicy.FAIL) -> Projection:
     """Check a schema, the user's or the default, and return its columns for the decoder.
+
+    Parameters
+    ----------
+    schema : StructType
+    on_corrupt : CorruptPolicy
+        With NULL, every column that a damaged message leaves empty must be nullable.
 
     Raises
     ------
@@ -138,18 +143,14 @@ def to_projection(schema: StructType) -> Projection:
         column.source == "body" and field.dataType == StringType()
         for field, column in zip(schema.fields, columns, strict=True)
     )
+    if on_corrupt is CorruptPolicy.NULL:
+        _check_nullable(columns)
     return Projection(columns, "string" if as_string else "binary")
 
 
-def check_nullable(projection: Projection) -> None:
-    """Check that the selected columns may be null for messages that cannot be decoded.
-
-    Raises
-    ------
-    OptionError
-        A column that may be null forbids nulls.
-    """
-    for column in projection.columns:
+def _check_nullable(columns: Iterable[Column]) -> None:
+    """Check that the selected columns may be null for messages that cannot be decoded."""
+    for column in columns:
         if column.source not in _NEVER_NULL and not column.nullable:
             raise OptionError(
                 "onCorrupt=null puts null where a message does not decode: the column must be nullable",

@@ -38,7 +38,6 @@ from pyspark_rocketmq.offsets.topic_recreation import (
     places_ahead,
 )
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
-from pyspark_rocketmq.options.choices import CorruptPolicy
 from pyspark_rocketmq.planning.alignment import next_heartbeat
 from pyspark_rocketmq.planning.offset_resolution import check_listed
 from pyspark_rocketmq.planning.topics.discovery import check_checkpoint, plan_ranges, targets
@@ -47,7 +46,7 @@ from pyspark_rocketmq.spark.read.admission import Admission, default_limit
 from pyspark_rocketmq.spark.read.aligned_column import AlignedColumn, AlignedPartition, look_up_aligned
 from pyspark_rocketmq.spark.read.heartbeat import Absences, HeartbeatPartition, check_heartbeat, heartbeat_row
 from pyspark_rocketmq.spark.read.partition import plan_partitions, read_partition
-from pyspark_rocketmq.spark.read.schema import check_nullable, to_projection
+from pyspark_rocketmq.spark.read.schema import to_projection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,9 +96,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         self._options = options
         self._aligned, schema = AlignedColumn.of(schema, options)
-        self._projection = to_projection(schema)
-        if options.on_corrupt is CorruptPolicy.NULL:
-            check_nullable(self._projection)
+        self._projection = to_projection(schema, on_corrupt=options.on_corrupt)
         if options.heartbeat_interval_ms is not None:
             check_heartbeat(self._projection)
         self._policy = options.start_policy(streaming=True)

@@ -5,21 +5,12 @@ from __future__ import annotations
 import gc
 import pickle
 import tracemalloc
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, StringType, StructField, StructType, TimestampType
 
 from pyspark_rocketmq.errors import CorruptMessageError, OptionError
 from pyspark_rocketmq.model import MessageQueue
@@ -28,30 +19,9 @@ from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.record.decode.arrow import COLUMNS, DEFAULT_COLUMNS, BatchDecoder, Chunk, Column
 from pyspark_rocketmq.record.layout import MAX_INNER_MESSAGES, MessageFlag
 from pyspark_rocketmq.record.message import decode_messages, encode_message
+from pyspark_rocketmq.spark.read.schema import COLUMN_TYPES
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
-
-IN_SPARK = {
-    "topic": StringType(),
-    "brokerName": StringType(),
-    "queueId": IntegerType(),
-    "queueOffset": LongType(),
-    "msgId": StringType(),
-    "keys": StringType(),
-    "tags": StringType(),
-    "body": BinaryType(),
-    "bornTimestamp": TimestampType(),
-    "storeTimestamp": TimestampType(),
-    "properties": MapType(StringType(), StringType()),
-    "offsetMsgId": StringType(),
-    "flag": IntegerType(),
-    "sysFlag": IntegerType(),
-    "bornHost": StringType(),
-    "storeHost": StringType(),
-    "reconsumeTimes": IntegerType(),
-    "preparedTransactionOffset": LongType(),
-    "bodyCrc": IntegerType(),
-}
 
 
 def record(offset: int = 0, body: bytes = b"body", properties: object = None, **fields: object) -> bytes:
@@ -71,20 +41,20 @@ def decode(data: bytes, *columns: str, **options: object) -> list[dict]:
 # --- schema ---------------------------------------------------------------------------------
 
 
-def spark_schema(columns: dict[str, DataType]) -> pa.Schema:
+def spark_schema(columns: Mapping[str, DataType]) -> pa.Schema:
     fields = [StructField(name, kind, name != "timestamp") for name, kind in columns.items()]
     return to_arrow_schema(StructType(fields), timezone="UTC")
 
 
 def test_every_column_has_sparks_arrow_type() -> None:
     decoder = BatchDecoder(list(COLUMNS), queue=QUEUE)
-    assert decoder.schema.equals(spark_schema(IN_SPARK), check_metadata=True)
+    assert decoder.schema.equals(spark_schema(COLUMN_TYPES), check_metadata=True)
     (batch,) = decoder.decode(whole(record()))
-    assert batch.schema.equals(spark_schema(IN_SPARK), check_metadata=True)
+    assert batch.schema.equals(spark_schema(COLUMN_TYPES), check_metadata=True)
 
 
 def test_the_ten_default_columns() -> None:
-    assert tuple(IN_SPARK)[:10] == DEFAULT_COLUMNS
+    assert tuple(COLUMN_TYPES)[:10] == DEFAULT_COLUMNS
 
 
 def test_columns_may_be_renamed_and_not_nullable_and_the_body_text() -> None:

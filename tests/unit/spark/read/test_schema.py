@@ -13,11 +13,11 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options.choices import CorruptPolicy
 from pyspark_rocketmq.record.decode.arrow import COLUMNS, Column
 from pyspark_rocketmq.spark.read.schema import (
     COLUMN_TYPES,
     DEFAULT_COLUMNS,
-    check_nullable,
     read_schema,
     to_projection,
 )
@@ -115,7 +115,9 @@ def test_empty_user_schema():
 
 def test_null_for_what_does_not_decode_needs_columns_that_take_it():
     place = [StructField("queueOffset", LongType(), nullable=False)]
-    check_nullable(to_projection(StructType([*place, StructField("body", BinaryType())])))
+    to_projection(StructType([*place, StructField("body", BinaryType())]), on_corrupt=CorruptPolicy.NULL)
+    strict = StructType([*place, StructField("body", BinaryType(), nullable=False)])
+    assert to_projection(strict).columns
     with pytest.raises(OptionError, match="nullable") as caught:
-        check_nullable(to_projection(StructType([*place, StructField("body", BinaryType(), nullable=False)])))
+        to_projection(strict, on_corrupt=CorruptPolicy.NULL)
     assert caught.value.facts["column"] == "body"
