@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.support.clocks import FakeClock
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
+from pyspark_rocketmq.errors import PermissionDeniedError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
@@ -109,6 +110,19 @@ def test_messages_that_cannot_be_weighed_count_as_before():
     assert stream.trigger() == {A0: 100}
 
 
+@pytest.mark.parametrize("ask", ["message_sizes", "message_times"])
+def test_a_permission_that_was_revoked_is_no_reason_to_wait(ask: str):
+    def refuse(*_: object) -> None:
+        raise PermissionDeniedError("the topic is forbidden", code=16)
+
+    mq = skewed()
+    stream = Stream(mq, eventTimeAlignment="store", maxOffsetsPerTrigger="40", maxBytesPerTrigger="4k")
+    assert stream.trigger()
+    setattr(mq, ask, refuse)
+    with pytest.raises(PermissionDeniedError):
+        stream.trigger()
+
+
 def test_the_rate_counts_the_time_since_the_last_batch():
     mq = world(a0=1000, b0=7)
     stream = Stream(mq, maxRatePerQueue="10")
@@ -162,6 +176,22 @@ def test_a_held_batch_hands_back_the_very_start():
     before = stream.offset
     stream.trigger()
     assert stream.offset is before
+
+
+def test_a_broker_that_was_away_at_the_start_is_read_from_before_anything_was_asked():
+    mq = world(a0=3, b0=3)
+    mq.dead.add("broker-b")
+
+    def come() -> None:
+        mq.send(B0)
+        mq.clock.now_s += 60
+
+    mq.after_ends = come
+    stream = Stream(mq, startingOffsets="latest")
+    assert stream.trigger() == {}
+    mq.after_ends = lambda: None
+    mq.dead.clear()
+    assert stream.trigger() == {B0: len(mq.logs[B0]) - 3}
 
 
 def test_available_now_and_a_trigger_for_everything_do_not_wait():
