@@ -7,14 +7,16 @@ from pathlib import Path
 
 from tests.support.pasted_page import Block, blocks
 from tests.support.topics import fresh_name
+from tests.support.wait import eventually
 
 from pyspark_rocketmq.sql import execute
 
 _, FIRST, LATER = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").split("\n## ", 2)
 
 
-def test_the_first_minutes(spark, mq, topic, capsys):
+def test_the_first_minutes(spark, mq, topic, client, capsys):
     name = topic(queues=4)
+    queues = client.read_queues(name)
 
     def here(block: Block) -> str:
         code = block.code.replace("127.0.0.1:9876", mq.name_server)
@@ -26,6 +28,8 @@ def test_the_first_minutes(spark, mq, topic, capsys):
         if block.language == "python":
             exec(here(block), names)
             printed = capsys.readouterr().out
+            if "messages.write" in block.code:
+                eventually(lambda: sum(client.max_offsets(queues).values()) == 3, what="the rows")
             if block.shown is not None:
                 assert printed.strip() == block.shown.strip()
                 compared += 1
