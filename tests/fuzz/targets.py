@@ -86,8 +86,8 @@ def _received(data: bytes, sizes: list[int]) -> list[tuple[Command, bytes]] | st
             with buffer.room() as room:
                 part = part[: len(room)]
                 room[: len(part)] = part
-            buffer.received(len(part))
-            for command, where, start, end in buffer.frames():
+            buffer.add_received(len(part))
+            for command, where, start, end in buffer.take_frames():
                 found.append((command, bytes(where[start:end])))
             at, turn = at + len(part), turn + 1
     except RemoteProtocolError:

@@ -19,7 +19,7 @@ def find(times: list[int], moment: int, hint: int, min_offset: int) -> tuple[int
         probes += 1
         offset = search.probe
         assert min_offset <= offset < end
-        search.found(offset, times[offset - min_offset])
+        search.record_found(offset, times[offset - min_offset])
     return search.answer, probes
 
 
@@ -60,9 +60,9 @@ def test_offsets_without_a_message(kept: list[int], moment: int, hint: int, skip
     while search.answer is None:
         there = [offset for offset in kept if offset >= search.probe]
         if search.probe in kept or (there and skips):
-            search.found(there[0], there[0])
+            search.record_found(there[0], there[0])
         else:
-            search.gone(there[0] if there else 61)
+            search.record_gone(there[0] if there else 61)
     # Reading from the answer starts with the same message as reading from the moment.
     first = next((offset for offset in kept if offset >= moment), None)
     assert next((offset for offset in kept if offset >= search.answer), None) == first
@@ -74,7 +74,7 @@ def test_messages_that_expire_meanwhile(expired: int, moment: int, hint: int) ->
     search = LowerBoundSearch(moment, min_offset=0, max_offset=60, hint=hint)
     while search.answer is None:
         if search.probe < expired:
-            search.expired(expired)
+            search.record_expired(expired)
         else:
-            search.found(search.probe, search.probe)
+            search.record_found(search.probe, search.probe)
     assert max(search.answer, expired) == max(min(moment, 60), expired)

@@ -32,7 +32,7 @@ def drain(window: PullWindow[range], answer, order, depth: int, faults=lambda: N
                 in_flight.clear()
                 continue
             case "busy":
-                window.refused(ask.offset)
+                window.record_refusal(ask.offset)
                 continue
             case "nothing there":
                 window.postpone(ask.offset)
@@ -112,7 +112,7 @@ def test_expired_messages_are_skipped() -> None:
     window: PullWindow[range] = PullWindow(OffsetRange(QUEUE, 0, 100), batch_size=32)
     ask = window.ask()
     assert ask is not None
-    window.refused(ask.offset)
+    window.record_refusal(ask.offset)
     window.skip_to(64)
     seen = drain(window, lambda a: (a.offset + 8, range(a.offset, a.offset + 8)), lambda n: 0, depth=2)
     assert seen == list(range(64, 100))

@@ -199,8 +199,8 @@ PLANTS: Final = tuple(
         (
             "what is planned is committed",
             "spark.read.stream",
-            "        self._finished(last)\n",
-            "        self._finished(self._newest or last)\n",
+            "        self._record_finished(last)\n",
+            "        self._record_finished(self._newest or last)\n",
         ),
         (
             "a broker that does not answer hides all others",
@@ -272,7 +272,7 @@ NOT_FOUND_YET: Final = tuple(
         (
             "pulls that a busy broker refused are forgotten",
             "client.read.range_pull",
-            "if pull_answer.is_busy(response):\n                self._window.refused(ask.offset)",
+            "if pull_answer.is_busy(response):\n                self._window.record_refusal(ask.offset)",
             "if pull_answer.is_busy(response):\n                pass",
         ),
         (

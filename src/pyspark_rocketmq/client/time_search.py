@@ -62,7 +62,7 @@ class LowerBoundSearch:
         """The offset to look at next; meaningful until there is an answer."""
         return min(max(self._next, self._low), self._high - 1)
 
-    def found(self, offset: int, store_timestamp: int) -> None:
+    def record_found(self, offset: int, store_timestamp: int) -> None:
         """Tell the message that a read at ``probe`` found: the first one at or after it."""
         begin = self.probe if self._gap_from is None else self._gap_from
         if store_timestamp >= self._timestamp_ms:
@@ -71,11 +71,11 @@ class LowerBoundSearch:
         else:
             self._narrow(min(max(offset, begin) + 1, self._high), self._high)
 
-    def expired(self, min_offset: int) -> None:
+    def record_expired(self, min_offset: int) -> None:
         """Report that the queue now begins after ``probe``."""
         self._narrow(min(max(min_offset, self.probe + 1), self._high), self._high)
 
-    def gone(self, next_offset: int) -> None:
+    def record_gone(self, next_offset: int) -> None:
         """Tell that there is no message between ``probe`` and ``next_offset``."""
         begin = self.probe if self._gap_from is None else self._gap_from
         if self.probe < next_offset < self._high:
@@ -108,14 +108,14 @@ def probe(queue: MessageQueue, search: LowerBoundSearch, group: str) -> Call[Non
             # Between the parts of a static topic's queue the answer tells the bounds of the next part alone.
             moved = answer.status is PullStatus.OFFSET_ILLEGAL or not queue.logical
             if offset < answer.header.min_offset and moved:
-                search.expired(answer.header.min_offset)
+                search.record_expired(answer.header.min_offset)
             else:
-                search.gone(answer.header.next_begin_offset)
+                search.record_gone(answer.header.next_begin_offset)
             return
         # Only the head: what a producer made of the rest is the reader's business. An inner batch is
         # handed out whole: the offset may lie after its first message.
         times = first_times(answer.records)
         first = times.queue_offset + (answer.header.offset_delta or 0)
-        search.found(max(first, offset), times.store_timestamp)
+        search.record_found(max(first, offset), times.store_timestamp)
 
     return Call(look.request, parse)

@@ -58,7 +58,7 @@ class GroupCommits:
         self._due = clock.monotonic()
         self._working = False
 
-    def finished(self, offsets: Mapping[MessageQueue, int]) -> None:
+    def record_finished(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Record that everything before these offsets is finished; commit it if the interval has passed."""
         with self._turn:
             self._finished = dict(offsets)

@@ -90,7 +90,7 @@ class BrokerHealth:
         with self._lock:
             self._records[broker_name] = _Record(needs_ms=min(max(GRACE_MS, 2 * after_ms), _LONGEST_GRACE_MS))
 
-    def failed(self, broker_name: str, cause: RocketMQError) -> None:
+    def record_failure(self, broker_name: str, cause: RocketMQError) -> None:
         """Record that a broker did not answer, or reported that it cannot."""
         with self._lock:
             record = self._records[broker_name]
@@ -198,7 +198,7 @@ class ReachableBrokers:
             if failure is None:
                 self._health.record_answer(question.broker_name, (client.clock.monotonic() - begin) * 1000)
             else:
-                self._health.failed(question.broker_name, failure)
+                self._health.record_failure(question.broker_name, failure)
         return outcomes
 
     def _answers(self, questions: Sequence[_Question[T]]) -> dict[MessageQueue, T | RocketMQError]:

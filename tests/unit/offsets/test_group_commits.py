@@ -59,7 +59,7 @@ def wait_for_the_thread() -> None:
 
 def test_commits_are_made_by_a_thread_that_ends(commits: GroupCommits, brokers: Brokers):
     brokers.answers.clear()
-    commits.finished({A0: 7})
+    commits.record_finished({A0: 7})
     assert brokers.commits == [], "the caller does not wait"
     brokers.answers.set()
     wait_for_the_thread()
@@ -71,27 +71,27 @@ def test_commits_are_made_by_a_thread_that_ends(commits: GroupCommits, brokers: 
 def test_between_two_commits_lies_the_interval_and_the_newest_wins(
     commits: GroupCommits, brokers: Brokers, clock: FakeClock
 ):
-    commits.finished({A0: 1})
+    commits.record_finished({A0: 1})
     wait_for_the_thread()
     for offset in (2, 3):
         clock.now_s += 2.499
-        commits.finished({A0: offset})
+        commits.record_finished({A0: offset})
         wait_for_the_thread()
     assert brokers.commits == [{A0: 1}]
     clock.now_s += 0.2
-    commits.finished({A0: 4})
+    commits.record_finished({A0: 4})
     wait_for_the_thread()
     assert brokers.commits == [{A0: 1}, {A0: 4}]
 
 
 def test_only_what_changed_is_committed(commits: GroupCommits, brokers: Brokers, clock: FakeClock):
-    commits.finished({A0: 1, B0: 1})
+    commits.record_finished({A0: 1, B0: 1})
     wait_for_the_thread()
     clock.now_s += 5
-    commits.finished({A0: 1, B0: 2})
+    commits.record_finished({A0: 1, B0: 2})
     wait_for_the_thread()
     clock.now_s += 5
-    commits.finished({A0: 1, B0: 2})
+    commits.record_finished({A0: 1, B0: 2})
     wait_for_the_thread()
     assert brokers.commits == [{A0: 1}, {B0: 1}, {B0: 2}]
 
@@ -101,22 +101,22 @@ def test_a_broker_that_is_away_is_logged_and_tried_again(
 ):
     brokers.down.add("broker-a")
     with caplog.at_level(logging.WARNING):
-        commits.finished({A0: 1, B0: 1})
+        commits.record_finished({A0: 1, B0: 1})
         wait_for_the_thread()
     assert brokers.commits == [{B0: 1}]
     assert "group g are not committed, tried again later: it is down [broker_name=broker-a]" in caplog.text
     brokers.down.clear()
     clock.now_s += 5
-    commits.finished({A0: 1, B0: 1})
+    commits.record_finished({A0: 1, B0: 1})
     wait_for_the_thread()
     assert brokers.commits == [{B0: 1}, {A0: 1}]
 
 
 def test_the_end_of_a_run_waits_for_its_own_commit(commits: GroupCommits, brokers: Brokers):
     brokers.answers.clear()
-    commits.finished({A0: 1})
+    commits.record_finished({A0: 1})
     assert brokers.asked.wait(10)
-    commits.finished({A0: 2})  # not due: the interval has not passed
+    commits.record_finished({A0: 2})  # not due: the interval has not passed
     release = threading.Timer(0.05, brokers.answers.set)
     release.start()
     commits.flush(10)
@@ -128,7 +128,7 @@ def test_the_end_of_a_run_waits_for_its_own_commit(commits: GroupCommits, broker
 
 def test_the_end_of_a_run_does_not_wait_for_ever(commits: GroupCommits, brokers: Brokers, caplog):
     brokers.answers.clear()
-    commits.finished({A0: 1})
+    commits.record_finished({A0: 1})
     with caplog.at_level(logging.WARNING):
         commits.flush(0.01)
     assert "offsets of group g in 1 queues are not committed" in caplog.text

@@ -21,7 +21,7 @@ def health(clock: FakeClock) -> BrokerHealth:
     health = BrokerHealth(clock)
     assert health.due(BOTH) == BOTH
     health.record_answer(A, 5)
-    health.failed(B, DOWN)
+    health.record_failure(B, DOWN)
     return health
 
 
@@ -33,7 +33,7 @@ def test_a_broker_that_failed_is_asked_again_after_a_pause_that_doubles(
         clock.now_s += 0.25
         if B in health.due(BOTH):
             asked.append(clock.monotonic() - begin)
-            health.failed(B, DOWN)
+            health.record_failure(B, DOWN)
         health.record_answer(A, 5)
     pauses = [later - sooner for sooner, later in zip([0.0, *asked], asked, strict=False)]
     assert pauses == [0.5, 1, 2, 4, 8, 10, 10, 10, 10]
@@ -56,7 +56,7 @@ def test_a_broker_is_not_asked_twice_at_once(health: BrokerHealth):
 
 def test_while_nobody_answers_everybody_is_asked(health: BrokerHealth):
     assert health.due(frozenset({A})) == {A}
-    health.failed(A, DOWN)
+    health.record_failure(A, DOWN)
     assert health.due(BOTH) == BOTH
 
 

@@ -322,10 +322,10 @@ class BrokerLane:
     @staticmethod
     def _note_sent_back(worker: QueueWorker, message: Message, error: RocketMQError | None) -> None:
         if error is None:
-            worker.sent_back(message)
+            worker.record_sent_back(message)
             return
         _LOG.warning("a message of %s could not be sent back yet: %s", worker.queue, error)
-        worker.not_sent_back(message, refused=isinstance(error, BrokerError) and not error.retriable)
+        worker.record_not_sent_back(message, refused=isinstance(error, BrokerError) and not error.retriable)
 
     # --- the end ---
 

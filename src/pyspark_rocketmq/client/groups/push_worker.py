@@ -211,13 +211,13 @@ class QueueWorker:
         with self._state:
             return [put_off.message for _, put_off in sorted(self._put_off.items()) if put_off.due_s <= now]
 
-    def sent_back(self, message: Message) -> None:
+    def record_sent_back(self, message: Message) -> None:
         """Take note that the broker has taken a message back."""
         with self._state:
             self._put_off.pop(message.queue_offset, None)
             self._state.notify_all()
 
-    def not_sent_back(self, message: Message, *, refused: bool) -> None:
+    def record_not_sent_back(self, message: Message, *, refused: bool) -> None:
         """Take note that it has not: it is tried again, or, refused permanently, goes to the listener again.
 
         As Java's client, which then counts the tries itself.

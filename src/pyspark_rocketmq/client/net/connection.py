@@ -288,7 +288,7 @@ class Connection:
     def _send(self, parts: Sequence[Buffer], deadline: Deadline) -> None:
         """Queue the parts of frames and drive the socket until the queue is empty, reading all the while."""
         if self._wire_log is not None:
-            self._wire_log.sent(b"".join(parts))
+            self._wire_log.log_sent(b"".join(parts))
         try:
             self._socket.send(parts)
             while self._socket.unsent:
@@ -317,7 +317,7 @@ class Connection:
             if not received and self._error is None and self._socket.sleep(timeout_s):
                 self._receive()
             if not self._pending:
-                self._socket.rest()
+                self._socket.shrink()
         except ConnectionLostError as error:
             self._fail(error)
         finally:
@@ -349,7 +349,7 @@ class Connection:
         """Put answers where they are waited for, and requests aside."""
         if self._wire_log is not None:
             for frame in frames:
-                self._wire_log.received(frame.command, frame.end - frame.start)
+                self._wire_log.log_received(frame.command, frame.end - frame.start)
         with self._turn:
             for frame in frames:
                 command = frame.command

@@ -107,7 +107,7 @@ class FrameSocket:
         try:
             readable = self._stream.wait(min(timeout_s, _SILENCE_S), writable=self.unsent)
             if readable is None and timeout_s > _SILENCE_S:
-                self.rest()
+                self.shrink()
                 readable = self._stream.wait(timeout_s - _SILENCE_S, writable=self.unsent)
         except (OSError, ValueError, KeyError) as cause:  # the connection was closed meanwhile
             raise self._lost(cause) from cause
@@ -145,19 +145,19 @@ class FrameSocket:
                 return 0
             if received == 0:
                 raise ConnectionLostError("the peer closed the connection", addr=self._addr)
-            buffer.received(received)
+            buffer.add_received(received)
             frames: list[Received] = []
             try:
-                for command, data, start, end in buffer.frames():
+                for command, data, start, end in buffer.take_frames():
                     frames.append(Received(command, data, start, end))
             finally:
                 deliver(frames)
             return received
 
-    def rest(self) -> None:
+    def shrink(self) -> None:
         """Give up the receive buffer until bytes arrive again, unless it has part of a frame."""
         with self._lock:
-            self._buffer.rest()
+            self._buffer.shrink()
 
     def give_up(self) -> None:
         """Forget what was to be sent and what was received; safe while other threads send or read."""

@@ -38,7 +38,7 @@ class ReceiveBuffer:
         self._end = 0
 
     def room(self) -> memoryview:
-        """Return where the next bytes go; `received` tells how many came.
+        """Return where the next bytes go; `add_received` says how many came.
 
         Raises
         ------
@@ -56,11 +56,11 @@ class ReceiveBuffer:
             self._change(needed, have, least)
         return memoryview(self._held[0])[self._end :]
 
-    def received(self, size: int) -> None:
+    def add_received(self, size: int) -> None:
         """Count in bytes that were written to the last `room`."""
         self._end += size
 
-    def frames(self) -> Iterator[tuple[Command, bytearray, int, int]]:
+    def take_frames(self) -> Iterator[tuple[Command, bytearray, int, int]]:
         """Take the frames that are whole: each one's command, and its body as a buffer and its bounds.
 
         Raises
@@ -78,7 +78,7 @@ class ReceiveBuffer:
             self._start += length
             yield frame.command, data, self._start - len(frame.body), self._start
 
-    def rest(self) -> None:
+    def shrink(self) -> None:
         """Keep no large buffer until bytes arrive again, unless it has part of a frame."""
         if self._start == self._end and len(self._held[0]) > _FIRST_BYTES:
             if len(self._held[0]) == BUFFER_BYTES:

@@ -54,7 +54,7 @@ class WireLog:
         self._secrets = sorted((text for text in given if text), key=len, reverse=True)
         self._asked: dict[int, tuple[str, float]] = {}
 
-    def sent(self, frames: bytes) -> None:
+    def log_sent(self, frames: bytes) -> None:
         """Tell of encoded requests, or of answers to the server's own."""
         start, view = 0, memoryview(frames)
         while start < len(frames):
@@ -68,7 +68,7 @@ class WireLog:
             self._asked[frame.command.opaque] = (name, self._clock.monotonic())
             self._write("→", name, frame.command, len(frame.body))
 
-    def received(self, command: Command, body_bytes: int) -> None:
+    def log_received(self, command: Command, body_bytes: int) -> None:
         """Tell of a frame that came."""
         if not command.is_response:
             self._write("←", _name(RequestCode, command.code), command, body_bytes)

@@ -182,12 +182,12 @@ class RangePull:
         try:
             connection = self._connection = self._connection or self._replica.connect()
             template = self._template = self._template or self._pulls_at(connection)
-            sent = self._depth.sent(self._now())
+            sent = self._depth.record_sent(self._now())
             opaques = connection.submit_many(template, [(ask.offset, ask.max_messages) for ask in asks])
             self._in_flight.update(zip(opaques, ((ask, sent) for ask in asks), strict=True))
         except RocketMQError:
             for ask in asks:
-                self._window.refused(ask.offset)
+                self._window.record_refusal(ask.offset)
             raise
         return len(asks)
 
@@ -210,7 +210,7 @@ class RangePull:
         for opaque, response in answers:
             ask = self._in_flight.pop(opaque)[0]
             if pull_answer.is_busy(response):
-                self._window.refused(ask.offset)
+                self._window.record_refusal(ask.offset)
             else:
                 self._digest(ask, response)
         if busy:
@@ -222,7 +222,7 @@ class RangePull:
     def _leave_alone(self, refusal: Response) -> None:
         """Send a busy broker no new pulls for a limited time; pulls in flight continue."""
         if self._now() >= self._resume_at:  # else it refused what was asked for before the pause
-            self._patience.failed(self._now(), missed=False)
+            self._patience.record_failure(self._now(), missed=False)
             self._resume_at = self._now() + _BACK_OFF.pause_s(self._patience.failures, self._client.random)
         if self._is_stalled():
             refusal.require(queue=str(self.offsets.queue), offset=self._window.expected)
@@ -252,7 +252,7 @@ class RangePull:
     def _recover(self, error: RocketMQError) -> None:
         """Prepare to continue after ``error``, or raise it: not retriable, or no progress for too long."""
         missed = isinstance(error, BrokerError) and error.code == ResponseCode.PULL_NOT_FOUND
-        self._patience.failed(self._now(), missed=missed and self._replica.at_master)
+        self._patience.record_failure(self._now(), missed=missed and self._replica.at_master)
         if not self._replica.at_master and isinstance(error, FlowControlError):
             self._slave_is_closed = pull_answer.slave_is_closed(error.remark)
         error.facts.setdefault("queue", str(self.offsets.queue))

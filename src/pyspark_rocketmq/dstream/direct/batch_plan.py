@@ -177,7 +177,9 @@ class DirectPlan:
         with self._lock:
             return frozenset(self._batches)
 
-    def finished(self, time_ms: int, delays: tuple[int, int, int]) -> Mapping[MessageQueue, int] | None:
+    def record_finished(
+        self, time_ms: int, delays: tuple[int, int, int]
+    ) -> Mapping[MessageQueue, int] | None:
         """Record that every output of a batch succeeded.
 
         Parameters

@@ -162,9 +162,9 @@ class _Run(StreamingListener):
             _LOG.warning("the batch of %d failed: nothing after it is committed automatically", time_ms)
             return
         delays = (info.processingEndTime(), info.processingDelay(), info.schedulingDelay())
-        ends = self._maker.plan.finished(time_ms, delays)
+        ends = self._maker.plan.record_finished(time_ms, delays)
         if ends and self._maker.auto_commit:
-            self._commits.finished(ends)
+            self._commits.record_finished(ends)
         if ends and self._log is not None:
             self._log.write_ends(time_ms, ends)
 

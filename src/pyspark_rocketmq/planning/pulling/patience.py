@@ -21,7 +21,7 @@ class Patience:
         self.failures = 0
         self._failing_since = self._missing_since = None
 
-    def failed(self, now_s: float, *, missed: bool) -> None:
+    def record_failure(self, now_s: float, *, missed: bool) -> None:
         """Take note of a failure.
 
         Parameters

@@ -47,7 +47,7 @@ class PullDepth:
         self._fastest_s = math.inf
         self._rate = 0.0
 
-    def sent(self, now_s: float) -> Sent:
+    def record_sent(self, now_s: float) -> Sent:
         """Return what `answered` wants to know again of the pulls that are being sent."""
         return Sent(now_s, self._answers)
 

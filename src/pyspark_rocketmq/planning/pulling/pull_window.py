@@ -164,7 +164,7 @@ class PullWindow(Generic[P]):
         """Give up what lies before ``offset``: the broker does not have it any more."""
         self.expected = min(max(self.expected, offset), self.until)
 
-    def refused(self, asked: int) -> None:
+    def record_refusal(self, asked: int) -> None:
         """Take note that the pull at ``asked`` was turned away as such: it is asked again among the next."""
         pull = self._in_flight.pop(asked, None)
         if pull is not None:

@@ -145,7 +145,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ``failOnDataLoss`` is set.
         """
         last = self._check(start)
-        self._finished(last)
+        self._record_finished(last)
         # Before any request: messages that are not seen now were stored later than this.
         moment = self._clock.now_ms()
         origin = last if last.resolved else self._resolve_start()
@@ -207,7 +207,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Record that the batch up to ``end`` is finished; with a consumerGroup, commit it to the brokers."""
-        self._finished(self._check(end))
+        self._record_finished(self._check(end))
 
     def stop(self) -> None:
         """Close the connections."""
@@ -216,7 +216,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- how ----------------------------------------------------------------------------------
 
-    def _finished(self, offset: SourceOffset) -> None:
+    def _record_finished(self, offset: SourceOffset) -> None:
         """Commit the group's progress: Spark plans from the end of a batch only after it is finished."""
         if not self._options.commits or not offset.resolved:
             return
@@ -228,7 +228,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 clock=self._clock,
                 host=self._host,
             )
-        self._commits.finished(offset.offsets)
+        self._commits.record_finished(offset.offsets)
 
     def _end_of_run(self) -> None:
         """Complete the last commit of an AvailableNow run: Spark ends the process after this call."""

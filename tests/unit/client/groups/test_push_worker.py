@@ -67,13 +67,13 @@ def test_a_message_that_is_put_off_is_not_committed_until_the_broker_has_taken_i
     world.worker.finish([third])
     assert (world.worker.position, world.wakes) == (0, 1)
     assert world.worker.to_send_back() == [first, second]
-    world.worker.sent_back(first)
+    world.worker.record_sent_back(first)
     assert world.worker.position == 1
-    world.worker.not_sent_back(second, refused=False)
+    world.worker.record_not_sent_back(second, refused=False)
     assert world.worker.to_send_back() == []
     world.clock.sleep(5.0)
     assert world.worker.to_send_back() == [second]
-    world.worker.sent_back(second)
+    world.worker.record_sent_back(second)
     assert world.worker.position == 3
     assert world.delivered == []
 
@@ -81,7 +81,7 @@ def test_a_message_that_is_put_off_is_not_committed_until_the_broker_has_taken_i
 def test_a_message_that_the_broker_refuses_goes_to_the_listener_again_and_counts_its_tries():
     world = World(0, 1)
     world.put_off(world.messages[:1])
-    world.worker.not_sent_back(world.messages[0], refused=True)
+    world.worker.record_not_sent_back(world.messages[0], refused=True)
     ((again,),) = world.delivered
     assert (again.queue_offset, again.reconsume_times) == (0, 1)
     assert world.worker.to_send_back() == []
@@ -98,7 +98,7 @@ def test_a_message_of_a_run_is_tried_again_at_the_broker_only():
     world.worker.put_off(messages(1))
     world.worker.finish_run(run)
     assert world.worker.position == 1
-    world.worker.not_sent_back(messages(1)[0], refused=True)
+    world.worker.record_not_sent_back(messages(1)[0], refused=True)
     assert world.delivered == []
     world.clock.sleep(5.0)
     assert [message.queue_offset for message in world.worker.to_send_back()] == [1]
@@ -110,7 +110,7 @@ def test_what_another_member_has_now_does_not_count():
     world.worker.drop()
     world.worker.finish(world.messages)
     world.worker.put_off(world.messages[1:])
-    world.worker.not_sent_back(world.messages[0], refused=True)
+    world.worker.record_not_sent_back(world.messages[0], refused=True)
     assert (world.worker.position, world.delivered, world.wakes) == (0, [], 1)
 
 

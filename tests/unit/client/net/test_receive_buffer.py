@@ -26,9 +26,10 @@ def feed(buffer: ReceiveBuffer, data: bytes, rng: random.Random) -> list[tuple[i
             size = min(len(data), len(room), rng.choice([1, 7, 1000, 100_000, 1 << 20]))
             room[:size] = data[:size]
         data = data[size:]
-        buffer.received(size)
+        buffer.add_received(size)
         bodies += [
-            (command.opaque, memoryview(held)[start:end]) for command, held, start, end in buffer.frames()
+            (command.opaque, memoryview(held)[start:end])
+            for command, held, start, end in buffer.take_frames()
         ]
     return bodies
 
@@ -93,7 +94,7 @@ def test_bodies_stay_intact_while_connections_share_a_pool(seed: int) -> None:
         held += feed_frames(buffer, opaque, sizes, rng)
         opaque += len(sizes)
         if rng.random() < 0.5:
-            buffer.rest()
+            buffer.shrink()
         for number, body in held:
             assert body == number.to_bytes(4, "big") * (len(body) // 4)
         del held[: rng.randrange(len(held) + 1)]
@@ -105,7 +106,7 @@ def test_connections_that_rest_keep_16_mib_together() -> None:
     buffers = [ReceiveBuffer(pool) for _ in range(20)]
     held = [feed_frames(each, 0, [256_000] * 24, random.Random(seed)) for seed, each in enumerate(buffers)]
     for buffer in buffers:
-        buffer.rest()
+        buffer.shrink()
     held.clear()
     assert pool.kept_bytes == KEPT_BYTES == 16 << 20
     assert sum(len(buffer._held[0]) for buffer in buffers) <= 20 * 128 * 1024
@@ -116,7 +117,7 @@ def test_a_conversation_of_small_answers_needs_no_large_buffer() -> None:
     buffer = ReceiveBuffer(pool)
     for number in range(2_000):
         feed_frames(buffer, number, [4_000], random.Random(number))
-    buffer.rest()
+    buffer.shrink()
     assert pool.kept_bytes == 0
 
 
@@ -126,7 +127,7 @@ def test_only_the_connection_itself_goes_on_in_a_buffer_that_is_looked_at() -> N
     first, second = ReceiveBuffer(pool), ReceiveBuffer(pool)
     rng = random.Random(5)
     (large,) = feed(first, frame(1, 500_000), rng)
-    first.rest()
+    first.shrink()
     (other,) = feed(second, frame(2, 500_000), rng)
     (again,) = feed(first, frame(3, 500_000), rng)
     assert again[1].obj is large[1].obj
@@ -137,7 +138,7 @@ def test_a_frame_that_arrives_in_part_survives_a_rest() -> None:
     buffer = ReceiveBuffer(BufferPool())
     data = frame(1, 500_000)
     assert not feed(buffer, data[:300_000], random.Random(6))
-    buffer.rest()
+    buffer.shrink()
     ((number, body),) = feed(buffer, data[300_000:], random.Random(7))
     assert (number, len(body)) == (1, 500_000)
 

@@ -42,7 +42,7 @@ class World:
         return {r.queue: (r.from_offset, r.until_offset) for r in ranges}
 
     def finish(self, time=None, delays=DELAYS):
-        return self.plan.finished(time or self.time, delays)
+        return self.plan.record_finished(time or self.time, delays)
 
     def recover(self):
         """What a driver that died here has: the plan as Spark pickled it."""

@@ -8,26 +8,26 @@ from pyspark_rocketmq.planning.pulling.patience import Patience
 def test_a_stall_counts_from_its_first_failure() -> None:
     patience = Patience()
     assert patience.stalled_ms(5.0) == 0
-    patience.failed(10.0, missed=False)
-    patience.failed(12.0, missed=True)
+    patience.record_failure(10.0, missed=False)
+    patience.record_failure(12.0, missed=True)
     assert (patience.stalled_ms(13.0), patience.failures) == (3_000, 2)
 
 
 def test_progress_ends_a_stall_and_the_next_one_counts_from_its_own_first_failure() -> None:
     patience = Patience()
-    patience.failed(10.0, missed=False)
+    patience.record_failure(10.0, missed=False)
     patience.record_progress()
     assert (patience.stalled_ms(11.0), patience.failures) == (0, 0)
-    patience.failed(20.0, missed=False)
+    patience.record_failure(20.0, missed=False)
     assert patience.stalled_ms(21.0) == 1_000
 
 
 def test_what_is_missing_counts_from_the_first_miss() -> None:
     patience = Patience()
     assert patience.missing_ms(10.0) == 0
-    patience.failed(10.0, missed=True)
+    patience.record_failure(10.0, missed=True)
     assert patience.missing_ms(12.0) == 2_000
-    patience.failed(12.0, missed=True)
+    patience.record_failure(12.0, missed=True)
     assert patience.missing_ms(13.0) == 3_000
 
 
@@ -35,7 +35,7 @@ def test_progress_between_two_misses_starts_the_count_again() -> None:
     """Else two short absences an hour apart would count as one of an hour, and messages as lost."""
     patience = Patience()
     patience.missing_ms(10.0)
-    patience.failed(10.0, missed=True)
+    patience.record_failure(10.0, missed=True)
     patience.record_progress()
     assert patience.missing_ms(3_600.0) == 0
 
@@ -43,6 +43,6 @@ def test_progress_between_two_misses_starts_the_count_again() -> None:
 def test_another_failure_between_two_misses_starts_the_count_again() -> None:
     patience = Patience()
     patience.missing_ms(10.0)
-    patience.failed(10.0, missed=True)
-    patience.failed(11.0, missed=False)
+    patience.record_failure(10.0, missed=True)
+    patience.record_failure(11.0, missed=False)
     assert patience.missing_ms(30.0) == 0

@@ -15,7 +15,7 @@ def limit_after(*, way_s: float, served: float, fixed: int | None = None, pause_
     for _ in range(20_000):
         while len(under_way) < depth.limit:
             idle_from = max(idle_from, now + way_s / 2) + 1 / served
-            under_way.append((idle_from + way_s / 2, depth.sent(now)))
+            under_way.append((idle_from + way_s / 2, depth.record_sent(now)))
         here, sent = under_way.popleft()
         now = max(now + pause_s, here)
         depth.record_answer(1, sent, now)
@@ -46,7 +46,7 @@ def test_a_number_that_was_given_holds():
 
 def test_answers_that_come_together_count_together():
     depth = PullDepth()
-    sent = depth.sent(1.0)
+    sent = depth.record_sent(1.0)
     depth.record_answer(100, sent, 2.0)
     assert depth.limit == 200
-    assert depth.sent(2.0) == (2.0, 100)
+    assert depth.record_sent(2.0) == (2.0, 100)
