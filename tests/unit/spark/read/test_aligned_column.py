@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 from tests.support.clocks import FakeClock
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import FlowControlError, OptionError, PermissionDeniedError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
@@ -102,6 +102,26 @@ def test_it_does_not_pass_messages_that_come_while_the_ends_are_asked_for() -> N
     aligned_ms = query.aligned_ms()
     assert aligned_ms <= min(query.unread_ms())
     assert query.aligned_ms() > aligned_ms
+
+
+def test_it_stays_while_a_broker_is_busy_and_a_revoked_permission_ends_the_query() -> None:
+    def refuse(error: RocketMQError) -> None:
+        def call(*_: object) -> None:
+            raise error
+
+        query.mq.message_times = call  # type: ignore[assignment]
+
+    query = Query()
+    query.mq.send()
+    first = query.aligned_ms()
+    query.mq.clock.now_s += 60
+    query.mq.send()
+    refuse(FlowControlError("too many requests", code=2))
+    assert query.aligned_ms() == first
+    query.mq.send()
+    refuse(PermissionDeniedError("the topic is forbidden", code=16))
+    with pytest.raises(PermissionDeniedError):
+        query.batch()
 
 
 def test_a_run_to_the_end_says_nothing_of_what_came_after_its_begin() -> None:

@@ -1,0 +1,131 @@
+"""What planning asks of brokers: an answer, a reason to wait, or the end of the query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from tests.support.clocks import FakeClock
+from tests.unit.spark.fake_rocketmq import FakeRocketMQ
+
+from pyspark_rocketmq.errors import DataLossError, FlowControlError, PermissionDeniedError, RocketMQError
+from pyspark_rocketmq.model import Earliest, Latest, MessageQueue
+from pyspark_rocketmq.offsets.offset_lookup import (
+    available_ends,
+    check_hidden,
+    find_hidden,
+    find_moved_back,
+    find_shortened,
+    late_begins,
+    running_ends,
+)
+from pyspark_rocketmq.offsets.planning_client import Ends
+from pyspark_rocketmq.options import SourceOptions, parse_options
+
+A0, A1 = (MessageQueue("orders", "broker-a", index) for index in range(2))
+B0 = MessageQueue("orders", "broker-b", 0)
+DENIED = PermissionDeniedError("the topic is forbidden", code=16)
+BUSY = FlowControlError("too many requests", code=2)
+
+
+def options(**given: str) -> SourceOptions:
+    base = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
+    return parse_options(SourceOptions, base | given, where="readStream", environ={})
+
+
+@pytest.fixture
+def mq() -> FakeRocketMQ:
+    """Two brokers; three messages in each queue."""
+    mq = FakeRocketMQ(FakeClock(), [A0, A1, B0])
+    for _ in range(3):
+        mq.send()
+    return mq
+
+
+def refuse(mq: FakeRocketMQ, *queues: MessageQueue, error: RocketMQError) -> None:
+    """Let the look-up of ends fail for some queues."""
+    ask = mq.ends
+
+    def ends(asked, **how: object) -> Ends:
+        found = ask(asked, **how)
+        masters = {queue: end for queue, end in found.masters.items() if queue not in queues}
+        return replace(found, masters=masters, failed=dict.fromkeys(queues, error))
+
+    mq.ends = ends  # type: ignore[method-assign]
+
+
+def raises(error: RocketMQError) -> Callable[..., object]:
+    def call(*_: object) -> object:
+        raise error
+
+    return call
+
+
+@pytest.mark.parametrize("look_up", ["start", "running"])
+def test_one_broker_that_is_busy_is_left_out_and_one_that_denies_ends_the_query(mq, look_up: str) -> None:
+    def ask() -> dict[MessageQueue, int]:
+        if look_up == "start":
+            return available_ends(mq, [A0, A1, B0])
+        return dict(running_ends(mq, options()).masters)
+
+    assert ask() == {A0: 3, A1: 3, B0: 3}
+    refuse(mq, B0, error=BUSY)
+    assert ask() == {A0: 3, A1: 3}
+    refuse(mq, B0, error=DENIED)
+    with pytest.raises(PermissionDeniedError):
+        ask()
+
+
+def test_no_answer_at_all_is_an_error(mq) -> None:
+    refuse(mq, A0, A1, B0, error=BUSY)
+    with pytest.raises(FlowControlError):
+        available_ends(mq, [A0, A1, B0])
+
+
+def late(mq: FakeRocketMQ, policy: Earliest | Latest, *, started_at_ms: int) -> dict[MessageQueue, int]:
+    """Return where queues begin that come to a query that read A0 of broker-a only."""
+    return late_begins(
+        *(mq, policy, {A0: 3}, [A0, A1, B0], options()),
+        started_at_ms=started_at_ms,
+        brokers=frozenset({"broker-a"}),
+        first_topics=lambda topic: topic == "other",
+    )
+
+
+def test_new_queues_wait_for_a_busy_broker_and_a_denied_permission_is_raised(mq) -> None:
+    assert late(mq, Earliest(), started_at_ms=mq.clock.now_ms()) == {A1: 0, B0: 0}
+    for error in (BUSY, DENIED):
+        mq.min_offsets = raises(error)
+        if error.retriable:
+            assert late(mq, Earliest(), started_at_ms=mq.clock.now_ms()) == {}
+        else:
+            with pytest.raises(PermissionDeniedError):
+                late(mq, Earliest(), started_at_ms=mq.clock.now_ms())
+
+
+def test_a_grown_queue_begins_at_its_first_message_and_an_unknown_broker_at_the_start_of_the_query(
+    mq,
+) -> None:
+    began_ms = mq.clock.now_ms() + 1
+    mq.clock.now_s += 60
+    mq.send(A1, B0)
+    assert late(mq, Latest(), started_at_ms=began_ms) == {A1: 0, B0: 3}
+
+
+def test_a_queue_that_ends_before_its_position_is_data_loss(mq) -> None:
+    known, ends = {A0: 5, A1: 3}, {A0: 3, A1: 3}
+    assert find_shortened(known, ends) == [A0]
+    with pytest.raises(DataLossError) as raised:
+        find_moved_back(mq, known, ends, fail_on_data_loss=True)
+    assert raised.value.condition == "OFFSET_WENT_BACK"
+    assert find_moved_back(mq, known, ends, fail_on_data_loss=False) == {A0: 3}  # lower ones were used
+    assert find_moved_back(mq, {A0: 3}, ends, fail_on_data_loss=True) == {}
+
+
+def test_unread_messages_of_a_queue_that_its_topic_lost_are_data_loss(mq) -> None:
+    assert find_hidden([A0, A1, B0], [A0]) == {A1}  # nothing is known of broker-b
+    check_hidden(mq, {A1: 3}, [A1], fail_on_data_loss=True)
+    check_hidden(mq, {A1: 1}, [A1], fail_on_data_loss=False)
+    with pytest.raises(DataLossError):
+        check_hidden(mq, {A1: 1}, [A1], fail_on_data_loss=True)
