@@ -67,7 +67,7 @@ class Served:
 
     def __exit__(self, *exc: object) -> None:
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(30)
         self._sock.close()
 
     def get(self, path: str, **headers: str) -> tuple[int, str]:
@@ -76,7 +76,7 @@ class Served:
     def ask(self, method: str, path: str, **headers: str) -> tuple[int, str]:
         request = urllib.request.Request(self.url + path, method=method, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -227,10 +227,10 @@ def test_ctrl_c_ends_the_command_cleanly(log):
     ) as process:
         try:
             url = json.loads("".join(process.stdout.readline() for _ in range(3)))["url"]
-            with urllib.request.urlopen(url + "state", timeout=30) as answer:
+            with urllib.request.urlopen(url + "state", timeout=60) as answer:
                 assert len(json.load(answer)["queries"]) == 1
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 130
+            assert process.wait(60) == 130
             assert process.stderr.read() == ""
         finally:
             process.kill()
@@ -251,6 +251,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     with webdriver.Chrome(options, webdriver.ChromeService(driver)) as chrome:
         yield chrome
+
+
+def visit(browser: webdriver.Chrome, url: str) -> None:
+    """Open a page. The one before polls its server until it is left; its requests and errors are no part."""
+    browser.get("about:blank")
+    for log in ("browser", "performance"):
+        browser.get_log(log)
+    browser.get(url)
 
 
 def prefer(browser: webdriver.Chrome, scheme: str) -> None:
@@ -275,7 +283,7 @@ def requested(browser: webdriver.Chrome) -> set[str]:
 )
 def test_the_page_draws_queries_and_cluster(browser, served, scheme, background, tmp_path):
     prefer(browser, scheme)
-    browser.get(served.url)
+    visit(browser, served.url)
     eventually(lambda: len(browser.find_elements(By.CSS_SELECTOR, "#queries canvas")) == 3, what="the charts")
     eventually(lambda: "Brokers" in text_of(browser, "#cluster"), what="the cluster")
     assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == background
@@ -307,14 +315,14 @@ def test_the_page_draws_queries_and_cluster(browser, served, scheme, background,
 
 def test_a_driver_that_is_away_is_told_and_the_cluster_is_still_there(browser, view):
     with Served(create_app(SparkMetrics("http://127.0.0.1:1"), view)) as served:
-        browser.get(served.url)
+        visit(browser, served.url)
         eventually(lambda: "does not answer" in text_of(browser, "#queries"), what="the error")
         eventually(lambda: "Brokers" in text_of(browser, "#cluster"), what="the cluster")
 
 
 def test_the_page_follows_what_happens(browser, served, log, view):
     prefer(browser, "light")
-    browser.get(served.url)
+    visit(browser, served.url)
     head = "#queries article .head"
     eventually(lambda: "running" in text_of(browser, head), what="the query")
     log.write("terminated", START_MS + 60_000, queryId=QUERY, reason="<b>it broke</b>")
@@ -331,7 +339,7 @@ def test_a_failure_shows_its_cause_first_and_its_trace_on_a_click(browser, serve
     other.write(
         "terminated", START_MS + 2, queryId="other", failed=True, reason="<b>disk full</b>", trace=trace
     )
-    browser.get(served.url)
+    visit(browser, served.url)
     first = "#queries article:first-child"
     eventually(lambda: "failed" in text_of(browser, f"{first} .head"), what="the failure")
     assert "1 running · 1 failed · 0 ended" in text_of(browser, "#status")
@@ -353,7 +361,7 @@ def test_a_failure_shows_its_cause_first_and_its_trace_on_a_click(browser, serve
 
 def test_a_group_s_lag_is_explained_beside_its_query_s(browser, served, log):
     log.write("progress", START_MS + 41_000, progress=progress(41, read=10, newest=12, group="revenue"))
-    browser.get(served.url)
+    visit(browser, served.url)
     eventually(lambda: "its query" in text_of(browser, "#cluster"), what="the query's lag")
     cluster = text_of(browser, "#cluster")
     assert re.search(r"revenue\s+orders\s+32\s+158", cluster), cluster

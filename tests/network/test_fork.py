@@ -46,12 +46,12 @@ def held(*locks: object) -> Iterator[None]:
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert taken.wait(5)
+    assert taken.wait(30)
     try:
         yield
     finally:
         free.set()
-        thread.join(5)
+        thread.join(30)
 
 
 def in_child(work: Callable[[], bool], *, timeout_s: float = 15.0) -> int:
@@ -121,12 +121,12 @@ def test_a_child_that_is_forked_during_a_look_up() -> None:
     with Slow(serve) as cluster, Client(cluster.name_server) as client:
         looking = threading.Thread(target=client.read_queues, args=("orders",))
         looking.start()
-        assert asked.wait(5)
+        assert asked.wait(30)
         try:
             assert in_child(lambda: len(client.read_queues("orders")) == 2) == 0
         finally:
             release.set()
-            looking.join(5)
+            looking.join(30)
         assert len(client.read_queues("orders")) == 2
 
 

@@ -61,7 +61,7 @@ def ui() -> Iterator[Ui]:
     thread.start()
     yield ui
     ui.server.shutdown()
-    thread.join(10)
+    thread.join(30)
     ui.server.server_close()
 
 

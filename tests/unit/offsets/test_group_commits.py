@@ -28,7 +28,7 @@ class Brokers:
     def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         assert group == "g"
         self.asked.set()
-        assert self.answers.wait(10)
+        assert self.answers.wait(30)
         self.threads.add(threading.current_thread().name)
         for queue in offsets:
             if queue.broker_name in self.down:
@@ -54,7 +54,7 @@ def commits(brokers: Brokers, clock: FakeClock) -> GroupCommits:
 def wait_for_the_thread() -> None:
     for thread in threading.enumerate():
         if thread.name == "group-commits":
-            thread.join(10)
+            thread.join(30)
 
 
 def test_commits_are_made_by_a_thread_that_ends(commits: GroupCommits, brokers: Brokers):
@@ -115,7 +115,7 @@ def test_a_broker_that_is_away_is_logged_and_tried_again(
 def test_the_end_of_a_run_waits_for_its_own_commit(commits: GroupCommits, brokers: Brokers):
     brokers.answers.clear()
     commits.record_finished({A0: 1})
-    assert brokers.asked.wait(10)
+    assert brokers.asked.wait(30)
     commits.record_finished({A0: 2})  # not due: the interval has not passed
     release = threading.Timer(0.05, brokers.answers.set)
     release.start()

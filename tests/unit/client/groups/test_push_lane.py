@@ -321,7 +321,7 @@ def test_the_end_commits_unlocks_and_leaves(away: bool):
     world.broker.registered = not away
     world.lane.finish()
     world.lane.start()
-    world.lane.join(10)
+    world.lane.join(30)
     assert world.lane.ended
     assert world.broker.offsets == {A0: 7 if away else 30}
     assert world.broker.unlocked == ([] if away else [A0])

@@ -108,26 +108,27 @@ def test_a_lost_connection_costs_no_answer_that_is_here() -> None:
 
 
 def test_large_messages_stay_within_the_bound_from_the_first_pull_on() -> None:
-    bound = 32 << 20
-    client = LockstepClient(at_most(1, size=4 << 20))
+    bound = 32 << 10
+    client = LockstepClient(at_most(1, size=4 << 10))
     assert covered(read(client, 40, max_bytes_in_flight=bound)) == list(range(40))
     assert client.most_bytes <= bound
     assert client.trips < 15  # and they are pipelined all the same
 
 
 def test_the_bound_is_of_all_ranges_together() -> None:
-    bound = 32 << 20
-    client = LockstepClient(at_most(1, size=4 << 20))
+    bound = 32 << 10
+    client = LockstepClient(at_most(1, size=4 << 10))
     ranges = [OffsetRange(MessageQueue(f"t{number}", "broker-a", 0), 0, 5) for number in range(20)]
     for _ in read_chunks(client, ranges, ReadOptions(consumer_group="g", max_bytes_in_flight=bound)):
         in_flight = sum(len(connection.asked) for connection in client._connections.values())
-        assert in_flight * (4 << 20) <= bound
+        assert in_flight * (4 << 10) <= bound
 
 
 def test_no_range_is_begun_that_has_no_room() -> None:
-    client = LockstepClient(at_most(1, size=3_500_000))
+    client = LockstepClient(at_most(1, size=3_500))
     ranges = [OffsetRange(MessageQueue("orders", "broker-a", number), 0, 2) for number in range(100)]
-    reader = RangeReader(client, ranges, ReadOptions(consumer_group="g"))
+    options = ReadOptions(consumer_group="g", max_bytes_in_flight=32 << 10)
+    reader = RangeReader(client, ranges, options)
     begun = [len(reader._active) for event in reader if isinstance(event, Pulled)]
     assert len(begun) >= 100
     assert max(begun) <= 8

@@ -153,7 +153,7 @@ def running():
     yield start
     for driver, thread in started:
         driver.stop = True
-        thread.join(5)
+        thread.join(30)
         assert not thread.is_alive()
 
 
