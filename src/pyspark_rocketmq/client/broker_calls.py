@@ -1,4 +1,4 @@
-"""The same call at several brokers, side by side."""
+"""The same call at several brokers, in parallel."""
 
 from __future__ import annotations
 

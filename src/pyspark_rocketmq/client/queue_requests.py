@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class QueueRequests:
-    """Makes one call a queue, and retries what failed.
+    """Makes one call per queue, and retries what failed.
 
     Parameters
     ----------

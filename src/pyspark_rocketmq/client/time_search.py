@@ -63,7 +63,7 @@ class LowerBoundSearch:
         return min(max(self._next, self._low), self._high - 1)
 
     def record_found(self, offset: int, store_timestamp: int) -> None:
-        """Tell the message that a read at ``probe`` found: the first one at or after it."""
+        """Record the message that a read at ``probe`` found: the first one at or after it."""
         begin = self.probe if self._gap_from is None else self._gap_from
         if store_timestamp >= self._timestamp_ms:
             self._all_older = False
@@ -72,11 +72,11 @@ class LowerBoundSearch:
             self._narrow(min(max(offset, begin) + 1, self._high), self._high)
 
     def record_expired(self, min_offset: int) -> None:
-        """Report that the queue now begins after ``probe``."""
+        """Record that the queue now begins after ``probe``."""
         self._narrow(min(max(min_offset, self.probe + 1), self._high), self._high)
 
     def record_gone(self, next_offset: int) -> None:
-        """Tell that there is no message between ``probe`` and ``next_offset``."""
+        """Record that there is no message between ``probe`` and ``next_offset``."""
         begin = self.probe if self._gap_from is None else self._gap_from
         if self.probe < next_offset < self._high:
             self._gap_from, self._next = begin, next_offset  # the message after the gap decides
@@ -113,7 +113,7 @@ def probe(queue: MessageQueue, search: LowerBoundSearch, group: str) -> Call[Non
                 search.record_gone(answer.header.next_begin_offset)
             return
         # Only the head: what a producer made of the rest is the reader's business. An inner batch is
-        # handed out whole: the offset may lie after its first message.
+        # returned whole: the offset may lie after its first message.
         times = first_times(answer.records)
         first = times.queue_offset + (answer.header.offset_delta or 0)
         search.record_found(max(first, offset), times.store_timestamp)

@@ -320,7 +320,7 @@ def check_hidden(
     *,
     fail_on_data_loss: bool,
 ) -> None:
-    """Report `hidden` queues that were not read to their ends.
+    """Report queues of `find_hidden` that were not read to their ends.
 
     Raises
     ------

@@ -59,7 +59,7 @@ class Account:
             strange = sorted(set(planned).symmetric_difference(reported)) or planned  # one was read twice
             raise _unaccounted("the ranges that were read are not those that were planned", strange)
         if rows != self.count("rows"):
-            raise _unaccounted(f"{rows} rows were handed out, but {self.count('rows')} read", planned)
+            raise _unaccounted(f"{rows} rows were returned, but {self.count('rows')} read", planned)
 
     def count(self, part: Literal["rows", "filtered", "gaps", "lost", "skipped", "nulled"]) -> int:
         """Return the number of offsets by outcome."""

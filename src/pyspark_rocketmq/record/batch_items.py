@@ -27,7 +27,7 @@ _SHORT = struct.Struct(">h")
 
 
 def is_inner_batch(sys_flag: int) -> bool:
-    """Tell whether a record's body is a batch whose items are the messages."""
+    """Return whether a record's body is a batch whose items are the messages."""
     return sys_flag & _INNER_BATCH == _INNER_BATCH
 
 

@@ -81,7 +81,7 @@ def _unknown(sys_flag: int) -> CorruptMessageError:
 
 
 def is_compressed(sys_flag: int) -> bool:
-    """Tell whether a record's body is compressed."""
+    """Return whether a record's body is compressed."""
     return sys_flag & _COMPRESSED != 0
 
 

@@ -1,4 +1,4 @@
-"""Where the fields of a stored message are, and what its flags mean.
+"""The positions of a stored message's fields, and the meaning of its flags.
 
 Facts: ``org.apache.rocketmq.common.message.MessageDecoder``, ``MessageVersion`` and
 ``common.sysflag.MessageSysFlag`` of 4.9.7 and 5.4.0. All integers are big-endian. A record is

@@ -27,7 +27,7 @@ def is_light(topic: str) -> bool:
 
 
 def light_offset(properties: bytes | memoryview, topic: str) -> int:
-    """Return a message's offset in a light queue, by its properties; -1 if they do not tell one."""
+    """Return a message's offset in a light queue, by its properties; -1 if they have none."""
     found = decode_properties(properties)
     names = found.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(_SEPARATOR)
     offsets = found.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(_SEPARATOR)

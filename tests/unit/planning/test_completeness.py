@@ -64,14 +64,14 @@ def test_a_range_that_is_missing_or_was_not_planned_is_a_defect(planned, read, s
 def test_a_row_that_is_missing_or_too_many_is_a_defect(rows):
     account = Account([RANGE])
     account.add(RangeReport(offsets=RANGE, rows=10, filtered=0, gaps=0))
-    with pytest.raises(DataLossError, match=f"{rows} rows were handed out, but 10 read") as raised:
+    with pytest.raises(DataLossError, match=f"{rows} rows were returned, but 10 read") as raised:
         account.close(rows)
     assert raised.value.facts["range"] == RANGE
 
 
 def test_a_task_of_nothing_hands_out_nothing():
     Account([]).close(0)
-    with pytest.raises(DataLossError, match="1 rows were handed out, but 0 read"):
+    with pytest.raises(DataLossError, match="1 rows were returned, but 0 read"):
         Account([]).close(1)
 
 

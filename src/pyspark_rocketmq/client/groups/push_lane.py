@@ -117,7 +117,7 @@ class BrokerLane:
             self.wake()
 
     def reach(self, addrs: Collection[str]) -> None:
-        """Say where the broker's servers are; nowhere if no route names it any more."""
+        """Set the addresses of the broker's servers; none if no route names the broker any more."""
         self._addrs = tuple(addrs)
 
     def register_again(self) -> None:

@@ -173,7 +173,7 @@ class Beginnings:
         self._left: dict[MessageQueue, int] = {}
 
     def look(self, topic: str, queues: Collection[MessageQueue]) -> None:
-        """Take note of the queues that a topic has; before the member joins the group.
+        """Record the queues of a topic, before the member joins the group.
 
         A member that joins later would see the first offsets of others that start at the same time.
         """
@@ -181,7 +181,7 @@ class Beginnings:
         self._first[topic] = frozenset() if started else frozenset(queues)
 
     def leave(self, queue: MessageQueue, position: int) -> None:
-        """Take note of how far the member was in a queue that it gives up."""
+        """Record the position of the member in a queue that it gives up."""
         self._left[queue] = position
 
     def offsets(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:

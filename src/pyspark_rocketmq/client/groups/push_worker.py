@@ -178,11 +178,11 @@ class QueueWorker:
             return min([self._in_flight.position, *self._put_off])
 
     def finish(self, messages: Sequence[Message]) -> None:
-        """Take note that messages are done with."""
+        """Record that messages are finished."""
         self._finish(message.queue_offset for message in messages)
 
     def finish_run(self, run: PulledRun) -> None:
-        """Take note that everything of a pull is done with."""
+        """Record that all messages of a pull are finished."""
         self._finish([run.from_offset])
 
     def _finish(self, offsets: Iterable[int]) -> None:
@@ -212,13 +212,13 @@ class QueueWorker:
             return [put_off.message for _, put_off in sorted(self._put_off.items()) if put_off.due_s <= now]
 
     def record_sent_back(self, message: Message) -> None:
-        """Take note that the broker has taken a message back."""
+        """Record that the broker has accepted a message for redelivery."""
         with self._state:
             self._put_off.pop(message.queue_offset, None)
             self._state.notify_all()
 
     def record_not_sent_back(self, message: Message, *, refused: bool) -> None:
-        """Take note that it has not: it is tried again, or, refused permanently, goes to the listener again.
+        """Record that it has not: this is retried or, if refused permanently, the listener gets it again.
 
         As Java's client, which then counts the tries itself.
         """
@@ -247,7 +247,7 @@ class QueueWorker:
         return not runs and not self._calling.locked()
 
     def note_lock(self, *, held: bool) -> None:
-        """Take note of what the broker said to a lock."""
+        """Record the broker's answer to a lock request."""
         self._locked_until = self._client.clock.monotonic() + _LOCK_LIVES_S if held else 0.0
 
     def in_order(self, call: Callable[[], None]) -> None:

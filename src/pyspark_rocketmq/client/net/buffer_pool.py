@@ -22,7 +22,7 @@ LEAST_ROOM: Final = 64 << 10
 
 
 def is_unshared(holder: list[bytearray], index: int = 0) -> bool:
-    """Tell whether only ``holder`` refers to a buffer: every view of it is one reference more."""
+    """Return whether only ``holder`` refers to a buffer: every view of it is one reference more."""
     return _references(holder, index) == _UNSHARED
 
 

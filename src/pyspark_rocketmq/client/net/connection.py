@@ -3,7 +3,7 @@
 Any number of requests may be in flight; the server answers them in any order and the opaque number
 pairs them up. Whoever waits for an answer reads the socket for everybody (leader and followers), so
 there is no background thread to own, to stop, or to lose in a fork. Bytes are received into large
-buffers and answers are handed out as views of them: a pull's records are copied once, by the decoder.
+buffers and answers are returned as views of them: a pull's records are copied once, by the decoder.
 
 A writer never stops reading: a server that cannot get rid of its answers stops taking requests, and a
 client that only writes would wait forever.
@@ -311,7 +311,7 @@ class Connection:
     # --- receiving ---
 
     def _lead(self, timeout_s: float) -> None:
-        """Take one turn at the socket on behalf of everybody; the caller has set ``_leading``."""
+        """Send and receive once, for all waiting threads; the caller has set ``_leading``."""
         try:
             received = self._socket.may_have_more and self._receive()
             if not received and self._error is None and self._socket.sleep(timeout_s):

@@ -87,7 +87,7 @@ class _Lane(Generic[K, T]):
 def pipeline(
     calls: Iterable[tuple[K, Connection, Call[T]]], *, deadline: Deadline
 ) -> dict[K, T | RocketMQError]:
-    """Make many calls, up to ``MAX_IN_FLIGHT`` at once on each connection, all connections side by side.
+    """Make many calls, up to ``MAX_IN_FLIGHT`` at once on each connection, on all connections in parallel.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Where answers are received: large buffers, handed out as views and reused when no view is left."""
+"""Receives answers into large buffers, which are returned as views and reused when no view is left."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class WireLog:
         self._asked: dict[int, tuple[str, float]] = {}
 
     def log_sent(self, frames: bytes) -> None:
-        """Tell of encoded requests, or of answers to the server's own."""
+        """Log encoded requests, or answers to the server's requests."""
         start, view = 0, memoryview(frames)
         while start < len(frames):
             length = frame_length(view, start, len(frames))
@@ -69,7 +69,7 @@ class WireLog:
             self._write("→", name, frame.command, len(frame.body))
 
     def log_received(self, command: Command, body_bytes: int) -> None:
-        """Tell of a frame that came."""
+        """Log a received frame."""
         if not command.is_response:
             self._write("←", _name(RequestCode, command.code), command, body_bytes)
             return

@@ -59,7 +59,7 @@ class Records:
 
 
 class Scanned:
-    """An answer without records: the filter took none of them, or the topic has none there."""
+    """An answer without records: the filter accepted none, or the topic has none there."""
 
 
 class Removed:
@@ -107,18 +107,18 @@ def queue_is_gone(response: Response) -> bool:
 
 
 def is_busy(response: Response) -> bool:
-    """Tell whether the broker turned this one pull away; others in flight may well be served."""
+    """Return whether the broker rejected only this pull; others in flight may succeed."""
     busy = response.code in {ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL}
     return busy and not slave_is_closed(response.remark)
 
 
 def slave_is_closed(remark: str | None) -> bool:
-    """Tell whether a busy answer is that of a slave without ``slaveReadEnable``."""
+    """Return whether a busy answer is that of a slave without ``slaveReadEnable``."""
     return "REJECTREQUEST" in (remark or "")
 
 
 def scans_for_filter(response: Response) -> bool:
-    """Tell whether an answer without records is a filter's scan that found no match."""
+    """Return whether an answer without records is a filter's scan that found no match."""
     return response.code == ResponseCode.PULL_RETRY_IMMEDIATELY and response.remark != "MESSAGE_WAS_REMOVING"
 
 
@@ -194,7 +194,7 @@ def check_pull(
 
 
 def _is_gone(answer: PullAnswer, begin: int, selector: MessageSelector) -> bool:
-    """Tell whether an answer without records passes over messages that no filter left out."""
+    """Return whether an answer without records skips messages that no filter rejected."""
     match answer.status:
         case PullStatus.OFFSET_ILLEGAL:
             return True

@@ -41,7 +41,7 @@ ReportHandler = Callable[[RangeReport], None]
 
 _OBJECTS_AT_ONCE: Final = 512
 _BYTES_AT_ONCE: Final = 1 << 20
-"""How much is decoded to objects together; more is hardly cheaper, and pulls wait meanwhile."""
+"""How much is decoded to objects together. More is hardly cheaper, and delays the next pulls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +51,15 @@ class DecodeOptions:
     Parameters
     ----------
     columns : sequence of str or Column
-        Names of `record.arrow.COLUMNS`, or columns that are called differently.
+        Names in `record.decode.arrow.COLUMNS`, or columns with other names.
     on_corrupt : {"fail", "null", "skip"}
-        What becomes of a message that does not decode: an error, nulls in the columns at fault, or no row.
+        How a message that cannot be decoded is handled: an error, nulls in the affected columns, or no row.
     check_crc : bool
         Compare each stored body with its checksum.
     max_batch_rows, max_batch_bytes : int
-        A batch is handed out when it holds this many rows or bytes of answers. Memory pools give blocks
-        above some MiB back at once, so that larger batches pay for page faults each time (measured: 0.2
-        instead of 0.05 us a KiB).
+        A batch is returned when it holds this many rows or bytes of answers. Memory pools return
+        blocks above some MiB to the system at once: larger batches cause page faults each time (measured: 0.2
+        instead of 0.05 us per KiB).
     """
 
     columns: Sequence[str | Column]
@@ -87,20 +87,20 @@ def read_batches(
     options : ReadOptions
     decode : DecodeOptions
     on_report : Callable, optional
-        Called after each range with what became of its offsets.
+        Called after each range with the outcome of its offsets.
 
     Raises
     ------
     CorruptMessageError
-        A record does not decode; names its queue and offset.
+        A record cannot be decoded. The error names its queue and offset.
     DataLossError, RocketMQError
         As `read_chunks`.
     """
     tags = options.selector.tags
     rows = 0
     decoder: BatchDecoder | None = None
-    for run in _runs(client, ranges, options, decode.max_batch_rows, decode.max_batch_bytes):
-        decoder = decoder or _decoder(run.pull.offsets.queue, decode, tags)
+    for run in _pull_runs(client, ranges, options, decode.max_batch_rows, decode.max_batch_bytes):
+        decoder = decoder or _make_decoder(run.pull.offsets.queue, decode, tags)
         corrupt = decoder.corrupt
         decoded = -corrupt.skipped
         for batch in _decode(decoder.batches, run.chunks, decode.on_corrupt, run.again(client, options)):
@@ -127,15 +127,15 @@ def read_messages(
 ) -> Iterator[Message]:
     """Read ranges as one `Message` object each: convenient, and many times slower than `read_batches`.
 
-    Messages that do not decode raise or, with ``on_corrupt="skip"``, are left out with a warning.
+    A message that cannot be decoded is an error or, with ``on_corrupt="skip"``, omitted with a warning.
 
     Raises
     ------
     CorruptMessageError, DataLossError, RocketMQError
-        As `read_batches`; what was read before and not yet returned is not.
+        As `read_batches`. Messages that were read but not yet returned are dropped.
     """
     tags = options.selector.tags
-    for run in _runs(client, ranges, options, _OBJECTS_AT_ONCE, _BYTES_AT_ONCE):
+    for run in _pull_runs(client, ranges, options, _OBJECTS_AT_ONCE, _BYTES_AT_ONCE):
         decoder = MessageDecoder(run.pull.offsets.queue, on_corrupt=on_corrupt, check_crc=check_crc)
         decoded = 0
         for message in _decode(decoder.messages, run.chunks, on_corrupt, run.again(client, options)):
@@ -164,7 +164,7 @@ class _Run:
         self.size += sum(chunk.end - chunk.start for chunk in chunks)
 
     def again(self, client: Client, options: ReadOptions) -> Callable[[], list[Chunk]]:
-        """Return what pulls the chunks again, those that break the layout message by message."""
+        """Return a function that pulls the chunks again; those that break the layout, message by message."""
 
         def pull_again() -> list[Chunk]:
             self.chunks = read_again(
@@ -199,10 +199,10 @@ def _decode(
         yield from results
 
 
-def _runs(
+def _pull_runs(
     client: Client, ranges: Sequence[OffsetRange], options: ReadOptions, most_offsets: int, most_bytes: int
 ) -> Iterator[_Run]:
-    """Pull ranges; the chunks of each run have at least that many offsets or bytes, or end their range."""
+    """Pull ranges. A run has at least these numbers of offsets or bytes, or ends its range."""
     run: _Run | None = None
     for event in read_chunks(client, ranges, options):
         run = run or _Run(event.pull)
@@ -221,14 +221,14 @@ def _runs(
 def decode_batches(
     queue: MessageQueue, chunks: Sequence[Chunk], decode: DecodeOptions, tags: frozenset[str] | None
 ) -> Iterator[pa.RecordBatch]:
-    """Decode answers of a queue that were pulled before; with a tag filter only what it really asks for.
+    """Decode answers of a queue that were pulled before; with a tag filter, only messages with these tags.
 
     Raises
     ------
     CorruptMessageError
         A record does not decode.
     """
-    decoder = _decoder(queue, decode, tags)
+    decoder = _make_decoder(queue, decode, tags)
     for batch in decoder.batches(chunks):
         kept = batch if tags is None else _select_matching(batch, tags)
         if kept.num_rows:
@@ -240,8 +240,8 @@ def decode_batches(
 _TAGS_FOR_CHECK = "__tags__"
 
 
-def _decoder(queue: MessageQueue, decode: DecodeOptions, tags: frozenset[str] | None) -> BatchDecoder:
-    """Build the decoder of one queue; a tag filter needs the tags, asked for or not."""
+def _make_decoder(queue: MessageQueue, decode: DecodeOptions, tags: frozenset[str] | None) -> BatchDecoder:
+    """Return the decoder of one queue. A tag filter needs the tags, even if they are not selected."""
     extra = [] if tags is None else [Column(_TAGS_FOR_CHECK, "tags")]
     return BatchDecoder(
         [*decode.columns, *extra],
@@ -255,7 +255,7 @@ def _decoder(queue: MessageQueue, decode: DecodeOptions, tags: frozenset[str] | 
 
 
 def _select_matching(batch: pa.RecordBatch, tags: frozenset[str]) -> pa.RecordBatch:
-    """Keep the rows whose tag is really asked for: brokers compare hashes, and hashes collide."""
+    """Keep the rows with these tags: brokers compare hashes, which may collide."""
     mask = pc.is_in(batch.column(_TAGS_FOR_CHECK), value_set=pa.array(sorted(tags), pa.string()))
     batch = batch.drop_columns([_TAGS_FOR_CHECK])
     return batch if pc.all(mask).as_py() else batch.filter(mask)

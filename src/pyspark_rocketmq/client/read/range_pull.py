@@ -142,7 +142,7 @@ class RangePull:
             return chunks
 
     def account_for(self, chunks: Sequence[Chunk], decoded: int) -> None:
-        """Find out what became of the offsets of these chunks, and how many of them had a message.
+        """Determine the outcome of the offsets of these chunks, of which ``decoded`` had a message.
 
         A hole in a filtered answer cannot be told from what the filter left out.
 

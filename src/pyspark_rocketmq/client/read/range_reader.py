@@ -33,7 +33,7 @@ class Pulled:
 
 @dataclass(frozen=True, slots=True)
 class RangeEnd:
-    """Everything of a range has been handed out; `RangePull.lost` tells what could not be."""
+    """All of a range has been returned, except the offsets in `RangePull.lost`."""
 
     pull: RangePull
 

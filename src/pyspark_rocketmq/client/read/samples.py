@@ -1,4 +1,4 @@
-"""Looking at single messages of many queues: when they were stored, and what they weigh."""
+"""Single messages of many queues: their times, and the size of a sample."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 _ALL: Final = MessageSelector()
 _SAMPLE: Final = 32
-"""Messages of a sample: what a broker hands out in one pull by default."""
+"""Messages in a sample: as many as a broker returns in one pull by default."""
 
 
 class Asks(Protocol):
-    """Who makes the calls: a `Client`, for one."""
+    """Makes the calls, as `Client` does."""
 
     def ask(self, calls: Mapping[MessageQueue, Call[T]], /) -> dict[MessageQueue, T]:
-        """Make one call a queue and return every answer, or raise."""
+        """Make one call per queue and return every answer, or raise an error."""
         ...
 
 
@@ -40,10 +40,10 @@ class MessageTimes:
 def message_times(
     client: Asks, offsets: Mapping[MessageQueue, int], *, group: str
 ) -> dict[MessageQueue, MessageTimes]:
-    """Return the times of the messages at these offsets, all queues looked at side by side.
+    """Return the times of the messages at these offsets, requested from all queues in parallel.
 
-    Where the offset has expired, the queue's first message stands in; a queue without a message there is
-    left out. Raises as the client does.
+    If an offset has expired, the times are those of the queue's first message. A queue without a message is
+    omitted. Raises as the client does.
     """
     todo = dict(offsets)
     times: dict[MessageQueue, MessageTimes] = {}
@@ -74,11 +74,11 @@ def stored_at(client: Asks, offsets: Mapping[MessageQueue, int], *, group: str) 
 def message_sizes(
     client: Asks, offsets: Mapping[MessageQueue, int], *, group: str, selector: MessageSelector
 ) -> dict[MessageQueue, int]:
-    """Return how many bytes an offset brings on average, by a sample at these offsets.
+    """Return the average number of bytes per offset, in a sample at these offsets.
 
-    Bytes as they travel: headers and properties count, bodies are as compressed as they are stored, and
-    what the selector leaves out weighs nothing. A queue without an answer there is left out. Raises as
-    the client does.
+    Counts the bytes of answers: headers, properties, and bodies as they are stored, possibly compressed.
+    Messages that the selector rejects count as 0. A queue without an answer is omitted. Raises as the client
+    does.
     """
     calls = {queue: _weigh(queue, offset, group, selector) for queue, offset in offsets.items()}
     return {queue: size for queue, size in client.ask(calls).items() if size is not None}

@@ -17,12 +17,12 @@ class Patience:
         self._missing_since: float | None = None
 
     def record_progress(self) -> None:
-        """Take note that offsets were accounted for."""
+        """Record that offsets were accounted for."""
         self.failures = 0
         self._failing_since = self._missing_since = None
 
     def record_failure(self, now_s: float, *, missed: bool) -> None:
-        """Take note of a failure.
+        """Record a failure.
 
         Parameters
         ----------

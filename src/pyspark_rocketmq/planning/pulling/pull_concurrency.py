@@ -52,7 +52,7 @@ class PullDepth:
         return Sent(now_s, self._answers)
 
     def record_answer(self, answers: int, last: Sent, now_s: float) -> None:
-        """Take note of answers that came together.
+        """Record answers that arrived together.
 
         Parameters
         ----------

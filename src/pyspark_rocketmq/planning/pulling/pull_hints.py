@@ -31,7 +31,7 @@ class PullHint:
         return self.answer_bytes or _FIRST_GUESS_BYTES
 
     def learn(self, answer_bytes: int) -> None:
-        """Take note of an answer's size: at once if it is larger, slowly if it is smaller."""
+        """Record an answer's size: immediately if it is larger, gradually if it is smaller."""
         known = self.answer_bytes or 0
         self.answer_bytes = max(answer_bytes, (known * 7 + answer_bytes) // 8, 1)
 

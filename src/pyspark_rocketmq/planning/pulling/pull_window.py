@@ -165,13 +165,13 @@ class PullWindow(Generic[P]):
         self.expected = min(max(self.expected, offset), self.until)
 
     def record_refusal(self, asked: int) -> None:
-        """Take note that the pull at ``asked`` was turned away as such: it is asked again among the next."""
+        """Record that the broker rejected the pull at ``asked``; it is among the next pulls again."""
         pull = self._in_flight.pop(asked, None)
         if pull is not None:
             self._give_back(pull, self._holes)
 
     def postpone(self, asked: int) -> None:
-        """Take note that there was nothing at ``asked``; it is asked again when its turn comes."""
+        """Record that there was nothing at ``asked``; it is pulled again when the reader has reached it."""
         pull = self._in_flight.pop(asked, None)
         if pull is not None:
             self._give_back(pull, self._postponed)
@@ -186,7 +186,7 @@ class PullWindow(Generic[P]):
         self._postponed.clear()
 
     def _first_hole(self) -> tuple[int, int] | None:
-        """Take out the first hole, or what was postponed and has its turn now."""
+        """Remove and return the first hole, or the postponed pull that the reader has reached."""
         while self._postponed and self._postponed[0][0] <= self.expected:
             heapq.heappush(self._holes, heapq.heappop(self._postponed))
         while self._holes:

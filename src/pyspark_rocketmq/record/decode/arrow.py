@@ -64,10 +64,10 @@ class BatchDecoder:
     columns : sequence of str or Column
         Names out of `COLUMNS`, in the order that the batches shall have them.
     queue : MessageQueue
-        Where the answers come from; fills topic, brokerName and queueId.
+        The queue of the answers; fills topic, brokerName and queueId.
     body_as : {"binary", "string"}
     on_corrupt : {"fail", "null", "skip"}
-        What becomes of a message that does not decode: an error, nulls in the columns at fault, or no row.
+        How a message that cannot be decoded is handled: an error, nulls in the affected columns, or no row.
     check_crc : bool
         Compare each body with its checksum (costs a pass over it).
     max_batch_rows : int
@@ -107,7 +107,7 @@ class BatchDecoder:
         self._queue = queue
         self._with_body = any(column.source == "body" for column in self._columns)
         self.corrupt: Final = Corrupt(queue, on_corrupt)
-        """Which messages did not decode, of those that were handed out or skipped."""
+        """The messages that could not be decoded, among those that were returned or skipped."""
         self._check_crc = check_crc
         self._max_batch_rows = max_batch_rows
         self._max_batch_bytes = max_batch_bytes
@@ -134,7 +134,7 @@ class BatchDecoder:
         """Decode the records of pull answers.
 
         However much the compressed bodies of the chunks unpack to, no more than about 16 times
-        ``max_batch_bytes`` and one body of them are in memory at once, besides the batches handed out.
+        ``max_batch_bytes`` and one body of them are in memory at once, besides the batches returned.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class BatchDecoder:
         Raises
         ------
         CorruptMessageError
-            Names the queue and, where it can be read, the offset of the first message at fault. A record that
+            Names the queue and, if it can be read, the offset of the first such message. A record that
             breaks the layout hides those after it: it raises whatever ``on_corrupt`` says, before the first
             batch.
         """

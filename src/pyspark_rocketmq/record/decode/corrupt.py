@@ -1,4 +1,4 @@
-"""What becomes of a message that does not decode: an error that names it, nulls, or no row."""
+"""Handles messages that cannot be decoded: an error that names them, nulls, or no row."""
 
 from __future__ import annotations
 

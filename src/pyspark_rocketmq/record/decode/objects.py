@@ -42,7 +42,7 @@ class MessageDecoder:
     queue : MessageQueue
         Where the answers come from; what the messages are said to belong to, see `decode_messages`.
     on_corrupt : {"fail", "skip"}
-        What becomes of a message that does not decode: an error, or no object.
+        How a message that cannot be decoded is handled: an error, or no object.
     check_crc : bool
         Compare each stored body with its checksum, too.
     body_limit : int
@@ -81,7 +81,7 @@ class MessageDecoder:
         Raises
         ------
         CorruptMessageError
-            Names the queue and, where it can be read, the offset of the first message at fault.
+            Names the queue and, if it can be read, the offset of the first such message.
         """
         self.corrupt.forget()
         for rows in scan(

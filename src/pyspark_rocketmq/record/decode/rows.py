@@ -1,4 +1,4 @@
-"""Where each message's fields, body and properties are: one entry a message, nothing copied."""
+"""The positions of each message's fields, body and properties: one entry per message, nothing copied."""
 
 from __future__ import annotations
 

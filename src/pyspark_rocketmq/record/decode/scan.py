@@ -90,7 +90,7 @@ def scan(
 
 
 def keeps_layout(chunk: Chunk, queue: MessageQueue) -> bool:
-    """Return whether all records of a chunk keep to the layout; what is inside them is not looked at."""
+    """Return whether all records of a chunk keep to the layout. Their contents are not checked."""
     try:
         _scan_buffer([chunk], 0, Corrupt(queue))
     except CorruptMessageError:

@@ -38,7 +38,7 @@ class RecordTimes(NamedTuple):
 
 
 def first_times(data: bytes | memoryview) -> RecordTimes:
-    """Return where the first record is and its times; what follows them is not looked at.
+    """Return the offset and the times of the first record, without reading the rest.
 
     Raises
     ------

@@ -37,7 +37,7 @@ class MessageWeights:
         group: str,
         selector: MessageSelector,
     ) -> dict[MessageQueue, int]:
-        """Return the bytes that an offset brings, of every queue that was weighed, or whose topic was.
+        """Return the estimated bytes per offset of each queue that was sampled, or whose topic was.
 
         Raises
         ------
@@ -52,7 +52,7 @@ class MessageWeights:
         except RocketMQError as error:
             if not error.retriable:
                 raise
-            _LOG.warning("messages cannot be weighed now, former samples stand in: %s", error)
+            _LOG.warning("messages cannot be sampled now, earlier samples are used: %s", error)
             found = {}
         for queue, size in found.items():
             former = self._sizes.pop(queue, size)

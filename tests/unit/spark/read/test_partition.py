@@ -78,8 +78,8 @@ def test_a_task_pulls_as_its_options_say(monkeypatch):
 @pytest.mark.parametrize(
     ("rows", "reports", "text"),
     [
-        (15, WHOLE, "15 rows were handed out, but 16 read"),
-        (17, WHOLE, "17 rows were handed out, but 16 read"),
+        (15, WHOLE, "15 rows were returned, but 16 read"),
+        (17, WHOLE, "17 rows were returned, but 16 read"),
         (10, WHOLE[:1], "the ranges that were read are not those that were planned"),
         (26, (*WHOLE, WHOLE[0]), "the ranges that were read are not those that were planned"),
         (
