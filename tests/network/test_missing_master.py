@@ -19,7 +19,7 @@ from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan, Pace
 from pyspark_rocketmq.errors import TopicNotFoundError
 from pyspark_rocketmq.model import Earliest, MessageQueue
 from pyspark_rocketmq.offsets import offset_lookup
-from pyspark_rocketmq.offsets.offset_lookup import available_ends
+from pyspark_rocketmq.offsets.offset_lookup import fetch_available_ends
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
@@ -193,7 +193,7 @@ def test_brokers_that_are_away_share_one_patience_at_the_start(monkeypatch: pyte
         client = PlanningClient(options.client)
         begin = SYSTEM_CLOCK.monotonic()
         try:
-            assert available_ends(client, client.read_queues("orders")) == {A0: 1}
+            assert fetch_available_ends(client, client.read_queues("orders")) == {A0: 1}
         finally:
             client.close()
         assert SYSTEM_CLOCK.monotonic() - begin < 5, "not 2 s for each of three"

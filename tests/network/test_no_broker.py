@@ -13,9 +13,9 @@ from pyspark_rocketmq.cli.connect import complete_groups
 from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import BrokerNotFoundError, TopicNotFoundError
-from pyspark_rocketmq.offsets.offset_lookup import running_ends
+from pyspark_rocketmq.offsets.offset_lookup import fetch_running_ends
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
-from pyspark_rocketmq.offsets.queue_lookup import patient_queues, queues_to_read
+from pyspark_rocketmq.offsets.queue_lookup import queues_to_read, wait_for_queues
 from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
 from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
 from pyspark_rocketmq.spark.read.schema import read_schema
@@ -98,7 +98,7 @@ def test_planning_tells_an_outage_from_a_missing_topic(mq: MockCluster) -> None:
     options = options_of(mq, topic="order")
     client = PlanningClient(options.client)
     with pytest.raises(TopicNotFoundError, match="did you mean orders"):
-        patient_queues(client, options, clock=SYSTEM_CLOCK)
+        wait_for_queues(client, options, clock=SYSTEM_CLOCK)
     forget_brokers(mq)
     for given in (options, options_of(mq, topic="", subscribePattern="ord.*")):
         with pytest.raises(BrokerNotFoundError, match="no broker is registered"):
@@ -110,9 +110,9 @@ def test_a_topic_whose_broker_is_away_holds_up_no_other_topic(mq: MockCluster) -
     mq.create_topic("only-a", 1, brokers=("broker-a",))
     options = options_of(mq, topic="orders,only-a")
     client = PlanningClient(options.client)
-    assert len(running_ends(client, options).masters) == 3
+    assert len(fetch_running_ends(client, options).masters) == 3
     mq.unregister("broker-a")
-    assert set(running_ends(client, options).masters) == {MessageQueue("orders", "broker-b", 0)}
+    assert set(fetch_running_ends(client, options).masters) == {MessageQueue("orders", "broker-b", 0)}
     client.close()
 
 

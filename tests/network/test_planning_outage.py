@@ -9,7 +9,7 @@ import pytest
 from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.errors import BrokerError
-from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, patient_ends, running_ends
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, fetch_running_ends, wait_for_ends
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import MockBroker, MockCluster, Refuse
@@ -24,7 +24,7 @@ def test_ends_are_waited_for_while_the_whole_cluster_restarts() -> None:
         options = parse_options(SourceOptions, given, environ={})
         client = PlanningClient(options.client)
         try:
-            ends = patient_ends(client, options, clock=SYSTEM_CLOCK, deadline=Deadline(SYSTEM_CLOCK, 5_000))
+            ends = wait_for_ends(client, options, clock=SYSTEM_CLOCK, deadline=Deadline(SYSTEM_CLOCK, 5_000))
             assert ends.masters == {mq.queue("orders"): 1}
             mq.stop_broker("broker-a")
             mq.stop_name_server()
@@ -36,7 +36,7 @@ def test_ends_are_waited_for_while_the_whole_cluster_restarts() -> None:
             back = threading.Timer(1.0, come_back)
             back.start()
             try:
-                ends = patient_ends(
+                ends = wait_for_ends(
                     client, options, clock=SYSTEM_CLOCK, deadline=Deadline(SYSTEM_CLOCK, 20_000)
                 )
             finally:
@@ -54,10 +54,10 @@ def test_the_topics_of_a_pattern_are_read_on_while_the_name_servers_are_away() -
         options = parse_options(SourceOptions, given, environ={})
         client = PlanningClient(options.client)
         try:
-            assert running_ends(client, options).masters == {mq.queue("orders"): 1}
+            assert fetch_running_ends(client, options).masters == {mq.queue("orders"): 1}
             mq.stop_name_server()
             mq.send(OutgoingMessage("orders", b"2"))
-            assert running_ends(client, options).masters == {mq.queue("orders"): 2}
+            assert fetch_running_ends(client, options).masters == {mq.queue("orders"): 2}
         finally:
             client.close()
 
@@ -71,13 +71,13 @@ def test_a_broker_that_refuses_one_question_is_not_away_for_the_next() -> None:
         client = PlanningClient(options.client)
         try:
             everywhere = dict.fromkeys(mq.queues("orders"), 1)
-            assert running_ends(client, options).masters == everywhere
+            assert fetch_running_ends(client, options).masters == everywhere
             mq.inject(
                 Refuse(ResponseCode.NO_PERMISSION), on=RequestCode.PULL_MESSAGE, broker="broker-b", times=None
             )
             for _ in range(3):
                 with pytest.raises(BrokerError):
                     client.stored_at(dict.fromkeys(everywhere, 0), "g")
-                assert running_ends(client, options).masters == everywhere
+                assert fetch_running_ends(client, options).masters == everywhere
         finally:
             client.close()

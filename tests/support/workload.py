@@ -27,7 +27,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
-from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, available_ends
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, fetch_available_ends
 
 _BATCH = 100
 _BACK_OFF_S = 0.2
@@ -244,7 +244,7 @@ class Workload:
 
     def _read_once(self, client: Client, planner: PlanningClient) -> bool:
         """Read one micro-batch; return whether nothing was left to read."""
-        ends = available_ends(planner, client.read_queues(self._topic))
+        ends = fetch_available_ends(planner, client.read_queues(self._topic))
         begins = {queue: self._positions.get(queue, 0) for queue in ends}
         ranges = [
             OffsetRange(queue, begins[queue], min(end, begins[queue] + _MOST_IN_A_READ))

@@ -37,11 +37,11 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, StartPolicy
 from pyspark_rocketmq.offsets.offset_lookup import (
     PlanningClient,
-    available_ends,
     check_filter,
+    fetch_available_ends,
     resolve_offsets,
 )
-from pyspark_rocketmq.offsets.queue_lookup import patient_queues
+from pyspark_rocketmq.offsets.queue_lookup import wait_for_queues
 from pyspark_rocketmq.options import (
     CompatibilityWarning,
     Kind,
@@ -176,8 +176,8 @@ class RocketMQUtils:
         client = PlanningClient(source.client)
         try:
             brokers = client.broker_names()  # before their topics: a broker registers with all its topics
-            wanted = patient_queues(client, source, clock=SYSTEM_CLOCK)
-            queues = available_ends(client, wanted)
+            wanted = wait_for_queues(client, source, clock=SYSTEM_CLOCK)
+            queues = fetch_available_ends(client, wanted)
             check_filter(client, queues, source)
             policy = _policy(client, strategy, source, force_special=forceSpecial)
             positions = resolve_offsets(

@@ -15,7 +15,7 @@ from pyspark_rocketmq.offsets.planning_client import (
     Ends,
     PlanningClient,
 )
-from pyspark_rocketmq.offsets.queue_lookup import ask_again, is_outage, topics_to_read, wanted
+from pyspark_rocketmq.offsets.queue_lookup import is_outage, retry_until, select_queues, topics_to_read
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import EventTime
 from pyspark_rocketmq.planning.data_loss import decide_hidden, decide_moved_back
@@ -33,17 +33,17 @@ from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 __all__ = [
     "Ends",
     "PlanningClient",
-    "available_ends",
     "check_filter",
     "check_hidden",
+    "fetch_available_ends",
+    "fetch_running_ends",
     "find_hidden",
+    "find_late_begins",
     "find_moved_back",
     "find_shortened",
-    "late_begins",
-    "patient_ends",
     "resolve_batch",
     "resolve_offsets",
-    "running_ends",
+    "wait_for_ends",
 ]
 
 _LOG: Final = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ def _look_up_all_but_ends(client: PlanningClient, asked: Lookups, options: Sourc
     )
 
 
-def available_ends(client: PlanningClient, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+def fetch_available_ends(client: PlanningClient, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
     """Return the max offset of every queue whose broker answers, at the start of a query.
 
     The queues of a broker that is down (in the route or not) are omitted from this round only: they keep
@@ -159,7 +159,9 @@ def available_ends(client: PlanningClient, queues: Iterable[MessageQueue]) -> di
     return dict(ends.masters)
 
 
-def running_ends(client: PlanningClient, options: SourceOptions, *, patience_ms: float | None = None) -> Ends:
+def fetch_running_ends(
+    client: PlanningClient, options: SourceOptions, *, patience_ms: float | None = None
+) -> Ends:
     """Return where the queues of a running stream end, without waiting for brokers that are down.
 
     Slaves replace masters, unless queues are aligned by event time: messages that a slave lacks are backlog,
@@ -187,7 +189,7 @@ def _check_answered(ends: Ends) -> None:
             raise error
 
 
-def patient_ends(
+def wait_for_ends(
     client: PlanningClient,
     options: SourceOptions,
     *,
@@ -195,15 +197,15 @@ def patient_ends(
     deadline: Deadline,
     patience_ms: float | None = None,
 ) -> Ends:
-    """Return what `running_ends` does, and retry during an outage (`is_outage`).
+    """Return what `fetch_running_ends` does, and retry during an outage (`is_outage`).
 
     Raises
     ------
     RocketMQError
         No broker has answered by the deadline.
     """
-    return ask_again(
-        lambda: running_ends(client, options, patience_ms=patience_ms),
+    return retry_until(
+        lambda: fetch_running_ends(client, options, patience_ms=patience_ms),
         is_outage,
         clock=clock,
         deadline=deadline,
@@ -212,7 +214,7 @@ def patient_ends(
 
 def _queues_with_a_route(client: PlanningClient, options: SourceOptions) -> tuple[MessageQueue, ...]:
     if options.assign:
-        return wanted(options.assign, options)
+        return select_queues(options.assign, options)
     queues: list[MessageQueue] = []
     missing: list[RocketMQError] = []
     topics = topics_to_read(client, options)
@@ -226,10 +228,10 @@ def _queues_with_a_route(client: PlanningClient, options: SourceOptions) -> tupl
         raise missing[0]
     for gone in missing:
         _LOG.warning("%s; its queues wait", gone)
-    return wanted(queues, options)
+    return select_queues(queues, options)
 
 
-def late_begins(
+def find_late_begins(
     client: PlanningClient,
     policy: StartPolicy,
     known: Mapping[MessageQueue, int],

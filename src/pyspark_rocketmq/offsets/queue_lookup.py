@@ -13,7 +13,7 @@ from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS, Plann
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.topics.discovery import match_topics
 
-__all__ = ["ask_again", "is_outage", "patient_queues", "queues_to_read", "topics_to_read", "wanted"]
+__all__ = ["is_outage", "queues_to_read", "retry_until", "select_queues", "topics_to_read", "wait_for_queues"]
 
 T = TypeVar("T")
 
@@ -43,13 +43,13 @@ def queues_to_read(
         No name server answers.
     """
     if options.assign:
-        return wanted(options.assign, options)
+        return select_queues(options.assign, options)
     topics = topics_to_read(client, options)
     client.look_up(topics, whole=whole)
-    return wanted(sorted(queue for topic in topics for queue in client.read_queues(topic)), options)
+    return select_queues(sorted(queue for topic in topics for queue in client.read_queues(topic)), options)
 
 
-def patient_queues(
+def wait_for_queues(
     client: PlanningClient,
     options: SourceOptions,
     *,
@@ -61,7 +61,7 @@ def patient_queues(
 
     For the start of a query: it may be restarted during an outage.
     """
-    return ask_again(
+    return retry_until(
         lambda: queues_to_read(client, options, whole=whole),
         lambda error: error.retriable,
         clock=clock,
@@ -77,7 +77,7 @@ def topics_to_read(client: PlanningClient, options: SourceOptions) -> tuple[str,
     return tuple(topic for topic in topics if topic not in forgotten)
 
 
-def wanted(queues: Iterable[MessageQueue], options: SourceOptions) -> tuple[MessageQueue, ...]:
+def select_queues(queues: Iterable[MessageQueue], options: SourceOptions) -> tuple[MessageQueue, ...]:
     """Return the queues without those that the options forget."""
     return tuple(queue for queue in queues if not options.forgets(queue))
 
@@ -90,7 +90,7 @@ def is_outage(error: RocketMQError) -> bool:
     return error.retriable or isinstance(error, NameServerError | TopicNotFoundError)
 
 
-def ask_again(
+def retry_until(
     ask: Callable[[], T], may_come_back: Callable[[RocketMQError], bool], *, clock: Clock, deadline: Deadline
 ) -> T:
     """Call until it succeeds, fails with an error that will not go away, or the deadline has expired."""

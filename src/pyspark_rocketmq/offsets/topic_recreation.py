@@ -21,7 +21,7 @@ from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
 from pyspark_rocketmq.offsets.stream_offset import Witness
 from pyspark_rocketmq.planning.data_loss import decide_replaced
 
-__all__ = ["Looks", "Place", "check_witnesses", "new_witnesses", "place", "places_ahead"]
+__all__ = ["Looks", "Place", "check_witnesses", "choose_witnesses", "find_places_ahead", "place"]
 
 Place: TypeAlias = tuple[str, str]
 """A topic at a broker: created and deleted as a unit."""
@@ -50,7 +50,7 @@ def place(queue: MessageQueue) -> Place:
     return (queue.topic, queue.broker_name)
 
 
-def places_ahead(
+def find_places_ahead(
     positions: Mapping[MessageQueue, int], reach: Mapping[MessageQueue, int]
 ) -> frozenset[Place]:
     """Return the places with more to read: their witnesses are checked first."""
@@ -108,7 +108,7 @@ def check_witnesses(
     return Looks(done=looked_at)
 
 
-def new_witnesses(
+def choose_witnesses(
     client: PlanningClient,
     former: Mapping[MessageQueue, Witness],
     positions: Mapping[MessageQueue, int],

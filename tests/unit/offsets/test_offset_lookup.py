@@ -12,13 +12,13 @@ from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 from pyspark_rocketmq.errors import DataLossError, FlowControlError, PermissionDeniedError, RocketMQError
 from pyspark_rocketmq.model import Earliest, Latest, MessageQueue
 from pyspark_rocketmq.offsets.offset_lookup import (
-    available_ends,
     check_hidden,
+    fetch_available_ends,
+    fetch_running_ends,
     find_hidden,
+    find_late_begins,
     find_moved_back,
     find_shortened,
-    late_begins,
-    running_ends,
 )
 from pyspark_rocketmq.offsets.planning_client import Ends
 from pyspark_rocketmq.options import SourceOptions, parse_options
@@ -66,8 +66,8 @@ def raises(error: RocketMQError) -> Callable[..., object]:
 def test_one_broker_that_is_busy_is_left_out_and_one_that_denies_ends_the_query(mq, look_up: str) -> None:
     def ask() -> dict[MessageQueue, int]:
         if look_up == "start":
-            return available_ends(mq, [A0, A1, B0])
-        return dict(running_ends(mq, options()).masters)
+            return fetch_available_ends(mq, [A0, A1, B0])
+        return dict(fetch_running_ends(mq, options()).masters)
 
     assert ask() == {A0: 3, A1: 3, B0: 3}
     refuse(mq, B0, error=BUSY)
@@ -80,12 +80,12 @@ def test_one_broker_that_is_busy_is_left_out_and_one_that_denies_ends_the_query(
 def test_no_answer_at_all_is_an_error(mq) -> None:
     refuse(mq, A0, A1, B0, error=BUSY)
     with pytest.raises(FlowControlError):
-        available_ends(mq, [A0, A1, B0])
+        fetch_available_ends(mq, [A0, A1, B0])
 
 
 def late(mq: FakeRocketMQ, policy: Earliest | Latest, *, started_at_ms: int) -> dict[MessageQueue, int]:
     """Return where queues begin that come to a query that read A0 of broker-a only."""
-    return late_begins(
+    return find_late_begins(
         *(mq, policy, {A0: 3}, [A0, A1, B0], options()),
         started_at_ms=started_at_ms,
         brokers=frozenset({"broker-a"}),

@@ -17,19 +17,19 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     Ends,
     PlanningClient,
     check_filter,
+    fetch_running_ends,
+    find_late_begins,
     find_moved_back,
     find_shortened,
-    late_begins,
-    running_ends,
 )
 from pyspark_rocketmq.offsets.queue_lookup import is_outage
 from pyspark_rocketmq.offsets.stream_offset import Witness
 from pyspark_rocketmq.offsets.topic_recreation import (
     Place,
     check_witnesses,
-    new_witnesses,
+    choose_witnesses,
+    find_places_ahead,
     place,
-    places_ahead,
 )
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.limit import Limits, admit
@@ -129,7 +129,7 @@ class DirectPlan:
         begins = find_moved_back(
             client, self.positions, ends.masters, fail_on_data_loss=options.fail_on_data_loss
         )
-        begins |= late_begins(
+        begins |= find_late_begins(
             client,
             self.policy,
             self.positions,
@@ -141,10 +141,10 @@ class DirectPlan:
         )
         positions = {**self.positions, **begins}
         reach = targets(positions, ends.readable)
-        unchecked = self._check_witnesses(client, options, places_ahead(positions, reach), ends)
+        unchecked = self._check_witnesses(client, options, find_places_ahead(positions, reach), ends)
         until = admit(positions, reach, self._limits(options), elapsed_ms=self.pace.pid.batch_interval_ms)
         read = {q: at for q, at in until.items() if q in ends.masters and place(q) not in unchecked}
-        witnesses = new_witnesses(client, self.witnesses, positions, read, group=options.group)
+        witnesses = choose_witnesses(client, self.witnesses, positions, read, group=options.group)
         ranges = to_ranges(OffsetRange(queue, positions[queue], until[queue]) for queue in sorted(positions))
         with self._lock:
             self.positions, self.witnesses = until, witnesses
@@ -242,7 +242,7 @@ class DirectPlan:
     def _ends(self, client: PlanningClient, options: SourceOptions) -> Ends:
         """Return the ends of reachable queues, except those before their position; none in an outage."""
         try:
-            ends = running_ends(client, options)
+            ends = fetch_running_ends(client, options)
         except RocketMQError as error:
             if not is_outage(error) or self._waited("outage"):
                 raise

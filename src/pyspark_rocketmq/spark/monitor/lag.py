@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
-from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, available_ends
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, fetch_available_ends
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset, offset_of_rocketmq
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.spark.read.message_weights import MessageWeights
@@ -215,7 +215,7 @@ def newest_lag(
     RocketMQError
         No broker answers.
     """
-    ends = available_ends(client, positions)
+    ends = fetch_available_ends(client, positions)
     return measure_lag(client, lag_between(positions, ends), group=group, now_ms=now_ms, weights=weights)
 
 

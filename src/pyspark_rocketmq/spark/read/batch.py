@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, check_filter, resolve_batch
-from pyspark_rocketmq.offsets.queue_lookup import patient_queues
+from pyspark_rocketmq.offsets.queue_lookup import wait_for_queues
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.planning.offset_resolution import check_listed
 from pyspark_rocketmq.spark.boundary import called_by_spark
@@ -78,7 +78,7 @@ class RocketMQBatchReader(DataSourceReader):
 
     def _ranges(self, client: PlanningClient) -> tuple[OffsetRange, ...]:
         moment = self._clock.now_ms()
-        queues = patient_queues(client, self._options, clock=self._clock, whole=True)
+        queues = wait_for_queues(client, self._options, clock=self._clock, whole=True)
         check_listed(self._start, queues)
         check_listed(self._end, queues)
         check_filter(client, queues, self._options)

@@ -17,25 +17,25 @@ from pyspark_rocketmq.offsets.group_commits import GroupCommits
 from pyspark_rocketmq.offsets.offset_lookup import (
     Ends,
     PlanningClient,
-    available_ends,
     check_filter,
     check_hidden,
+    fetch_available_ends,
     find_hidden,
+    find_late_begins,
     find_moved_back,
     find_shortened,
-    late_begins,
-    patient_ends,
     resolve_offsets,
+    wait_for_ends,
 )
 from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS
-from pyspark_rocketmq.offsets.queue_lookup import patient_queues
+from pyspark_rocketmq.offsets.queue_lookup import wait_for_queues
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
 from pyspark_rocketmq.offsets.topic_recreation import (
     Place,
     check_witnesses,
-    new_witnesses,
+    choose_witnesses,
+    find_places_ahead,
     place,
-    places_ahead,
 )
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.planning.alignment import next_heartbeat
@@ -123,7 +123,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Record the ends at which the run stops."""
         client = self._open_client()
         self._frozen_at_ms = self._clock.now_ms()
-        self._frozen = available_ends(client, self._queues_at_start())
+        self._frozen = fetch_available_ends(client, self._queues_at_start())
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the marker of an unresolved start: the same at every call."""
@@ -171,7 +171,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._end_of_run()
             return start
         read = {q: at for q, at in until.items() if q in ends.masters and place(q) not in unchecked}
-        witnesses = new_witnesses(
+        witnesses = choose_witnesses(
             self._open_client(), origin.witnesses, positions, read, group=self._options.group
         )
         aligned = self._next_aligned(origin, until, reach, moment, complete=complete)
@@ -287,7 +287,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             brokers = self._first_brokers()
             queues = self._visible(self._queues_at_start())
             check_listed(self._policy, queues)
-            there = self._frozen or available_ends(client, queues)
+            there = self._frozen or fetch_available_ends(client, queues)
             offsets = resolve_offsets(
                 client, self._policy, there, self._options, start_time_ms=moment, ends=there
             )
@@ -300,7 +300,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._origin
 
     def _queues_at_start(self) -> tuple[MessageQueue, ...]:
-        return patient_queues(
+        return wait_for_queues(
             self._open_client(), self._options, clock=self._clock, patience_ms=_OUTAGE_PATIENCE_MS
         )
 
@@ -313,7 +313,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _settle_ends(self, known: Mapping[MessageQueue, int]) -> Ends:
         """Return the ends. Queues that end before their position get some time without delaying others."""
         while True:
-            ends = patient_ends(
+            ends = wait_for_ends(
                 self._open_client(),
                 self._options,
                 clock=self._clock,
@@ -344,7 +344,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Returns the places that could not be checked.
         """
-        ahead = places_ahead(positions, reach)
+        ahead = find_places_ahead(positions, reach)
         due = {
             queue: witness
             for queue, witness in origin.witnesses.items()
@@ -379,7 +379,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         if origin.started_at_ms is None:
             return moved
-        return moved | late_begins(
+        return moved | find_late_begins(
             self._open_client(),
             self._policy,
             origin.offsets,
