@@ -1,4 +1,4 @@
-"""The bytes of a connection, in and out: a TCP socket, or what a simulation puts in its place."""
+"""The byte stream of a connection: a TCP socket, or its replacement in a simulation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ByteStream(Protocol):
         ...
 
     def send(self, data: memoryview) -> int | None:
-        """Send of ``data`` what the peer's side takes now: the number of bytes, or None if it takes none.
+        """Send as much of ``data`` as the peer accepts now: the number of bytes, or None for none.
 
         Raises
         ------
@@ -35,7 +35,7 @@ class ByteStream(Protocol):
         ...
 
     def receive_into(self, room: memoryview) -> int | None:
-        """Receive what has arrived: the number of bytes, 0 at the stream's end, or None if there are none.
+        """Receive the bytes that have arrived: their number, 0 at the stream's end, or None for none yet.
 
         Raises
         ------
@@ -45,12 +45,12 @@ class ByteStream(Protocol):
         ...
 
     def wait(self, timeout_s: float, *, writable: bool) -> bool | None:
-        """Wait until there is something to receive or, with ``writable``, the peer's side takes bytes.
+        """Wait until there are bytes to receive or, with ``writable``, the peer accepts bytes.
 
         Returns
         -------
         bool or None
-            Whether there is something to receive; None if the time was up.
+            Whether there are bytes to receive; None after the timeout.
 
         Raises
         ------

@@ -35,11 +35,11 @@ __all__ = ["Connection", "Response"]
 _MAX_OPAQUE: Final = 0x7FFFFFFF
 
 _DRAINED_BYTES: Final = 64 << 20
-"""More than the kernel holds of what a peer sent: a look at what has arrived ends here."""
+"""More than the kernel buffers for a connection: reading what has arrived ends after this many bytes."""
 
 _SILENCE_MS: Final = 250
-"""A peer that sends nothing for the whole of a deadline at least this long is taken for half-open: its
-connection is given up, as Java's client does after any time-out (``clientCloseSocketIfTimeout``)."""
+"""A peer that sends nothing during a whole deadline of at least this length is considered half-open. Its
+connection is closed, as Java's client does after any time-out (``clientCloseSocketIfTimeout``)."""
 
 RequestHandler = Callable[[Command, memoryview], None]
 
@@ -69,7 +69,7 @@ class Response:
 
     @property
     def remark(self) -> str | None:
-        """What the server said; also set on some successes."""
+        """The server's remark; some successful answers have one, too."""
         return self.command.remark
 
     @property
@@ -131,7 +131,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for an answer."""
+        """The number of requests without an answer."""
         return len(self._pending)
 
     def call(
@@ -155,7 +155,7 @@ class Connection:
             raise
 
     def submit(self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None) -> int:
-        """Send a request and return its opaque number: to be waited for or abandoned, or answers pile up."""
+        """Send a request and return its opaque number: wait for its answer, or abandon it."""
         return self.submit_all([(request, body)], deadline=deadline)[0]
 
     def submit_all(
@@ -176,7 +176,7 @@ class Connection:
         *,
         deadline: Deadline | None = None,
     ) -> list[int]:
-        """Send a request for each of ``values`` at once, for the price of little more than one."""
+        """Send a request for each of ``values`` together, which costs little more than one request."""
         opaques = [self._next_opaque() for _ in values]
         if self._options.credentials is None and self._options.serializer is Serializer.JSON:
             parts: list[Buffer] = [
@@ -191,7 +191,7 @@ class Connection:
         return opaques
 
     def post(self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None) -> None:
-        """Send a one-way request: the server answers nothing, not even an error."""
+        """Send a one-way request: the server never answers, not even with an error."""
         self._check()
         parts = self._encode(request, body, self._next_opaque(), FLAG_ONE_WAY)
         self._send(parts, deadline or self._deadline())
@@ -201,7 +201,7 @@ class Connection:
         return self.wait_some((opaque,), deadline)[0][1]
 
     def wait_some(self, opaques: Collection[int], deadline: Deadline) -> list[tuple[int, Response]]:
-        """Wait for an answer to any of these requests, and return all that are here.
+        """Wait for an answer to any of these requests, and return all that have arrived.
 
         Raises
         ------
@@ -238,7 +238,7 @@ class Connection:
         self._lead(timeout_s)
 
     def abandon(self, *opaques: int) -> None:
-        """Forget requests: their answers are dropped when they come."""
+        """Forget requests: their answers are dropped when they arrive."""
         with self._turn:
             for opaque in opaques:
                 self._pending.discard(opaque)
@@ -286,7 +286,7 @@ class Connection:
             raise
 
     def _send(self, parts: Sequence[Buffer], deadline: Deadline) -> None:
-        """Queue the parts of frames and drive the socket until the queue is empty, reading all the while."""
+        """Queue the parts of frames and write to the socket until the queue is empty, and read meanwhile."""
         if self._wire_log is not None:
             self._wire_log.log_sent(b"".join(parts))
         try:
@@ -327,7 +327,7 @@ class Connection:
         self._serve()
 
     def _receive(self) -> int:
-        """Read once; return how many bytes came."""
+        """Read once; return the number of bytes."""
         try:
             received = self._socket.receive(self._deliver)
         except (ConnectionLostError, RemoteProtocolError) as error:
@@ -339,14 +339,14 @@ class Connection:
         return received
 
     def _drain(self) -> None:
-        """Receive what has arrived so far, whichever thread reads: only after that it is a time-out."""
+        """Receive what has arrived so far, before a wait counts as timed out."""
         drained = 0
         while drained < _DRAINED_BYTES and (received := self._receive()):
             drained += received
         self._serve()
 
     def _deliver(self, frames: list[Received]) -> None:
-        """Put answers where they are waited for, and requests aside."""
+        """Store answers for the threads that wait for them, and queue the server's requests."""
         if self._wire_log is not None:
             for frame in frames:
                 self._wire_log.log_received(frame.command, frame.end - frame.start)
@@ -363,7 +363,7 @@ class Connection:
             self._turn.notify_all()
 
     def _serve(self) -> None:
-        """Have the server's requests handled, by a thread that does not stop others from reading."""
+        """Handle the server's requests, in a thread that does not keep others from reading."""
         while self._requests:
             try:
                 frame = self._requests.popleft()
@@ -375,7 +375,7 @@ class Connection:
     # --- failing ---
 
     def _fail(self, error: ConnectionLostError | RemoteProtocolError) -> None:
-        """Make the connection useless; the first error is the one that everybody gets."""
+        """Mark the connection as failed. All waiting threads get the first error."""
         with self._turn:
             if self._error is None:
                 self._error = error
@@ -384,7 +384,7 @@ class Connection:
             self._turn.notify_all()
 
     def _overdue(self, deadline: Deadline) -> RequestTimeoutError:
-        """Return the error of a wait that is over; a peer that was silent all the while may be half-open."""
+        """Return the error of a wait that timed out. A peer that sent nothing meanwhile may be half-open."""
         error = RequestTimeoutError(
             f"no answer within {deadline.timeout_ms:.0f} ms", addr=self.addr, in_flight=len(self._pending)
         )

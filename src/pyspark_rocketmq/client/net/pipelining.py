@@ -26,13 +26,13 @@ client, and answer them on 16 threads: more than this gains nothing."""
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """A request together with how its answer reads.
+    """A request, and the function that converts its answer.
 
     Parameters
     ----------
     request : RequestHeader
     parse : Callable
-        Turns the answer into a value, or raises the error that its code stands for.
+        Converts the answer to a value, or raises the error of its code.
     body : bytes-like
     """
 
@@ -41,7 +41,7 @@ class Call(Generic[T]):
     body: Buffer = b""
 
     def on(self, connection: Connection, *, deadline: Deadline) -> T:
-        """Make this one call."""
+        """Make only this call."""
         return self.parse(connection.call(self.request, self.body, deadline=deadline))
 
 
@@ -54,7 +54,7 @@ class _Lane(Generic[K, T]):
     in_flight: dict[int, tuple[K, Call[T]]] = field(default_factory=dict)
 
     def fill(self, deadline: Deadline) -> None:
-        """Send what there is room for, many calls at once: for both ends that is little more than one."""
+        """Send as many calls as there is room for, together: they cost little more than one call."""
         room = MAX_IN_FLIGHT - len(self.in_flight)
         if not self.waiting or room < min(len(self.waiting), MAX_IN_FLIGHT // 2):
             return
@@ -65,7 +65,7 @@ class _Lane(Generic[K, T]):
             self.in_flight[opaque] = self.waiting.popleft()
 
     def collect(self, outcomes: dict[K, T | RocketMQError], deadline: Deadline) -> None:
-        """Wait for an answer, and take all that are here."""
+        """Wait for an answer, and process all that have arrived."""
         for opaque, response in self.connection.wait_some(self.in_flight, deadline):
             key, call = self.in_flight.pop(opaque)
             try:
@@ -74,7 +74,7 @@ class _Lane(Generic[K, T]):
                 outcomes[key] = error
 
     def fail(self, outcomes: dict[K, T | RocketMQError], error: RocketMQError) -> None:
-        """Give everything that is left the connection's error."""
+        """Set the connection's error as the outcome of all remaining calls."""
         self.connection.abandon(*self.in_flight)
         for key, _ in self.in_flight.values():
             outcomes[key] = error

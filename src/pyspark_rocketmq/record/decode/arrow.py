@@ -1,7 +1,7 @@
-"""Pull answers to Arrow record batches in Spark's layout: the hot path of every read.
+"""Decodes pull answers to Arrow record batches in Spark's layout: the hot path of every read.
 
-Only the columns that are asked for are built, without a Python object a message; ``message`` is the
-readable twin that a property test holds this equal to.
+Only the selected columns are built, without a Python object per message. ``record.message`` is the readable
+twin: a property test shows that both give the same results.
 """
 
 from __future__ import annotations

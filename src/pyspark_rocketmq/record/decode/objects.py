@@ -1,8 +1,8 @@
-"""Pull answers to `Message` objects, many at once: for the APIs that hand out one object a message.
+"""Decodes pull answers to `Message` objects, for the APIs that return one object per message.
 
-What can be done for all messages at once is done by ``scan``, as for record batches; one pass of Python then
-makes the objects. ``message`` is the readable twin that a property test holds this equal to; it takes four
-times as long.
+``scan`` does what can be done for all messages together, as for record batches. One pass in Python then
+creates the objects. ``record.message`` is the readable twin, which takes four times as long: a property test
+shows that both give the same results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Checked rows to the bodies of send requests: the hot path of every write.
+"""Encodes checked rows as the bodies of send requests: the hot path of every write.
 
-The items of a batch (``message.encode_batch``) lie one after the other in the data of one Arrow column, so
-that a batch's body is a slice of it.
+The items of a batch (``batch_items.encode_batch``) are adjacent in the data of one Arrow column, so that a
+batch's body is a slice of it.
 """
 
 # Facts (MessageDecoder.encodeMessage of 5.4.0): size, magic 0, CRC 0, flag, body length, all 4 bytes;
@@ -42,7 +42,7 @@ _PREFIX_LENGTH: Final = 28
 _DIGEST_BYTES: Final = 16
 
 WRITE_ID_BYTES: Final = len(PROPERTY_WRITE_ID) + 2 + 2 * _DIGEST_BYTES + 1 + 10
-"""The most that a write id made of content takes as a property: the occurrence has up to 10 digits."""
+"""The maximum size of a property with a write id derived from content: the occurrence has up to 10 digits."""
 
 _COUNTER_DIGITS: Final = np.frombuffer(
     b"".join(b"%04X" % number for number in range(1 << 16)), np.uint8
@@ -50,7 +50,7 @@ _COUNTER_DIGITS: Final = np.frombuffer(
 
 
 class ParcelKind(enum.IntEnum):
-    """How rows travel."""
+    """How a row is sent: in a batch, in a batch of compressed bodies, or alone."""
 
     PLAIN = 0
     COMPRESSED = 1
@@ -59,7 +59,7 @@ class ParcelKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """When a batch is full; ``compress_above`` is None where nothing is compressed."""
+    """The limits of a batch. ``compress_above`` is None if nothing is compressed."""
 
     max_rows: int
     max_bytes: int
@@ -69,7 +69,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What one send request carries: rows ``start`` to ``end`` of those that were encoded.
+    """The contents of one send request: rows ``start`` to ``end`` of those that were encoded.
 
     ``properties`` and ``msg_id`` are set for a single message only. The body of a batch is a view of the
     encoding of the rows: a copy would cost more than the encoding.
@@ -89,7 +89,7 @@ class Parcel:
 
 
 def kinds_of(rows: OutgoingRows, limits: BatchLimits) -> npt.NDArray[np.int8]:
-    """Return how each row travels (``ParcelKind``): alone if it must, or would fill a batch by itself."""
+    """Return how each row is sent (``ParcelKind``): alone if it must be, or if it would fill a batch."""
     lengths = pc.binary_length(rows.body).to_numpy()
     kinds = np.zeros(len(rows), np.int8)
     if limits.compress_above is not None and limits.compression is not Compression.NONE:
@@ -103,10 +103,10 @@ def kinds_of(rows: OutgoingRows, limits: BatchLimits) -> npt.NDArray[np.int8]:
 def arrange(
     queues: npt.NDArray[np.int32], kinds: npt.NDArray[np.int8], *, ordered: bool
 ) -> npt.NDArray[np.int64] | None:
-    """Return the order of rows in which those of one queue lie together, each queue's in row order.
+    """Return the order of rows that groups them by queue, each queue's in row order.
 
-    Where order does not matter rows that travel alike lie together too, so that batches are full. None if
-    the rows already are in that order.
+    If the order of messages does not matter, rows of one kind are grouped too, so that batches are full. None
+    if the rows already are in that order.
     """
     keys = queues.astype(np.int64) * len(ParcelKind) + (0 if ordered else kinds)
     if np.all(keys[1:] >= keys[:-1]):
@@ -123,12 +123,12 @@ def encode_parcels(
     id_prefix: str,
     id_start: int,
 ) -> Iterator[Parcel]:
-    """Encode rows that are arranged already, as full batches and single messages, in row order.
+    """Encode rows that `arrange` has ordered, as full batches and single messages.
 
     Parameters
     ----------
     queues : numpy.ndarray
-        A number for each row: a parcel never holds rows of two numbers.
+        A number for each row. All rows of a parcel have the same number.
     id_prefix, id_start : str, int
         The unique keys: 28 characters, and a counter of 16 bits that continues from ``id_start``.
     """
@@ -149,14 +149,14 @@ def encode_parcels(
 
 
 def content_ids(rows: OutgoingRows, scope: bytes, seen: Occurrences, *, topic: str) -> list[bytes]:
-    """Return a digest for each row that equal rows share, made unique by the row's occurrence number.
+    """Return an id for each row: a digest of its content, and the number of its occurrence.
 
     Parameters
     ----------
     scope : bytes
-        What the ids are unique within, such as a query's batch.
+        The scope in which the ids are unique, such as a query's batch.
     seen : Occurrences
-        Counts how often each digest came up so far.
+        Counts how often each digest has occurred so far.
     topic : str
         The rows' topic, part of their content.
     """
@@ -178,15 +178,15 @@ def content_ids(rows: OutgoingRows, scope: bytes, seen: Occurrences, *, topic: s
 
 
 def with_write_ids(properties: pa.Array, ids: pa.Array) -> pa.Array:
-    """Return the properties with each row's write id appended; of equal names the last one counts."""
+    """Return the properties with each row's write id appended: the last property of a name is valid."""
     name = pa.scalar(f"{PROPERTY_WRITE_ID}\x01".encode())
     return pc.binary_join_element_wise(properties, name, ids, pa.scalar(b"\x02"), _EMPTY)
 
 
 def half_message_marks(group: str, transaction: str) -> bytes:
-    """Return the properties that make a half message of a message, encoded.
+    """Return the encoded properties that make a message a half message.
 
-    ``group`` is the producer group as the broker knows it, whom it will ask what becomes of them.
+    ``group`` is the producer group with its namespace. The broker asks it whether to commit.
     """
     marks = {
         PROPERTY_TRANSACTION_PREPARED: "true",
@@ -197,7 +197,7 @@ def half_message_marks(group: str, transaction: str) -> bytes:
 
 
 def as_half_messages(properties: pa.Array, marks: bytes) -> pa.Array:
-    """Return the properties with `half_message_marks` after them."""
+    """Return the properties with `half_message_marks` appended."""
     return pc.binary_join_element_wise(properties, pa.scalar(marks), _EMPTY)
 
 

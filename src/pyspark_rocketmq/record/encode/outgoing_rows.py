@@ -1,7 +1,7 @@
-"""Columns of messages to be sent, in Arrow: checked, and their properties encoded, column by column.
+"""Checks the Arrow columns of messages to be sent, and encodes their properties, column by column.
 
-No Python object a message is made. The readable twin is ``client.outgoing`` with ``properties``; a
-property test holds both equal.
+No Python object is created per message. The readable twin is ``client.send.message_encoding`` with
+``properties``; a property test shows that both give the same results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyspark_rocketmq.record.properties import (
 __all__ = ["UNIQUE_KEY_BYTES", "MessageColumns", "OutgoingRows", "Refused", "binary_of", "prepare"]
 
 UNIQUE_KEY_BYTES: Final = 42
-"""What ``UNIQ_KEY``, its separators and an id of 32 characters take."""
+"""The size of ``UNIQ_KEY`` with its separators and an id of 32 characters."""
 
 MAX_DELAY_LEVEL: Final = 18
 
@@ -41,7 +41,7 @@ _VALUE_END: Final = pa.scalar(b"\x02")
 
 Mask = npt.NDArray[np.bool_]
 Refused = dict[int, str]
-"""The rows that no broker would take, and why."""
+"""The rows that no broker would accept, and the reasons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +72,10 @@ class MessageColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingRows:
-    """Checked messages: the properties encoded, all but the unique key.
+    """Checked messages, with their encoded properties except the unique key.
 
-    ``place`` is each row's number in the columns that it comes from. ``single`` marks what does not work
-    within a batch: brokers ignore delays and priorities there.
+    ``place`` is each row's number in the original columns. ``single`` marks rows that must not be in a batch:
+    brokers ignore delays and priorities there.
     """
 
     place: npt.NDArray[np.int64]
@@ -106,7 +106,7 @@ class OutgoingRows:
         return self.take(np.delete(np.arange(len(self)), rows)) if rows else self
 
     def identify(self, properties: pa.Array) -> Self:
-        """Return the rows with these properties, which hold their write ids."""
+        """Return the rows with these properties, which contain their write ids."""
         return replace(self, properties=properties)
 
 
@@ -134,18 +134,18 @@ def prepare(
     ----------
     columns : MessageColumns
     drop_reserved : bool
-        Leave out properties whose names RocketMQ reserves, instead of refusing their rows.
+        Omit properties with reserved names, instead of rejecting their rows.
     needs_write_id : bool
-        Refuse rows that have none in a column of write ids.
+        Reject rows whose write id is missing, if there is such a column.
     added_bytes : int
-        What will be added to the properties of each row later.
+        The number of bytes that are added to the properties of each row later.
 
     Returns
     -------
     OutgoingRows
         The rows that may be sent.
     dict
-        The others, and why.
+        The other rows, and the reasons.
     """
     refused: Refused = {}
     _check_plain(columns, refused)
@@ -175,7 +175,7 @@ def prepare(
 
 
 def _mark(refused: Refused, bad: Mask, cause: str) -> None:
-    """Note the rows of a mask, the first cause of a row counts."""
+    """Record the rows of a mask; the first cause of a row is kept."""
     for row in np.flatnonzero(bad):
         refused.setdefault(int(row), cause)
 
@@ -206,7 +206,7 @@ def _mark_text(refused: Refused, array: pa.Array, what: str) -> None:
 
 
 def _bad_texts(array: pa.Array) -> Mask | None:
-    """Return which texts cannot be (part of) a property; None, in one look, if all can."""
+    """Return which texts cannot be (part of) a property; None if all can."""
     data = _data(array)
     if b"\x01" not in data and b"\x02" not in data:
         try:
@@ -277,7 +277,7 @@ def _properties(columns: MessageColumns, refused: Refused, *, drop_reserved: boo
 
 
 def _property(name: str, values: pa.Array) -> pa.Array:
-    """Encode one property of every row; without a value there is none."""
+    """Encode one property of every row. A row without a value does not get the property."""
     encoded = pc.binary_join_element_wise(pa.scalar(f"{name}\x01".encode()), values, _VALUE_END, _EMPTY)
     present = pc.greater(pc.binary_length(values), 0)
     if values.null_count == 0 and pc.all(present, min_count=0).as_py():
@@ -330,7 +330,7 @@ def _reserved(names: pa.Array) -> Mask | None:
     return np.array(found)[_codes(codes)] if any(found) else None
 
 
-# --- columns as numpy sees them -------------------------------------------------------------
+# --- columns as numpy arrays ----------------------------------------------------------------
 
 
 def _codes(encoded: pa.DictionaryArray) -> npt.NDArray[np.int32]:
