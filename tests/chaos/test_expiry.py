@@ -68,7 +68,7 @@ def run(spark: SparkSession, cluster: DevCluster, folder: Path, **options: str) 
         .start()
     )
     try:
-        assert query.awaitTermination(90), "the query does not end"
+        assert query.awaitTermination(240), "the query does not end"
     finally:
         query.stop()
     return sorted(found)

@@ -84,7 +84,7 @@ def streamed(spark: SparkSession, reader: dict[str, str], folder: Path) -> list[
         .trigger(availableNow=True)
         .start(str(folder / "table"))
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(240)
     return sorted(row.body for row in spark.read.parquet(str(folder / "table")).collect())
 
 

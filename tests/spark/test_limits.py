@@ -20,7 +20,7 @@ def sizes(batches: Batches) -> list[int]:
 def test_a_trigger_takes_at_most_so_many_messages(stream, send, topic):
     name, batches = topic(queues=3), Batches()
     sent = send(name, 50)
-    assert stream(name, batches, startingOffsets="earliest", maxOffsetsPerTrigger=20).awaitTermination(120)
+    assert stream(name, batches, startingOffsets="earliest", maxOffsetsPerTrigger=20).awaitTermination(240)
     same_messages(batches.all(), sent)
     assert sizes(batches) == [20, 20, 10]
 
@@ -31,7 +31,7 @@ def test_a_trigger_takes_at_most_so_many_bytes(stream, client, topic):
     for _ in range(40):
         producer.send(OutgoingMessage(name, b"x" * 1_000), queue)
     eventually(lambda: client.max_offsets([queue])[queue] == 40, what="the messages")
-    assert stream(name, batches, startingOffsets="earliest", maxBytesPerTrigger="12k").awaitTermination(120)
+    assert stream(name, batches, startingOffsets="earliest", maxBytesPerTrigger="12k").awaitTermination(240)
     assert sum(sizes(batches)) == 40
     assert all(5 <= size <= 12 for size in sizes(batches)[:-1]), sizes(batches)
 
@@ -60,7 +60,7 @@ def test_sql_filters_in_batches_and_streams(mq, read, stream, client, topic):
         found = read(name, sqlFilter="amount >= 15").selectExpr("string(body) AS body").collect()
         assert sorted(row.body for row in found) == wanted
         query = stream(name, batches, startingOffsets="earliest", sqlFilter="amount >= 15")
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(240)
         assert sorted(body for _, _, _, body in batches.all()) == wanted
         with pytest.raises(PySparkException, match="does not parse"):
             read(name, sqlFilter="amount >=").count()

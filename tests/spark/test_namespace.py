@@ -45,7 +45,7 @@ def test_batches_streams_groups_and_the_sink(
             .trigger(availableNow=True)
             .start(str(tmp_path / "table"))
         )
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(240)
 
     run()
     batch.where("queueOffset < 2").select("body").write.format("rocketmq").options(

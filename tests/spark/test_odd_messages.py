@@ -67,7 +67,7 @@ def test_a_batch_fails_or_has_nulls_or_leaves_them_out(read, odd):
 def test_a_stream_goes_on_after_them(stream, odd):
     batches = Batches()
     query = stream(odd.topic, batches, startingOffsets="earliest", onCorrupt="skip")
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(240)
     assert query.exception() is None
     assert [row[2] for row in batches.all()] == [0, 3]
 

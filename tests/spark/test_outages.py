@@ -76,7 +76,7 @@ def test_the_query_log_has_a_failure_s_last_cause(
     )
     try:
         with pytest.raises(PySparkException, match="did you mean orders"):
-            query.awaitTermination(120)
+            query.awaitTermination(240)
 
         def ended() -> dict[str, str] | None:
             texts = [file.read_text() for file in (tmp_path / "log").iterdir()]

@@ -137,7 +137,7 @@ def test_acl_2_over_enforced_tls(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(240)
         assert sum(progress.numInputRows for progress in query.recentProgress) == 20
         assert lag(strict.name_server, "spark", "orders", **READER, **tls).messages == 0
     finally:

@@ -120,7 +120,7 @@ def test_insert_into_is_a_streaming_query_that_goes_on_from_its_checkpoint(run, 
     run(SINK + VALUES, first)
     settled(first, 3)
     job = run(text, first, trigger="availableNow")
-    assert job.await_termination(60)
+    assert job.await_termination(240)
     assert [query.name for query in job.queries] == ["doubled"]
     settled(second, 3)
     run(SINK + "INSERT INTO rocketmq_sink VALUES (4, 40, 'late')", first)
@@ -155,12 +155,12 @@ def test_changed_rows_of_an_aggregation_are_messages_with_their_key(run, topic, 
     text = SOURCE.replace("'connector'", "'startingOffsets' = 'earliest', 'connector'") + sink
     text += "INSERT INTO counts SELECT count(*), length(behavior), 'n' FROM rocketmq_source GROUP BY behavior"
     job = run(text, first, trigger="availableNow", outputMode="update")
-    assert job.await_termination(60)
+    assert job.await_termination(240)
     settled(second, 2)
     run(SINK + "INSERT INTO rocketmq_sink VALUES (4, 40, 'buy')", first)
     settled(first, 4)
     job = run(text, first, trigger="availableNow", outputMode="update")
-    assert job.await_termination(60)
+    assert job.await_termination(240)
     settled(second, 3)
     keys = [message.keys for message in last_messages(client, client.read_queues(second), 3)]
     assert sorted(keys) == ["20", "3", "3"], "the changed group, and no other, again"
@@ -242,7 +242,7 @@ def test_bad_records_go_to_a_topic_with_cause_place_and_bytes_and_are_counted(
     )
     sink = with_options("a INT, b STRING", "").replace("user_behavior", good).replace("TABLE t", "TABLE good")
     job = run(text + sink + "INSERT INTO good SELECT * FROM t", name, trigger="availableNow")
-    assert job.await_termination(60)
+    assert job.await_termination(240)
     settled(dead, 3)
     settled(good, 1)
     letters = read(dead, columns="body,keys,tags,properties", bodyAs="string").collect()
@@ -396,10 +396,10 @@ def test_inserting_into_a_table_of_sparks(run, spark, topic, settled, client, tm
         run(READ + source + "INSERT INTO found SELECT * FROM t", name)
         assert [tuple(row) for row in spark.table("found").collect()] == [(1, "x")] * 2
         insert = source + "INSERT INTO streamed SELECT * FROM t"
-        assert run(insert, name, trigger="availableNow").await_termination(60)
+        assert run(insert, name, trigger="availableNow").await_termination(240)
         fill(client, name, [GOOD])
         settled(name, 3)
-        assert run(insert, name, trigger="availableNow").await_termination(60)  # from its checkpoint
+        assert run(insert, name, trigger="availableNow").await_termination(240)  # from its checkpoint
         assert [tuple(row) for row in spark.table("streamed").collect()] == [(1, "x")] * 3
     finally:
         for table in ("found", "streamed"):

@@ -99,7 +99,7 @@ def test_the_guides_example_from_source_to_sink(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(240)
     eventually(lambda: sum(client.max_offsets(client.read_queues(second)).values()) == 1)
     assert [row.body for row in read(second, bodyAs="string").collect()] == [
         '{"id":"7","province":"Zhejiang"}'

@@ -11,7 +11,7 @@ from tests.support.wait import eventually
 
 
 def finish(query) -> None:
-    assert query.awaitTermination(60), "the query did not end"
+    assert query.awaitTermination(240), "the query did not end"
 
 
 def logged(checkpoint: Path, batch: int) -> dict[str, object]:

@@ -18,7 +18,7 @@ RUNNING = {"available_now": False, "startingOffsets": "earliest", "routeRefreshM
 
 
 def finish(query) -> None:
-    assert query.awaitTermination(60), "the query did not end"
+    assert query.awaitTermination(240), "the query did not end"
 
 
 def test_the_groups_lag_is_that_of_the_finished_batches(stream, send, client, topic, group):

@@ -113,7 +113,7 @@ def run(spark, tmp_path, monkeypatch):
     def finish(end):
         query = end.asyncStart(availableNow=True)
         try:
-            assert query.awaitTermination(100)
+            assert query.awaitTermination(240)
         finally:
             query.stop()
         return query

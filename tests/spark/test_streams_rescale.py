@@ -58,7 +58,7 @@ def test_the_state_is_spread_anew_and_totals_are_exact(spark, mq, topic, client,
             .asyncStart(availableNow=True)
         )
         try:
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(240)
         finally:
             query.stop()
 

@@ -244,7 +244,7 @@ def here(tmp_path, monkeypatch) -> Path:
 def run(pipeline):
     query = pipeline.asyncStart(availableNow=True)
     try:
-        assert query.awaitTermination(100)
+        assert query.awaitTermination(240)
         return query, skipped_rows(query)
     finally:
         query.stop()

@@ -333,7 +333,7 @@ def test_a_file_that_ends_is_a_table_beside_a_stream(spark, tmp_path, monkeypatc
         )
         query = joined.toJson(str(tmp_path / name)).asyncStart(availableNow=True)
         try:
-            assert query.awaitTermination(100)
+            assert query.awaitTermination(240)
         finally:
             query.stop()
         rows = [json.loads(row[0]) for row in spark.read.text(str(tmp_path / name)).collect()]

@@ -108,7 +108,7 @@ def run(spark: SparkSession, mq: DevCluster, tmp_path: Path) -> Callable[..., No
             .start()
         )
         try:
-            query.awaitTermination(120)
+            query.awaitTermination(240)
         finally:
             query.stop()
 

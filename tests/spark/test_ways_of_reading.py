@@ -99,7 +99,7 @@ class Ways:
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(240)
         assert len([p for p in query.recentProgress if p.numInputRows]) > 1, "not cut into batches"
         return found
 

@@ -211,7 +211,7 @@ def copy(spark: SparkSession, mq: DevCluster, tmp_path: Path) -> Iterator[Callab
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(120)
+        query.awaitTermination(240)
 
     yield run
     for query in spark.streams.active:
@@ -278,7 +278,7 @@ def test_a_batch_that_comes_again_is_dropped_by_the_reader(
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    query.awaitTermination(240)
     assert Counter(row.body for row in spark.table(name).collect()) == expected
 
 

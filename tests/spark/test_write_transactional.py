@@ -68,7 +68,7 @@ def test_a_stream_shows_whole_batches(
     with start_transactional(
         writer, nameServer=mq.name_server, topic=sink, checkpointLocation=str(tmp_path / "checkpoint")
     ) as running:
-        running.query.awaitTermination(120)
+        running.query.awaitTermination(240)
         assert running.query.exception() is None
     sent = Counter(row.body for row in read(source, columns="body", bodyAs="string").collect())
     eventually(lambda: bodies(read, sink) == sent, what="every row once")
@@ -103,7 +103,7 @@ def test_a_checkpoint_on_hadoops_default_file_system_needs_its_scheme(
             .start()
         )
         with pytest.raises(PySparkException, match="with its scheme"):
-            query.awaitTermination(120)
+            query.awaitTermination(240)
     finally:
         for name in settings:
             spark.conf.unset(name)
@@ -126,6 +126,6 @@ def test_a_stream_without_a_place_for_decisions_says_so(
     try:
         query = rows.writeStream.format("rocketmq").options(**options).start()
         with pytest.raises(PySparkException, match="checkpointLocation"):
-            query.awaitTermination(60)
+            query.awaitTermination(240)
     finally:
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
