@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 from tests.support.clocks import FakeClock
-from tests.support.transactional_job import TransactionalJob
+from tests.support.transactional_job import TransactionalJob, visible
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, RocketMQError, TransactionFencedError
@@ -60,12 +60,6 @@ def job(mq: MockCluster, clock: FakeClock, tmp_path: Path) -> Iterator[Callable[
     yield start
     for one in jobs:
         one.close()
-
-
-def visible(mq: MockCluster) -> Counter[str]:
-    return Counter(
-        message.body.decode() for queue in mq.queues("orders") for message in mq.messages("orders", queue)
-    )
 
 
 def halting(log: TransactionLog, *, before: bool, meanwhile: Callable[[], object]) -> Callable[..., None]:

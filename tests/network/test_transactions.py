@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.support.cli import CommandLine
 from tests.support.clocks import FakeClock, WrongClock
-from tests.support.transactional_job import TransactionalJob
+from tests.support.transactional_job import TransactionalJob, visible
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.send.half_messages import HalfMessages
@@ -49,12 +49,6 @@ def job(mq: MockCluster, tmp_path: Path) -> Iterator[Callable[..., Transactional
     yield start
     for one in jobs:
         one.close()
-
-
-def visible(mq: MockCluster) -> Counter[str]:
-    return Counter(
-        message.body.decode() for queue in mq.queues("orders") for message in mq.messages("orders", queue)
-    )
 
 
 def test_a_batch_is_visible_when_it_is_committed_and_not_before(mq, job) -> None:

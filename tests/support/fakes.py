@@ -1,6 +1,8 @@
-"""Chance under a test's control."""
+"""Stand-ins under a test's control: chance, and a query whose connection breaks."""
 
 from __future__ import annotations
+
+from py4j.protocol import Py4JNetworkError
 
 
 class Highest:
@@ -17,3 +19,17 @@ class Lowest:
     def uniform(self, a: float, b: float, /) -> float:
         del b
         return a
+
+
+class StoppedLater:
+    """A query whose first stops are lost on their way to the JVM."""
+
+    def __init__(self, lost: int) -> None:
+        self._lost = lost
+        self.stopped = False
+
+    def stop(self) -> None:
+        self._lost -= 1
+        if self._lost >= 0:
+            raise Py4JNetworkError("Answer from Java side is empty")
+        self.stopped = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -15,10 +16,18 @@ from pyspark_rocketmq.spark.write.sink_schema import sink_layout
 from pyspark_rocketmq.spark.write.transaction import Transactions
 from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName
 from pyspark_rocketmq.spark.write.write_task import WriteScope, WriteTask, is_ordered
+from pyspark_rocketmq.testing import MockCluster
 
-__all__ = ["TransactionalJob"]
+__all__ = ["TransactionalJob", "visible"]
 
 BODY = pa.schema([("body", pa.string())])
+
+
+def visible(mq: MockCluster, topic: str = "orders") -> Counter[str]:
+    """Return how often readers of a topic see each body."""
+    return Counter(
+        message.body.decode() for queue in mq.queues(topic) for message in mq.messages(topic, queue)
+    )
 
 
 class TransactionalJob:

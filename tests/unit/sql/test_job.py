@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from tests.support.fakes import StoppedLater
 
 from pyspark_rocketmq.sql.job import SqlJob
 
 
-class Query:
-    """A query whose first stops are lost on their way to the JVM."""
-
-    def __init__(self, lost: int) -> None:
-        self._lost = lost
-        self.stopped = False
-
-    def stop(self) -> None:
-        self._lost -= 1
-        if self._lost >= 0:
-            raise Py4JNetworkError("Answer from Java side is empty")
-        self.stopped = True
-
-
 def test_a_connection_that_an_interruption_broke_keeps_no_query_running():
     job = SqlJob(None, "", {})
-    job.queries = [Query(1), Query(0)]
+    job.queries = [StoppedLater(1), StoppedLater(0)]
     with pytest.raises(KeyboardInterrupt), job:
         raise KeyboardInterrupt
     assert all(query.stopped for query in job.queries)
@@ -32,6 +19,6 @@ def test_a_connection_that_an_interruption_broke_keeps_no_query_running():
 
 def test_a_jvm_that_is_gone_is_told():
     job = SqlJob(None, "", {})
-    job.queries = [Query(2)]
+    job.queries = [StoppedLater(2)]
     with pytest.raises(Py4JNetworkError):
         job.stop()
