@@ -1,4 +1,4 @@
-"""One offset range being pulled: from which broker, with which pulls in flight, through which trouble."""
+"""Pulls one offset range: chooses the broker, keeps pulls in flight, and handles failures."""
 
 # Facts (PullMessageProcessor, DefaultMessageStore.getMessage; RocketMQ 4.9 and 5.4)
 # - PULL_OFFSET_MOVED (21): OFFSET_TOO_SMALL = expired, OFFSET_OVERFLOW_BADLY = the log is shorter than
@@ -53,8 +53,8 @@ _BACK_OFF: Final = RetryPolicy(base_ms=50, max_ms=2_000)
 class RangePull:
     """The state of one range; driven by `range_reader`.
 
-    Pulls are sent by `ask` at any time; `advance` is for the one range whose turn it is. Trouble met by
-    `ask` waits for that, too.
+    `ask` may send pulls at any time. `advance` is called for the first range only, and also raises errors of
+    `ask`.
 
     Parameters
     ----------
@@ -62,14 +62,14 @@ class RangePull:
     offsets : OffsetRange
     options : ReadOptions
     depth : PullDepth
-        Of the reader that drives it.
+        The pull depth of its reader.
     """
 
     def __init__(self, client: Client, offsets: OffsetRange, options: ReadOptions, depth: PullDepth) -> None:
         self.offsets = offsets
         self.lost: list[LostRange] = []
         self.gaps = 0
-        """How many offsets have no message by the nature of the topic; a filter's are not counted."""
+        """The number of offsets that never had a message in this topic, not counting filtered ones."""
         self._client = client
         self._options = options
         self._depth = depth
@@ -98,18 +98,18 @@ class RangePull:
 
     @property
     def in_flight(self) -> int:
-        """How many pulls are in flight."""
+        """The number of pulls in flight."""
         return len(self._in_flight)
 
     @property
     def bytes_due(self) -> int:
-        """What the answers in flight may hold, and those that are here and wait for an earlier one."""
+        """The bytes that answers may have that are in flight, or that wait for an earlier one."""
         return self._window.held_bytes + len(self._in_flight) * self._hint.expected_bytes
 
     def ask(self, pulls: int, room_bytes: int) -> int:
-        """Send up to that many pulls whose answers may take that many bytes; return how many were sent.
+        """Send pulls, up to a number and to the expected bytes of their answers; return how many were sent.
 
-        None after a failure, until `advance` has dealt with it, nor while a busy broker is left alone.
+        Sends none after a failure that `advance` has not handled yet, and none while it spares a busy broker.
         """
         if self._failure is not None or self._now() < self._resume_at:
             return 0
@@ -120,7 +120,7 @@ class RangePull:
             return 0
 
     def advance(self) -> list[Chunk]:
-        """Wait for answers, or overcome a failure; return the records whose turn has come (often none).
+        """Wait for answers, or recover from a failure; return the next records in order (often none).
 
         Raises
         ------
@@ -356,14 +356,14 @@ class RangePull:
             raise self._not_here()
 
     def _missing(self, header: PullMessageResponse) -> None:
-        """Wait for what the queue does not reach, at its master; after a while it counts as lost."""
+        """Wait for offsets at or after the queue's end, at its master. After some time they count as lost."""
         patience_ms = self._options.missing_patience_ms
         if not self._replica.at_master or self._patience.missing_ms(self._now()) < patience_ms:
             raise self._not_here()
         self._give_up(PullVerdict.BEYOND_MAX, header.max_offset)
 
     def _not_here(self) -> ServiceNotAvailableError:
-        """Return the error of a broker without messages that were planned; the master is asked next."""
+        """Return the error for a slave that lacks planned messages; the next request goes to the master."""
         self._replica.suggested = MASTER_ID
         return ServiceNotAvailableError(
             "the broker does not have these messages (yet, or any more)",
@@ -372,13 +372,13 @@ class RangePull:
         )
 
     def _is_head(self, ask: Ask) -> bool:
-        """Whether this pull is the one that everything waits for: only then its refusal is judged."""
+        """Whether this is the pull that all others wait for: only its rejection is judged."""
         return ask.offset == self._window.expected
 
     # --- losses ---
 
     def _has_natural_holes(self, timeout_ms: int | None = None) -> bool:
-        """Whether offsets without a message are no loss in this topic; one request, not to be repeated."""
+        """Whether offsets without a message are no loss in this topic. Requested once."""
         if self._holes_are_natural is None:
             client, fail = self._client, self._options.fail_on_data_loss
             until = client.deadline(timeout_ms or client.request_timeout_ms)
@@ -386,7 +386,7 @@ class RangePull:
         return self._holes_are_natural
 
     def _give_up(self, verdict: PullVerdict, bound: int) -> None:
-        """Let the one function that decides about data loss raise, or return where to continue."""
+        """Let `data_loss` decide: it raises an error, or returns where to continue."""
         wanted = OffsetRange(self.offsets.queue, self._window.expected, self.offsets.until_offset)
         decision = decide_loss(wanted, verdict, bound, fail_on_data_loss=self._options.fail_on_data_loss)
         self.lost.append(decision.lost)
@@ -394,7 +394,7 @@ class RangePull:
         self._progressed()
 
     def _lose(self, removed: OffsetRange) -> None:
-        """Let the one function that decides about data loss raise, or count what was removed."""
+        """Let `data_loss` decide: it raises an error, or the removed offsets are counted."""
         fail = self._options.fail_on_data_loss
         decision = decide_loss(removed, PullVerdict.REMOVED, removed.until_offset, fail_on_data_loss=fail)
         self.lost.append(decision.lost)

@@ -1,7 +1,7 @@
-"""Ranges pulled one after the other: which of them may ask a broker for how much at once.
+"""Pulls ranges one after the other, and limits how much each may request from its broker.
 
-Ranges are emitted in turn, each in offset order and exactly once; pulls are pipelined over all of them, so
-that many small ranges cost little more than one.
+Ranges are emitted one after the other, each in offset order and exactly once. Pulls are pipelined over all
+ranges, so that many small ranges cost little more than one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ReadEvent: TypeAlias = Pulled | RangeEnd
 
 
 def read_chunks(client: Client, ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator[ReadEvent]:
-    """Pull ranges and yield their raw records as they come in order, and each range's end.
+    """Pull ranges; yield their undecoded records in order, and each range's end.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def read_chunks(client: Client, ranges: Sequence[OffsetRange], options: ReadOpti
 
 
 class RangeReader:
-    """Reads ranges; what `read_chunks` iterates over.
+    """Reads ranges, for `read_chunks`.
 
     Parameters
     ----------
@@ -89,14 +89,14 @@ class RangeReader:
                 pull.close()
 
     def _ask(self) -> None:
-        """Keep the allowed number of pulls in flight, the first range first.
+        """Keep the allowed number of pulls in flight, those of the first range first.
 
-        Those between the first and the last one have asked for all that they may: a later one was begun only
-        when there was room left, and they get no answers before it is their turn.
+        The ranges between the first and the last have requested all that they may: a later range only begins
+        if there is room left, and their answers are not taken before they are the first.
         """
         if self._active:
-            # The one that everything waits for has its own share: the others may have taken all
-            # while its broker was away.
+            # All others wait for the first range, so it has its own share: they may have taken
+            # everything while its broker was down.
             head = self._active[0]
             head.ask(self._depth.limit - head.in_flight, self._room_bytes(ahead=False))
         if len(self._active) > 1:
@@ -108,7 +108,7 @@ class RangeReader:
             pull.ask(self._pulls_left(), self._room_bytes(ahead=ahead))
 
     def _may_begin(self, offsets: OffsetRange) -> bool:
-        """Whether a further range would find room to ask for something."""
+        """Whether there is room for a request of another range."""
         expected_bytes = self._client.pull_hints.of(offsets.queue, self._options.selector).expected_bytes
         return self._pulls_left() > 0 and self._room_bytes(ahead=True) >= expected_bytes
 
@@ -116,6 +116,6 @@ class RangeReader:
         return self._depth.limit - sum(pull.in_flight for pull in self._active)
 
     def _room_bytes(self, *, ahead: bool) -> int:
-        """Return how many bytes may still be asked for; a quarter is kept for the range whose turn it is."""
+        """Return how many bytes may still be requested. A quarter is reserved for the first range."""
         most = self._options.max_bytes_in_flight
         return (most * 3 // 4 if ahead else most) - sum(pull.bytes_due for pull in self._active)

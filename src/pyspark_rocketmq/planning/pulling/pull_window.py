@@ -1,14 +1,14 @@
-"""Which pulls of one offset range to have in flight, and how their answers fit together again.
+"""Decides which pulls of one offset range are in flight, and puts their answers in order.
 
-A broker answers a pull with a limited number of messages (by default 32, or 256 KiB) and says where the
-next pull should begin. Waiting for that costs a round trip a pull, so the window *predicts* it: pulls
-go out at ``from``, ``from + stride``, ``from + 2 * stride``, … while ``stride`` follows what the answers
-show. A prediction may be wrong both ways, and answers may come in any order; the window lets pass
-exactly the range, once, in order, whatever comes.
+A broker answers a pull with a limited number of messages (by default 32, or 256 KiB), and with the offset
+of the next pull. Waiting for that offset costs a round trip per pull, so the window *predicts* it: pulls are
+sent at ``from``, ``from + stride``, ``from + 2 * stride``, and so on; ``stride`` is adapted to the answers. A
+prediction may be too short or too long, and answers may arrive in any order: the window returns exactly the
+range, once, in order.
 
-Every offset between what was taken and the last prediction is in one of four places: in an answer that
-waits for its turn, owed by a pull in flight, in a hole (to be asked for next, the first one first), or
-postponed (its pull was refused; it is asked for again when everything before it has been taken).
+Every offset between what was taken and the last prediction is in one of four places: in an answer that waits
+for earlier ones, owed by a pull in flight, in a hole (pulled next, the first hole first), or postponed (its
+pull returned nothing; it is pulled again when everything before it has been taken).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A pull to send: begin at ``offset``, ask for ``max_messages``."""
+    """A pull to send: at most ``max_messages`` from ``offset``."""
 
     offset: int
     max_messages: int
@@ -42,7 +42,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Taken(Generic[P]):
-    """An answer whose turn has come: of its messages, those in ``[from_offset, until_offset)`` count."""
+    """The next answer in order. Only its messages in ``[from_offset, until_offset)`` count."""
 
     payload: P
     from_offset: int
@@ -51,7 +51,7 @@ class Taken(Generic[P]):
 
 @dataclass(slots=True)
 class _InFlight:
-    """A pull: how much it asks for, and the offsets that only its answer can bring."""
+    """A pull: its maximum number of messages, and the offsets that no other pull returns."""
 
     size: int
     owed_from: int
@@ -65,11 +65,11 @@ class PullWindow(Generic[P]):
     ----------
     offsets : OffsetRange
     batch_size : int
-        The most messages to ask for in one pull (for a filtered read: the most entries to scan).
+        The maximum number of messages per pull (for a filtered read: of entries to scan).
     filtered : bool
-        Whether the broker leaves messages out: an answer then covers more offsets than it has messages.
+        Whether the broker filters messages: an answer then covers more offsets than it has messages.
     stride : int, optional
-        What a former window of the same topic, broker and filter has learned.
+        The stride of an earlier window of the same topic, broker and filter.
     """
 
     __slots__ = ("_answers", "_asks", "_filtered", "_holes", "_in_flight", "_next", "_order", "_postponed",
@@ -80,9 +80,9 @@ class PullWindow(Generic[P]):
         self, offsets: OffsetRange, *, batch_size: int, filtered: bool = False, stride: int | None = None
     ) -> None:
         self.expected = offsets.from_offset
-        """The offset that comes next: everything before it has been taken."""
+        """The next offset to take."""
         self.held_bytes = 0
-        """How much lies in answers that wait for an earlier one."""
+        """The bytes of answers that wait for an earlier one."""
         self.until = offsets.until_offset
         self.batch_size = batch_size
         self.stride = min(batch_size, stride or (_DEFAULT_SCAN if filtered else _DEFAULT_STRIDE))
@@ -103,7 +103,7 @@ class PullWindow(Generic[P]):
         return self.expected >= self.until
 
     def ask(self) -> Ask | None:
-        """Return the next pull to send and count it as in flight; None if there is nothing to ask for now."""
+        """Return the next pull to send, which is then in flight; None if there is nothing to pull now."""
         if self.done:
             return None
         hole = self._first_hole()
@@ -120,8 +120,8 @@ class PullWindow(Generic[P]):
         self._asks += 1
         size = self.stride
         if not self._filtered and self._asks >= self._probe_at:
-            # Ask for all we may while predicting as before: a broker that gives more teaches a longer stride,
-            # one that does not costs nothing, and the overlap is cut away.
+            # Request the maximum, but predict as before. If the broker returns more, the stride grows and the
+            # overlap is cut; if not, it costs nothing.
             size = self.batch_size
             self._probe_at = self._asks + self._probe_every
             self._probe_every = min(_LAST_PROBE, 2 * self._probe_every)
@@ -130,7 +130,7 @@ class PullWindow(Generic[P]):
     def record_answer(
         self, asked: int, next_offset: int, *, messages: int, payload: P, payload_bytes: int = 0
     ) -> None:
-        """Take in the answer to the pull at ``asked``, which covers the offsets up to ``next_offset``."""
+        """Record the answer to the pull at ``asked``, which covers the offsets up to ``next_offset``."""
         pull = self._in_flight.pop(asked, None)
         if pull is None:
             return
@@ -150,7 +150,7 @@ class PullWindow(Generic[P]):
             self._give_back(pull, self._holes)
 
     def take(self) -> list[Taken[P]]:
-        """Return the answers whose turn has come, in order, cut to what was not taken yet."""
+        """Return the next answers in order, cut to the offsets that were not taken yet."""
         taken: list[Taken[P]] = []
         while self._answers and self._answers[0][0] <= self.expected:
             _, _, until, payload, payload_bytes = heapq.heappop(self._answers)
@@ -161,7 +161,7 @@ class PullWindow(Generic[P]):
         return taken
 
     def skip_to(self, offset: int) -> None:
-        """Give up what lies before ``offset``: the broker does not have it any more."""
+        """Skip the offsets before ``offset``: the broker no longer has them."""
         self.expected = min(max(self.expected, offset), self.until)
 
     def record_refusal(self, asked: int) -> None:
@@ -177,7 +177,7 @@ class PullWindow(Generic[P]):
             self._give_back(pull, self._postponed)
 
     def restart(self) -> None:
-        """Forget the pulls in flight: their connection is gone. Answers that are here still count."""
+        """Forget the pulls in flight: their connection is closed. Answers that have arrived are kept."""
         for pull in self._in_flight.values():
             self._give_back(pull, self._holes)
         self._in_flight.clear()
@@ -218,7 +218,7 @@ class PullWindow(Generic[P]):
         return Ask(offset, size)
 
     def _learn(self, size: int, advance: int, messages: int) -> None:
-        """Adapt the stride to an answer that covers ``advance`` offsets of the ``size`` asked for."""
+        """Adapt the stride to an answer that covers ``advance`` of ``size`` requested offsets."""
         if self._filtered:
             if advance < size:  # the answer was full before its scan ended
                 self.stride = max(_DEFAULT_STRIDE, advance * 3 // 4)
