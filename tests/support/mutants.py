@@ -85,10 +85,13 @@ class Result:
 
 
 def select(wanted: list[str]) -> dict[str, list[list[str]]]:
-    """Return the modules below these folders, or with these names, and what to run: the second finds more."""
+    """Return the modules below these folders, or with these names, and their tests, the fast ones first.
+
+    A list is run only for what survived the lists before it.
+    """
     own, of_users = find_tests(FAST), find_tests(FAST, of_users=True)
     found = {
-        module: [_nearest(module, own[module]), _nearest(module, of_users[module])]
+        module: _stages(module, own[module], of_users[module])
         for module in own
         if any(module.startswith(name.removesuffix(".py")) for name in wanted)
     }
@@ -97,11 +100,15 @@ def select(wanted: list[str]) -> dict[str, list[list[str]]]:
     return found
 
 
-def _nearest(module: str, tests: list[str]) -> list[str]:
-    """Prefer tests without sockets: the others are slow, and meet a module by the way."""
-    near = (f"tests/unit/{module.partition('/')[0]}/", "tests/property/", "tests/golden/")
-    without_sockets = [test for test in tests if not test.startswith("tests/network/")]
-    return [test for test in tests if test.startswith(near)] or without_sockets or tests
+def _stages(module: str, own: list[str], of_users: list[str]) -> list[list[str]]:
+    """Return the unit tests of the module's package; with properties; with those of its users."""
+    unit = f"tests/unit/{module.partition('/')[0]}/"
+    pure = (unit, "tests/property/", "tests/golden/")
+    near = [test for test in own if test.startswith(pure)]
+    near = near or own
+    more = {*near, *(test for test in of_users if not test.startswith("tests/network/"))}
+    stages = [[test for test in near if test.startswith(unit)], near, sorted(more)]
+    return [stage for at, stage in enumerate(stages) if stage and stage not in stages[:at]]
 
 
 def run(module: str, tests: list[str], *, deadline_s: float) -> Result:
@@ -114,34 +121,53 @@ def run(module: str, tests: list[str], *, deadline_s: float) -> Result:
             link.symlink_to(ROOT / name)
     settings = _SETTINGS.format(module=module, tests=json.dumps(tests))
     (place / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + settings, encoding="utf-8")
-    _forget_what_changed_tests_decided(place, module, tests)
+    finished, stage = place / "finished", _digest(tests)
+    source = _digest([f"src/pyspark_rocketmq/{module}"])
+    stages = finished.read_text().split() if finished.is_file() else []
+    if stages[:1] != [source]:
+        stages = [source]
+    if stage not in stages:
+        _forget_survivors(place, module)
+    elif not _read(place, module).counts["not checked"]:
+        return _read(place, module)
+    finished.write_text("\n".join(stages))
+    code = _mutmut(place, deadline_s)
+    result = _read(place, module)
+    if code == 0 and not result.counts["not checked"]:
+        finished.write_text("\n".join([*stages, stage]))
+    elif code > 0:
+        print(f"{module}: mutmut ended with {code}, see {place / 'log'}", file=sys.stderr)
+    return result
+
+
+def _mutmut(place: Path, deadline_s: float) -> int:
     with (place / "log").open("w") as log:
         process = subprocess.Popen(
             [shutil.which("mutmut") or "mutmut", "run", "--max-children", "1"],
-            cwd=place, stdout=log, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            cwd=place,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
         try:
-            code = process.wait(timeout=max(1.0, deadline_s - time.monotonic()))
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            return process.wait(timeout=max(1.0, deadline_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return -1
+        finally:
             process.terminate()
-            code = process.wait()
-    result = _read(place, module)
-    if code > 0:
-        print(f"{module}: mutmut ended with {code}, see {place / 'log'}", file=sys.stderr)
-    return result
+            process.wait()
+
+
+def _digest(files: list[str]) -> str:
+    contents = (file.encode() + (ROOT / file).read_bytes() for file in files)
+    return hashlib.sha256(b"".join(contents)).hexdigest()
 
 
 def _meta(place: Path, module: str) -> Path:
     return place / "mutants" / "src" / "pyspark_rocketmq" / f"{module}.meta"
 
 
-def _forget_what_changed_tests_decided(place: Path, module: str, tests: list[str]) -> None:
-    contents = (test.encode() + (ROOT / test).read_bytes() for test in tests)
-    digest = hashlib.sha256(b"".join(contents)).hexdigest()
-    kept = place / "tests.sha256"
-    if kept.is_file() and kept.read_text() == digest:
-        return
-    kept.write_text(digest)
+def _forget_survivors(place: Path, module: str) -> None:
+    """Let everything be tested again that was not killed, with other tests."""
     (place / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
     if (meta := _meta(place, module)).is_file():
         data = json.loads(meta.read_text())
@@ -229,14 +255,15 @@ def main() -> None:
     arguments = parser.parse_args()
     deadline_s = time.monotonic() + arguments.minutes * 60
     total, survived = Counter[str](), 0
-    for module, (tests, more) in select(arguments.modules or list(DEFAULT)).items():
+    for module, stages in select(arguments.modules or list(DEFAULT)).items():
         place = WORK / module.removesuffix(".py").replace("/", ".")
         if arguments.show or time.monotonic() >= deadline_s:
             result = _read(place, module)
         else:
-            result = run(module, tests, deadline_s=deadline_s)
-            if result.counts["no tests"] and more != tests:
-                result = run(module, more, deadline_s=deadline_s)
+            for tests in stages:
+                result = run(module, tests, deadline_s=deadline_s)
+                if not result.counts["survived"] + result.counts["no tests"]:
+                    break
         if not result.counts:
             continue
         total += result.counts
