@@ -47,6 +47,8 @@ JOBS = {
     + "INSERT INTO copies SELECT string(cents) FROM orders;\n",
     "copy.sql": "SET 'trigger' = 'availableNow';" + COPY,
     "copy-on.sql": COPY,
+    "batch.sql": READ.format(columns="body STRING", format="raw")
+    + "INSERT INTO copies VALUES ('a'), ('b');\n",
 }
 PIPELINE = """
 import sys
@@ -157,10 +159,11 @@ def test_jobs_end_with_a_line_and_a_place(place: Place, mock: MockCluster) -> No
         "wrong-column.sql",
         "bad-records.sql",
         "copy.sql",
+        "batch.sql",
     ):
         with running(place, file) as process:
             shown[file] = place.shown(file, process.wait(timeout=PATIENCE_S))
-    assert len(mock.messages("copies")) == 10
+    assert len(mock.messages("copies")) == 12
     for file in ("nothing.py", "typo.py", "bad_records.py"):
         with running(place, file) as process:
             shown[file] = place.shown(file, process.wait(timeout=PATIENCE_S))
@@ -175,7 +178,7 @@ def test_jobs_end_with_a_line_and_a_place(place: Place, mock: MockCluster) -> No
         shown["lengths.py"] = place.shown("lengths.py", process.wait(timeout=60))
     with running(place, "copy-on.sql") as process:
         eventually(
-            lambda: len(mock.messages("copies")) >= 20 or process.poll() is not None,
+            lambda: len(mock.messages("copies")) >= 22 or process.poll() is not None,
             PATIENCE_S,
             what="the copies",
         )

@@ -15,6 +15,7 @@ from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows
 from pyspark_rocketmq.sql import SqlJob, execute
 
 Run = Callable[..., SqlJob]
@@ -100,7 +101,8 @@ def rows_of(job: SqlJob) -> list[tuple[object, ...]]:
 
 def test_the_guides_sink_and_source_round_trip_the_same_columns(run, topic, settled):
     name = topic()
-    run(SINK + VALUES, name)
+    job = run(SINK + VALUES + "INSERT INTO rocketmq_sink SELECT 1, 2, 'x' WHERE false", name)
+    assert job.written == [WrittenRows("rocketmq_sink", 3), WrittenRows("rocketmq_sink", 0)]
     settled(name, 3)
     job = run("SET 'runtimeMode' = 'batch';" + SOURCE + "SELECT * FROM rocketmq_source", name)
     assert rows_of(job) == sorted(ROWS, key=repr)
@@ -393,7 +395,8 @@ def test_inserting_into_a_table_of_sparks(run, spark, topic, settled, client, tm
         spark.sql(f"CREATE TABLE {table} (a INT, b STRING) USING parquet LOCATION '{tmp_path}/{table}'")
     try:
         source = with_options("a INT, b STRING", ", 'startingOffsets' = 'earliest'")
-        run(READ + source + "INSERT INTO found SELECT * FROM t", name)
+        job = run(READ + source + "INSERT INTO found SELECT * FROM t", name)
+        assert job.written == [WrittenRows("found", 2)]
         assert [tuple(row) for row in spark.table("found").collect()] == [(1, "x")] * 2
         insert = source + "INSERT INTO streamed SELECT * FROM t"
         assert run(insert, name, trigger="availableNow").await_termination(240)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Final, Self, assert_never
 
@@ -15,6 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.errors import RocketMQError, SqlError
 from pyspark_rocketmq.options import BadRecords, JobOptions, OutputMode, RuntimeMode
+from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows, write_counted
 from pyspark_rocketmq.spark.query_end import stop_query
 from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.spark.write.update_mode import message_writer
@@ -105,6 +106,8 @@ class SqlJob:
         The results of the statements that return rows, in order.
     result_positions : list of Position
         The positions of these statements.
+    written : list of WrittenRows
+        What each ``INSERT`` of a batch has written, in order.
     tables : dict of str to Table
     """
 
@@ -112,6 +115,7 @@ class SqlJob:
         self.queries: list[StreamingQuery] = []
         self.results: list[DataFrame] = []
         self.result_positions: list[Position] = []
+        self.written: list[WrittenRows] = []
         self.tables: dict[str, Table] = {}
         self._spark = spark
         self._text = text
@@ -240,14 +244,18 @@ class SqlJob:
             return
         rows = self._query(insert.query)
         if not rows.isStreaming:
-            rows.write.mode("append").insertInto(key)
+            self._write_batch(rows, key, lambda df: df.write.mode("append").insertInto(key))
             return
         writer, _ = self._writer(rows, key)
         self._started(writer.toTable(key))
 
     def _write(self, messages: DataFrame, options: Mapping[str, str], name: str) -> None:
         if not messages.isStreaming:
-            messages.write.format(SOURCE).mode("append").options(**options).save()
+
+            def send(rows: DataFrame) -> None:
+                rows.write.format(SOURCE).mode("append").options(**options).save()
+
+            self._write_batch(messages, name, send)
             return
         changes = self.options.output_mode is OutputMode.UPDATE
         writer, checkpoint = self._writer(messages, name)
@@ -255,6 +263,9 @@ class SqlJob:
             self._started(writer.foreachBatch(message_writer(checkpoint, options)).start())
         else:
             self._started(writer.format(SOURCE).options(**options).start())
+
+    def _write_batch(self, rows: DataFrame, name: str, write: Callable[[DataFrame], None]) -> None:
+        self.written.append(WrittenRows(name, write_counted(rows, write)))
 
     def _writer(self, rows: DataFrame, name: str) -> tuple[DataStreamWriter, str]:
         """Return the writer of a query with its own name, and so its own checkpoint."""

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -22,8 +22,16 @@ from pyspark_rocketmq.spark.causes import find_cause
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.spark.monitor.input_counts import InputCounts
+    from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows
 
-__all__ = ["announce_spark", "describe_error", "print_counts", "quiet_spark", "stop_on_signals"]
+__all__ = [
+    "announce_spark",
+    "describe_error",
+    "print_counts",
+    "print_written",
+    "quiet_spark",
+    "stop_on_signals",
+]
 
 _STDERR: Final = 2
 _CONTEXT_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -77,6 +85,16 @@ def print_counts(counts: InputCounts, *, json: bool = False) -> None:
         else:
             batches = "1 batch" if count.batches == 1 else f"{count.batches:,} batches"
             print(f"{count.name or 'query'}: {count.rows:,} rows read in {batches}", file=sys.stderr)
+
+
+def print_written(written: Iterable[WrittenRows], *, json: bool = False) -> None:
+    """Print what each batch write has written: a line on standard error, or JSON on standard output."""
+    for each in written:
+        if json:
+            print_json({"table": each.table, "rowsWritten": each.rows})
+        elif each.rows is not None:
+            rows = "1 row" if each.rows == 1 else f"{each.rows:,} rows"
+            print(f"{each.table}: {rows} written", file=sys.stderr)
 
 
 def describe_error(error: BaseException) -> str:

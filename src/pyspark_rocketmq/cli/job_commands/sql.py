@@ -85,6 +85,7 @@ def _run(
     from pyspark_rocketmq.cli.job_commands.quiet_spark import (
         announce_spark,
         print_counts,
+        print_written,
         quiet_spark,
         stop_on_signals,
     )
@@ -99,6 +100,7 @@ def _run(
         counts = InputCounts()
         try:
             with execute(spark, text, checkpoint_location=checkpoint, settings=settings) as job:
+                print_written(job.written, json=json)
                 for rows, position in zip(job.results, job.result_positions, strict=True):
                     with job.add_position(position):
                         show(rows, json=json)

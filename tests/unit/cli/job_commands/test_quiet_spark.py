@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -12,8 +13,9 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 
-from pyspark_rocketmq.cli.job_commands.quiet_spark import quiet_spark
+from pyspark_rocketmq.cli.job_commands.quiet_spark import print_written, quiet_spark
 from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows
 
 CHILD = """
 import os, subprocess, sys
@@ -42,6 +44,14 @@ def test_what_children_write_is_in_the_file_and_not_on_the_terminal(tmp_path: Pa
     )
     assert done.stderr.splitlines() == ["of the command", "after it"]
     assert done.stdout.splitlines() == ["of the JVM"]
+
+
+def test_what_batches_have_written(capsys: pytest.CaptureFixture[str]) -> None:
+    written = [WrittenRows("orders", 12_345), WrittenRows("one", 1), WrittenRows("untold", None)]
+    print_written(written)
+    assert capsys.readouterr().err.splitlines() == ["orders: 12,345 rows written", "one: 1 row written"]
+    print_written(written[2:], json=True)
+    assert json.loads(capsys.readouterr().out) == {"table": "untold", "rowsWritten": None}
 
 
 @pytest.fixture
