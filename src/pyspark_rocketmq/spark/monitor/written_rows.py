@@ -1,7 +1,8 @@
 """How many rows a batch write has written."""
 
 # Facts (Spark 4.2, 4.3)
-# - An Observation's metrics arrive by the session's listener bus, a moment after the action has returned.
+# - An Observation's metrics arrive by the listener bus, a moment after the action has returned; if they were
+#   optimized away, without values.
 # - `Observation.get` waits for them without a deadline; its future tells whether they have arrived.
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 
 __all__ = ["WrittenRows", "write_counted"]
 
-_PATIENCE_MS: Final = 5_000
+_PATIENCE_MS: Final = 60_000
 _POLL_S: Final = 0.02
 
 
