@@ -272,7 +272,7 @@ class Compiler:
 
     # --- several sinks ------------------------------------------------------------------------
 
-    def common(self) -> p.Node:
+    def find_common_step(self) -> p.Node:
         """Return the last step that all sinks share and after which no step keeps state.
 
         Raises

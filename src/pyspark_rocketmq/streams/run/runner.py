@@ -102,7 +102,7 @@ def start(
             session = get_plan_session(spark, plan)
         compiler = Compiler(session, plan, errors=guard)
         if standby and not elastic:
-            compiler.flow(compiler.common())  # report compile errors now, not after the takeover
+            compiler.flow(compiler.find_common_step())  # report compile errors now, not after the takeover
             held.enter_context(lock)
         held.enter_context(_follow(session, plan))
         record = _make_record(plan, checkpoint)

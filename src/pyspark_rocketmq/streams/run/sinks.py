@@ -50,14 +50,15 @@ def final_flow(flow: Flow, sink: p.Sink, guard: Guard) -> Flow:
 def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict[str, Any]) -> StreamingQuery:
     """Start the one query of a job."""
     plan = compiler.plan
-    common = compiler.flow(compiler.common())
+    shared = compiler.find_common_step()
+    common = compiler.flow(shared)
     if len(plan.sinks) == 1:
         sink = plan.sinks[0]
         flow = final_flow(common, sink, guard)
         rows = sink_of(sink).rows(flow, plan)
         return _start_one(_configure(rows, flow, plan, checkpoint, trigger), sink, flow, plan, checkpoint)
     if common.shape is Shape.JSON and not common.checked:  # once for all sinks, and where it is counted
-        common = common.with_fields([], guard, compiler.common())
+        common = common.with_fields([], guard, shared)
     for sink in plan.sinks:  # fail on compile errors now, not in the first batch
         sink_of(sink).rows(final_flow(compiler.flow(sink), sink, guard), plan)
     writer = _configure(common.df, common, plan, checkpoint, trigger)
@@ -65,7 +66,7 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
     def write(batch: DataFrame, number: int) -> None:
         batch.persist()
         try:
-            given = {compiler.common(): replace(common, df=batch)}
+            given = {shared: replace(common, df=batch)}
             branches = Compiler(batch.sparkSession, plan, given)
             for sink in plan.sinks:
                 rows = sink_of(sink).rows(final_flow(branches.flow(sink), sink, guard), plan)
