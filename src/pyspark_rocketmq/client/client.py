@@ -15,12 +15,13 @@ from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.net.pool import ConnectionPool
+from pyspark_rocketmq.client.net.pull_lanes import PullChannel
 from pyspark_rocketmq.client.queue_requests import QueueRequests, broker_address, gravest, queue_address
 from pyspark_rocketmq.client.retry import RandomSource
 from pyspark_rocketmq.client.routes.name_servers import NameServers
 from pyspark_rocketmq.client.routes.routing import RouteCache
 from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import RocketMQError, UnsupportedRequestError
 from pyspark_rocketmq.model import BrokerData, MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.planning.pulling.pull_hints import PullHints
@@ -201,13 +202,18 @@ class Client:
         return {queue: routes[queue.topic].owner(queue) for queue in asked}
 
     def find_broker(self, broker_name: str) -> BrokerData | None:
-        """Look up a broker's address at the name servers, without a topic; None if it is not registered.
+        """Look up a broker's address at the name servers, without a topic; None if it is unknown.
+
+        A proxy knows brokers by topics only.
 
         Raises
         ------
         NameServerError
         """
-        return self.name_servers.cluster_info(deadline=self.deadline()).brokers.get(broker_name)
+        try:
+            return self.name_servers.cluster_info(deadline=self.deadline()).brokers.get(broker_name)
+        except UnsupportedRequestError:
+            return None
 
     def connection(self, addr: str) -> Connection:
         """Return the open connection to an address.
@@ -218,8 +224,19 @@ class Client:
         """
         return self.pool.get(addr)
 
+    def pull_channel(self, addr: str, broker: BrokerData | None) -> PullChannel:
+        """Return where to send the pulls for a broker at an address.
+
+        Raises
+        ------
+        ConnectError
+        """
+        if broker is not None and broker.behind_proxy:
+            return self.pool.pull_lanes(addr)
+        return self.connection(addr)
+
     def drop(self, addr: str) -> None:
-        """Close the connection to an address. The next use opens a new one."""
+        """Close the connections to an address. The next use opens new ones."""
         self.pool.drop(addr)
 
     # --- offsets ---

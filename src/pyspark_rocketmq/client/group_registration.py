@@ -4,6 +4,7 @@
 # - From 5.3 on a commit of a group that the broker has never seen is refused (26); a heartbeat creates the
 #   group if the broker may (autoCreateSubscriptionGroup), and its topic %RETRY%group, without which
 #   `mqadmin consumerProgress -g` fails. A pull creates the group, but not the topic.
+# - A proxy keeps heartbeats to itself: the broker does not hear of the group (5.4.0).
 # - A heartbeat registers the client for rebalancing until it unregisters or its connection ends; where
 #   members are online they rebalanced before and will again: so only brokers that lack %RETRY%group get one.
 # - A broker that gets a group's first commits of a topic side by side makes a table for each and keeps the
@@ -23,7 +24,7 @@ from pyspark_rocketmq.client.queue_requests import QueueRequests
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RetryPolicy
 from pyspark_rocketmq.client.routes.routing import RouteCache
 from pyspark_rocketmq.errors import BrokerError, RocketMQError
-from pyspark_rocketmq.model import MessageQueue, TopicRoute
+from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.model.names import retry_topic
 from pyspark_rocketmq.remoting.body import encode_heartbeat
 from pyspark_rocketmq.remoting.header import HeartbeatRequest, UnregisterClientRequest
@@ -110,13 +111,13 @@ class GroupCommitter:
         NameServerError
         """
         owners = self._client.owners(queues)
-        brokers = {owner: queue.topic for queue, owner in owners.items() if owner}
+        brokers = {owner: queue for queue, owner in owners.items() if owner}
         # Former owners of a static topic's queues keep the offsets from before a remap; the owner requests
         # them.
-        for topic in {queue.topic for queue in owners if queue.logical}:
-            brokers |= {data.broker_name: topic for data in self._client.served_route(topic).queues}
+        for topic, queue in {queue.topic: queue for queue in owners if queue.logical}.items():
+            brokers |= {data.broker_name: queue for data in self._client.served_route(topic).queues}
         with self._lock:
-            new = {name: topic for name, topic in brokers.items() if (group, name) not in self._announced}
+            new = {name: queue for name, queue in brokers.items() if (group, name) not in self._announced}
         if not new:
             return
         again = retry_topic(group)
@@ -124,14 +125,31 @@ class GroupCommitter:
         known = {data.broker_name for data in route.queues} if route is not None else set()
         told = [
             name
-            for name, topic in new.items()
-            if name in known or self._heartbeat(group, name, topic, deadline)
+            for name, queue in new.items()
+            if name in known or self._register(group, name, queue, deadline)
         ]
         with self._lock:
             self._announced.update((group, name) for name in told)
 
+    def _register(self, group: str, broker_name: str, queue: MessageQueue, deadline: Deadline) -> bool:
+        """Make the group known to a broker; return whether the broker was reached."""
+        data = self._client.served_route(queue.topic).broker(broker_name)
+        if data is not None and data.behind_proxy:
+            return self._pull_nothing(group, queue, deadline)
+        return self._heartbeat(group, broker_name, queue.topic, deadline)
+
+    def _pull_nothing(self, group: str, queue: MessageQueue, deadline: Deadline) -> bool:
+        """Pull at the end of a queue, for the group's sake; return whether the broker was reached."""
+        requests = self._client.requests
+        end = requests.try_each({queue: broker.max_offset(queue)}, deadline=deadline, policy=_ONCE)[queue]
+        if isinstance(end, RocketMQError):
+            return False
+        nothing = broker.pull(queue, end, group=group, max_nums=1, selector=MessageSelector())
+        outcome = requests.try_each({queue: nothing}, deadline=deadline, policy=_ONCE)[queue]
+        return isinstance(outcome, BrokerError) or not isinstance(outcome, RocketMQError)
+
     def _heartbeat(self, group: str, broker_name: str, topic: str, deadline: Deadline) -> bool:
-        """Return whether the broker was reached."""
+        """Send a consumer's heartbeat and leave; return whether the broker was reached."""
         client = self._client
         client_id = f"pyspark-rocketmq@{os.getpid()}"
         until = deadline.sooner(client.request_timeout_ms)

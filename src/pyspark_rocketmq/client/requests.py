@@ -11,6 +11,7 @@ from typing import Final
 
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.net.pull_lanes import is_of_proxy
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, PullStatus
 from pyspark_rocketmq.remoting.body import encode_client_check
@@ -198,6 +199,14 @@ def check_selector(selector: MessageSelector, topic: str, group: str) -> Call[No
             reason = reasons[ResponseCode(response.code)]
             raise OptionError(
                 reason, expression=selector.expression, remark=response.remark, addr=response.addr
+            )
+        if is_of_proxy(response):
+            raise OptionError(
+                "a proxy does not check an SQL filter, and brokers answer one that they cannot parse with "
+                "every message: filter by tags, or set the name servers' address",
+                option="sqlFilter",
+                expression=selector.expression,
+                addr=response.addr,
             )
         response.require(topic=topic, group=group)
 

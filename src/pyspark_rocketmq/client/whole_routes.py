@@ -51,10 +51,11 @@ def _require_brokers(client: Client, topics: tuple[str, ...], deadline: Deadline
     for topic in lacking:
         client.invalidate(topic)
     client.routes.find_many(lacking, deadline=deadline)
+    known = registered or frozenset()  # a proxy does not tell: wait for the broker
     for topic in lacking:
         missing = client.routes.missing_brokers(topic)
-        client.routes.forget_brokers(topic, missing & registered)  # they are up, but no longer have it
-        if away := missing - registered:
+        client.routes.forget_brokers(topic, missing & known)  # they are up, but no longer have it
+        if away := missing - known:
             raise BrokerNotFoundError(
                 "the topic had queues at brokers that no name server knows now: they or the name servers "
                 "are restarting, and what is read now would be a part of the topic",

@@ -16,12 +16,18 @@ from typing import Final, Self
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
-from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, resolve, rocketmq_coordinates
+from pyspark_rocketmq.devcluster.jars import (
+    DEFAULT_VERSION,
+    proxy_coordinates,
+    resolve,
+    rocketmq_coordinates,
+)
 from pyspark_rocketmq.devcluster.java import Java, find_java
 from pyspark_rocketmq.devcluster.layout import JvmOptions, Layout, write_files
 from pyspark_rocketmq.devcluster.registration import READ_WRITE
-from pyspark_rocketmq.devcluster.server import Broker, NameServer, Runtime, Server
+from pyspark_rocketmq.devcluster.server import Broker, NameServer, Proxy, Runtime, Server
 from pyspark_rocketmq.devcluster.settings import SERVER_ENV, jvm_arguments
+from pyspark_rocketmq.devcluster.system.disk import check_disk
 from pyspark_rocketmq.devcluster.system.process import Watchdog
 from pyspark_rocketmq.errors import DevClusterError, OptionError, PortTakenError
 
@@ -30,7 +36,6 @@ __all__ = ["DevCluster"]
 CLUSTER_NAME: Final = "DefaultCluster"
 
 _PORT_ATTEMPTS: Final = 3
-_DISK_LIMIT: Final = 0.9
 _TOOL_FAILED: Final = re.compile(
     r"^\S*(SubCommandException|MQClientException|MQBrokerException|Remoting\w*Exception)", re.MULTILINE
 )
@@ -52,12 +57,14 @@ class DevCluster:
     slaves : int, default 0
         Slaves per master: ``broker-a-1``, …. They replicate asynchronously.
     name_servers : int, default 1
+    proxies : int, default 0
+        RocketMQ 5 only.
     version : str, default "5.4.0"
         Any 4.9.x or 5.x release.
-    broker_config, name_server_config : mapping of str to str
+    broker_config, name_server_config, proxy_config : mapping of str to str
         Settings by RocketMQ's names. They override the settings of this class.
-    broker_options, name_server_options, tools_options : JvmOptions
-        Heap sizes, JVM arguments, environment and files (keys, access lists) of the three programs.
+    broker_options, name_server_options, proxy_options, tools_options : JvmOptions
+        Heap sizes, JVM arguments, environment and files (keys, access lists) of the programs.
     port : int, optional
         The first name server's port. Default: a random free one.
     workdir : Path, optional
@@ -82,11 +89,14 @@ class DevCluster:
         *,
         slaves: int = 0,
         name_servers: int = 1,
+        proxies: int = 0,
         version: str = DEFAULT_VERSION,
         broker_config: Mapping[str, str] | None = None,
         name_server_config: Mapping[str, str] | None = None,
+        proxy_config: Mapping[str, str] | None = None,
         broker_options: JvmOptions = _BROKER_JVM,
         name_server_options: JvmOptions = _SMALL_JVM,
+        proxy_options: JvmOptions = _SMALL_JVM,
         tools_options: JvmOptions = _SMALL_JVM,
         port: int | None = None,
         workdir: Path | None = None,
@@ -103,12 +113,16 @@ class DevCluster:
                 slaves=slaves,
                 name_servers=name_servers,
             )
+        if proxies < 0 or (proxies and version.startswith("4.")):
+            raise OptionError("RocketMQ has proxies since 5.0", proxies=proxies, version=version)
         self.version = version
-        self._shape = (brokers, slaves, name_servers)
+        self._shape = (brokers, slaves, name_servers, proxies)
         self._broker_config = dict(broker_config or {})
         self._name_server_config = dict(name_server_config or {})
+        self._proxy_config = dict(proxy_config or {})
         self._broker_options = broker_options
         self._name_server_options = name_server_options
+        self._proxy_options = proxy_options
         self._tools_options = tools_options
         self._port = port
         self._workdir = workdir
@@ -118,11 +132,13 @@ class DevCluster:
         self._clock = clock
         self._random = source or random.Random()  # noqa: S311 - ports, no secrets
         self._jars: tuple[Path, ...] = ()
+        self._proxy_jars: tuple[Path, ...] = ()
         self._resources = ExitStack()
         self._owner = 0
         self._home = Path()
         self._name_servers: tuple[NameServer, ...] = ()
         self._brokers: tuple[Broker, ...] = ()
+        self._proxies: tuple[Proxy, ...] = ()
 
     # --- parts -------------------------------------------------------------------------------
 
@@ -142,9 +158,19 @@ class DevCluster:
         return self._brokers
 
     @property
+    def proxy(self) -> str:
+        """The proxies' addresses: clients take them in place of `name_server`."""
+        return ";".join(server.address for server in self._proxies)
+
+    @property
+    def proxies(self) -> tuple[Proxy, ...]:
+        """The proxies."""
+        return self._proxies
+
+    @property
     def servers(self) -> tuple[Server, ...]:
         """All servers, in start order."""
-        return (*self._name_servers, *self._brokers)
+        return (*self._name_servers, *self._brokers, *self._proxies)
 
     @property
     def home(self) -> Path:
@@ -191,10 +217,12 @@ class DevCluster:
             raise DevClusterError("this cluster was started already")
         java = self.java
         self._jars = resolve(rocketmq_coordinates(self.version))
+        if self._shape[-1]:
+            self._proxy_jars = resolve(proxy_coordinates(self.version))
         self._owner = os.getpid()
         with ExitStack() as resources:
             self._home = self._make_home(resources)
-            _check_disk(self._home)
+            check_disk(self._home)
             watchdog = resources.enter_context(Watchdog())
             if self._workdir is None:
                 watchdog.remove(self._home)
@@ -298,10 +326,13 @@ class DevCluster:
             home=self._home,
             java=java,
             jars=self._jars,
+            proxy_jars=self._proxy_jars,
             name_server_options=self._name_server_options,
             broker_options=self._broker_options,
+            proxy_options=self._proxy_options,
             name_server_config=self._name_server_config,
             broker_config=self._broker_config,
+            proxy_config=self._proxy_config,
             source=self._random,
             port=self._port,
         )
@@ -318,7 +349,7 @@ class DevCluster:
                 return
 
     def _lay_out(self, layout: Layout, runtime: Runtime) -> None:
-        brokers, slaves, name_servers = self._shape
+        brokers, slaves, name_servers, proxies = self._shape
         self._name_servers = tuple(
             NameServer(layout.name_server(number), runtime) for number in range(name_servers)
         )
@@ -334,13 +365,17 @@ class DevCluster:
             for broker_id in range(slaves + 1)
             for name in [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
         )
+        self._proxies = tuple(
+            Proxy(layout.proxy(number, cluster=CLUSTER_NAME, name_server=self.name_server), runtime)
+            for number in range(proxies)
+        )
 
     def _bring_up(self) -> None:
         # One wave after the other: while it starts, a broker looks up name servers once, a slave its
-        # master once, and both again only after 10 s.
+        # master once, and both again only after 10 s. A proxy ends if it finds no broker.
         masters = [broker for broker in self._brokers if broker.broker_id == 0]
         slaves = [broker for broker in self._brokers if broker.broker_id != 0]
-        for wave in (self._name_servers, masters, slaves):
+        for wave in (self._name_servers, masters, slaves, self._proxies):
             for server in wave:
                 server.launch()
             for server in wave:
@@ -355,15 +390,3 @@ class DevCluster:
             for server in reversed(self.servers):
                 server.stop()
         self._kill_servers()
-
-
-def _check_disk(home: Path) -> None:
-    """Raise if brokers would reject every message because the disk is full. No setting lifts that limit."""
-    disk = shutil.disk_usage(home)
-    used = disk.used / (disk.used + disk.free)
-    if used >= _DISK_LIMIT:
-        raise DevClusterError(
-            f"the disk is {used:.0%} full and RocketMQ refuses messages from {_DISK_LIMIT:.0%} on: "
-            "make room, or choose a workdir (or TMPDIR) on another disk",
-            folder=home,
-        )

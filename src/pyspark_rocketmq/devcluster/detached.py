@@ -69,12 +69,15 @@ class DetachedCluster:
     home : str
         The folder of stores and logs.
     servers : tuple of DetachedServer
+    proxy : str
+        The proxies' addresses, in the format of clients; empty without proxies.
     """
 
     version: str
     name_server: str
     home: str
     servers: tuple[DetachedServer, ...]
+    proxy: str = ""
 
     @classmethod
     def of(cls, cluster: DevCluster) -> Self:
@@ -84,7 +87,7 @@ class DetachedCluster:
             for server in cluster.servers
             if server.pid is not None
         )
-        return cls(cluster.version, cluster.name_server, str(cluster.home), servers)
+        return cls(cluster.version, cluster.name_server, str(cluster.home), servers, cluster.proxy)
 
     @property
     def is_running(self) -> bool:
@@ -96,6 +99,7 @@ def start_detached(
     brokers: int = 1,
     *,
     slaves: int = 0,
+    proxies: int = 0,
     version: str = DEFAULT_VERSION,
     broker_config: dict[str, str] | None = None,
     port: int | None = None,
@@ -107,7 +111,7 @@ def start_detached(
 
     Parameters
     ----------
-    brokers, slaves, version, broker_config
+    brokers, slaves, proxies, version, broker_config
         As in `DevCluster`.
     port : int, optional
         The name server's port. Default: the port of the folder's last cluster, else 9876, if it is free, else
@@ -131,6 +135,7 @@ def start_detached(
         mq = DevCluster(
             brokers,
             slaves=slaves,
+            proxies=proxies,
             version=version,
             broker_config=broker_config,
             port=_free_port(workdir) if port is None else port,

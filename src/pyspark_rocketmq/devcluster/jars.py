@@ -28,7 +28,14 @@ from pyspark_rocketmq.devcluster.progress import DownloadProgress
 from pyspark_rocketmq.devcluster.system.locking import file_lock
 from pyspark_rocketmq.errors import DevClusterError, OptionError
 
-__all__ = ["DEFAULT_VERSION", "Repositories", "cache_folder", "resolve", "rocketmq_coordinates"]
+__all__ = [
+    "DEFAULT_VERSION",
+    "Repositories",
+    "cache_folder",
+    "proxy_coordinates",
+    "resolve",
+    "rocketmq_coordinates",
+]
 
 DEFAULT_VERSION: Final = ROCKETMQ_VERSION
 """The default RocketMQ version."""
@@ -82,6 +89,11 @@ def rocketmq_coordinates(version: str = DEFAULT_VERSION) -> tuple[str, ...]:
     """Return the coordinates of RocketMQ's servers, tools and Java client."""
     modules = ("namesrv", "broker", "tools", "client")
     return tuple(f"org.apache.rocketmq:rocketmq-{module}:{version}" for module in modules)
+
+
+def proxy_coordinates(version: str = DEFAULT_VERSION) -> tuple[str, ...]:
+    """Return the coordinates of RocketMQ's proxy, which exists since 5.0."""
+    return (f"org.apache.rocketmq:rocketmq-proxy:{version}",)
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:

@@ -18,6 +18,7 @@ from pyspark_rocketmq.devcluster.settings import (
     logback_files,
     name_server_properties,
     properties_text,
+    proxy_settings,
 )
 from pyspark_rocketmq.devcluster.system.ports import BROKER_PORTS, free_port, is_free
 from pyspark_rocketmq.errors import PortTakenError
@@ -27,6 +28,10 @@ __all__ = ["JvmOptions", "Layout", "read_port", "write_files"]
 _NAME_SERVER: Final = "org.apache.rocketmq.namesrv.NamesrvStartup"
 _SETTINGS: Final = "conf/server.properties"
 _BROKER: Final = "org.apache.rocketmq.broker.BrokerStartup"
+_PROXY: Final = "org.apache.rocketmq.proxy.ProxyStartup"
+_PROXY_SETTINGS: Final = "conf/rmq-proxy.json"
+_GRPC_PORT: Final = 1
+"""A proxy's gRPC port, counted from its remoting port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +66,10 @@ class Layout:
     java : Java
     jars : sequence of Path
         RocketMQ's jars.
-    name_server_options, broker_options : JvmOptions
-    name_server_config, broker_config : mapping of str to str
+    proxy_jars : sequence of Path
+        Those of RocketMQ's proxy, if there is one.
+    name_server_options, broker_options, proxy_options : JvmOptions
+    name_server_config, broker_config, proxy_config : mapping of str to str
         They override this package's settings.
     source : random.Random
         Selects ports.
@@ -73,10 +80,13 @@ class Layout:
     home: Path
     java: Java
     jars: Sequence[Path]
+    proxy_jars: Sequence[Path]
     name_server_options: JvmOptions
     broker_options: JvmOptions
+    proxy_options: JvmOptions
     name_server_config: Mapping[str, str]
     broker_config: Mapping[str, str]
+    proxy_config: Mapping[str, str]
     source: random.Random
     port: int | None = None
 
@@ -91,8 +101,10 @@ class Layout:
         port = self.port if self.port is not None and number == 0 else free_port(self.source)
         if port == self.port and not is_free(port):
             raise PortTakenError("the name server's port is in use: choose another one", port=port)
-        properties = name_server_properties(port, self.name_server_config)
-        return self._spec(f"namesrv-{number}", port, _NAME_SERVER, self.name_server_options, properties)
+        properties = properties_text(name_server_properties(port, self.name_server_config))
+        return self._spec(
+            f"namesrv-{number}", port, self.name_server_options, (_NAME_SERVER, "-c"), (_SETTINGS, properties)
+        )
 
     def broker(self, broker_name: str, broker_id: int, *, cluster: str, name_server: str) -> ServerSpec:
         """Lay out a broker. A slave's folder and name end with its id."""
@@ -107,21 +119,51 @@ class Layout:
             home=self.home / name,
             overrides=self.broker_config,
         )
-        return self._spec(name, port, _BROKER, self.broker_options, properties)
+        settings = (_SETTINGS, properties_text(properties))
+        return self._spec(name, port, self.broker_options, (_BROKER, "-c"), settings)
+
+    def proxy(self, number: int, *, cluster: str, name_server: str) -> ServerSpec:
+        """Lay out a proxy."""
+        port = free_port(self.source, (0, _GRPC_PORT))
+        settings = proxy_settings(
+            cluster=cluster,
+            port=port,
+            grpc_port=port + _GRPC_PORT,
+            name_server=name_server,
+            overrides=self.proxy_config,
+        )
+        return self._spec(
+            f"proxy-{number}",
+            port,
+            self.proxy_options,
+            (_PROXY, "-pc"),
+            (_PROXY_SETTINGS, settings),
+            jars=self.proxy_jars,
+        )
 
     def _spec(
-        self, name: str, port: int, main_class: str, options: JvmOptions, properties: Mapping[str, str]
+        self,
+        name: str,
+        port: int,
+        options: JvmOptions,
+        program: tuple[str, str],
+        settings: tuple[str, str],
+        *,
+        jars: Sequence[Path] | None = None,
     ) -> ServerSpec:
+        """Write a server's files. A program is its class and its flag, settings a file and its text."""
         home = self.home / name
-        write_files(home, {**options.files, _SETTINGS: properties_text(properties)})
+        main_class, flag = program
+        file, text = settings
+        write_files(home, {**options.files, file: text})
         command = (
             str(self.java.executable),
             *jvm_arguments(home, options.heap, options.jvm_args),
             "-cp",
-            class_path([home / "conf", *self.jars]),
+            class_path([home / "conf", *(self.jars if jars is None else jars)]),
             main_class,
-            "-c",
-            str(home / _SETTINGS),
+            flag,
+            str(home / file),
         )
         return ServerSpec(name, home, port, command, options.env)
 

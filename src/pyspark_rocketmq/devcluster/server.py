@@ -1,4 +1,4 @@
-"""Name servers and brokers as objects to stop, kill, pause and restart."""
+"""Name servers, brokers and proxies as objects to stop, kill, pause and restart."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pyspark_rocketmq.devcluster.settings import SERVER_ENV
 from pyspark_rocketmq.devcluster.system.ports import LOOPBACK
 from pyspark_rocketmq.devcluster.system.process import ChildProcess, Watchdog
 
-__all__ = ["Broker", "NameServer", "Runtime", "Server", "ServerSpec"]
+__all__ = ["Broker", "NameServer", "Proxy", "Runtime", "Server", "ServerSpec"]
 
-_UP: Final = "boot success"
+_UP: Final = "(boot|startup) success"
 _STOP_TIMEOUT_S: Final = 40.0  # a 5.4 broker takes 17 s to shut down
 
 
@@ -168,6 +168,10 @@ class Server:
 
 class NameServer(Server):
     """A name server."""
+
+
+class Proxy(Server):
+    """A proxy in cluster mode. Its address is that of the remoting protocol."""
 
 
 class Broker(Server):

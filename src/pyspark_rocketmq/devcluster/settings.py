@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ __all__ = [
     "logback_files",
     "name_server_properties",
     "properties_text",
+    "proxy_settings",
 ]
 
 # Java 17 closes the internals that the servers' mapped files and fastjson use.
@@ -66,12 +68,13 @@ def jvm_arguments(home: Path, heap: str, extra: Sequence[str]) -> list[str]:
 def logback_files() -> dict[str, str]:
     """Return the logging settings of 4.9 and 5.x: warnings and errors, to the process's own log file.
 
-    5.x finds ``rmq.logback.xml`` on the class path. 4.9 requires files in its home folder.
+    5.x finds ``rmq.logback.xml`` (its proxy ``rmq.proxy.logback.xml``) on the class path. 4.9 requires files
+    in its home folder.
     """
     v4 = _LOGBACK.format(package="")
     v5 = _LOGBACK.format(package="org.apache.rocketmq.logging.")
     old = {f"conf/logback_{program}.xml": v4 for program in ("broker", "namesrv", "tools")}
-    return {"conf/rmq.logback.xml": v5, **old}
+    return {"conf/rmq.logback.xml": v5, "conf/rmq.proxy.logback.xml": v5, **old}
 
 
 def name_server_properties(port: int, overrides: Mapping[str, str]) -> dict[str, str]:
@@ -111,6 +114,40 @@ def broker_properties(
         "storePathCommitLog": str(store / "commitlog"),
         **overrides,
     }
+
+
+def proxy_settings(
+    *, cluster: str, port: int, grpc_port: int, name_server: str, overrides: Mapping[str, str]
+) -> str:
+    """Return the settings of a proxy in cluster mode, as JSON. It listens on every interface.
+
+    Parameters
+    ----------
+    cluster : str
+        The brokers' cluster.
+    port, grpc_port : int
+        For the remoting protocol and for gRPC.
+    name_server : str
+    overrides : mapping of str to str
+        The proxy converts texts to the settings' types.
+    """
+    settings = {
+        "rocketMQClusterName": cluster,
+        "proxyClusterName": cluster,
+        "proxyMode": "CLUSTER",
+        "namesrvAddr": name_server,
+        "localServeAddr": "127.0.0.1",
+        "remotingAccessAddr": "127.0.0.1",
+        "remotingListenPort": port,
+        "grpcServerPort": grpc_port,
+        # gRPC on the remoting port needs a native library for TLS that Ivy does not fetch.
+        "enableRemotingLocalProxyGrpc": False,
+        # A topic that was created or changed is seen after a second instead of 20.
+        "topicRouteServiceCacheRefreshSeconds": 1,
+        "topicConfigCacheRefreshSeconds": 1,
+        **overrides,
+    }
+    return json.dumps(settings, indent=1)
 
 
 def properties_text(properties: Mapping[str, str]) -> str:

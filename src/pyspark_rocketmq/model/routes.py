@@ -28,11 +28,15 @@ class Permission(enum.IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """One broker (replica group): addresses by broker id; 0 is the master."""
+    """One broker (replica group): addresses by broker id; 0 is the master.
+
+    ``behind_proxy`` says that the address is that of a proxy, which all brokers share.
+    """
 
     broker_name: str
     cluster: str
     addresses: Mapping[int, str]
+    behind_proxy: bool = False
 
     @property
     def master(self) -> str | None:

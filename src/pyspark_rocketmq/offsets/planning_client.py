@@ -111,9 +111,9 @@ class PlanningClient(Client):
         return self._topics
 
     def broker_names(self) -> frozenset[str]:
-        """Return the brokers that are registered now; none if the server does not support that (a proxy)."""
+        """Return the brokers that are registered now; none if a proxy answers."""
         try:
-            return self.name_servers.fetch_registered_brokers(deadline=self.deadline())
+            return self.name_servers.fetch_registered_brokers(deadline=self.deadline()) or frozenset()
         except RocketMQError as error:
             _LOG.debug("the brokers are not known: %s", error)
             return frozenset()

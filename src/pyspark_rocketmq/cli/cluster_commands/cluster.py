@@ -29,6 +29,7 @@ app = typer.Typer(
 def start(
     brokers: Annotated[int, typer.Option(help="Number of master brokers.", min=1)] = 1,
     slaves: Annotated[int, typer.Option(help="Replicas per master.", min=0)] = 0,
+    proxies: Annotated[int, typer.Option(help="Number of proxies, RocketMQ 5 only.", min=0)] = 0,
     version: Annotated[str, typer.Option(help="RocketMQ release: 4.9.x or 5.x.")] = ROCKETMQ_VERSION,
     port: Annotated[
         int | None,
@@ -49,6 +50,7 @@ def start(
     cluster = start_detached(
         brokers,
         slaves=slaves,
+        proxies=proxies,
         version=version,
         broker_config=_settings(config or []),
         port=port,
@@ -59,6 +61,8 @@ def start(
         return
     typer.echo(f"RocketMQ {cluster.version} is up, its name server is {cluster.name_server}")
     typer.echo(f"  export NAMESRV_ADDR='{cluster.name_server}'")
+    if cluster.proxy:
+        typer.echo(f"  its proxies are {cluster.proxy}")
     typer.echo(f"  stores and logs: {cluster.home}")
     typer.echo("  stop it with: pyspark-rocketmq cluster stop")
 

@@ -10,6 +10,7 @@ from typing import Final, Generic, TypeVar
 
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.net.connection import Connection, Response
+from pyspark_rocketmq.client.net.pull_lanes import PullChannel
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.remoting.command import Buffer
 from pyspark_rocketmq.remoting.header import RequestHeader
@@ -40,9 +41,9 @@ class Call(Generic[T]):
     parse: Callable[[Response], T]
     body: Buffer = b""
 
-    def on(self, connection: Connection, *, deadline: Deadline) -> T:
+    def on(self, channel: PullChannel, *, deadline: Deadline) -> T:
         """Make only this call."""
-        return self.parse(connection.call(self.request, self.body, deadline=deadline))
+        return self.parse(channel.call(self.request, self.body, deadline=deadline))
 
 
 @dataclass(slots=True)

@@ -1,4 +1,7 @@
-"""The connections of a process, one an address, born on first use and replaced when they die."""
+"""The connections of a process: one an address, and several for pulls at a proxy.
+
+They are born on first use and replaced when they die.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.client.net.fork import tell_after_fork
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Condition, Host
+from pyspark_rocketmq.client.net.pull_lanes import PullLanes
 
 __all__ = ["ConnectionPool"]
 
@@ -35,6 +39,7 @@ class ConnectionPool:
         self._clock = clock
         self._host = host
         self._connections: dict[str, Connection] = {}
+        self._lanes: dict[str, PullLanes] = {}
         self._start_empty()
         tell_after_fork(self)
 
@@ -42,11 +47,14 @@ class ConnectionPool:
         self._lock = threading.Lock()
         self._opening: dict[str, Condition] = {}
         self._connections = {}
+        self._lanes = {}
 
     def after_fork(self) -> None:
         """Start empty in a child process."""
         for inherited in self._connections.values():
             inherited.forget()
+        for lanes in self._lanes.values():
+            lanes.forget()
         self._start_empty()
 
     def get(self, addr: str) -> Connection:
@@ -72,6 +80,18 @@ class ConnectionPool:
                 self._connections[addr] = connection
             return connection
 
+    def pull_lanes(self, addr: str) -> PullLanes:
+        """Return the connections for pulls at a proxy, which are opened as they are needed."""
+        with self._lock:
+            if addr not in self._lanes:
+                self._lanes[addr] = PullLanes(
+                    addr,
+                    lambda: Connection(addr, self.options, self._clock, self._host),
+                    clock=self._clock,
+                    timeout_ms=self.options.request_timeout_ms,
+                )
+            return self._lanes[addr]
+
     def _bury(self) -> None:
         """Close the connections that died: brokers move, and their old addresses are not used again."""
         with self._lock:
@@ -86,19 +106,22 @@ class ConnectionPool:
             connection.close()
 
     def drop(self, addr: str) -> None:
-        """Close the connection to ``addr``, if there is one."""
+        """Close the connections to ``addr``, if there are any."""
         with self._lock:
-            connection = self._connections.pop(addr, None)
+            connection, lanes = self._connections.pop(addr, None), self._lanes.pop(addr, None)
         if connection is not None:
             connection.close()
+        if lanes is not None:
+            lanes.close()
 
     def close(self) -> None:
         """Close every connection; the pool can be used again."""
         with self._lock:
-            connections = list(self._connections.values())
+            opened: list[Connection | PullLanes] = [*self._connections.values(), *self._lanes.values()]
             self._connections.clear()
-        for connection in connections:
-            connection.close()
+            self._lanes.clear()
+        for each in opened:
+            each.close()
 
     def __enter__(self) -> Self:
         return self

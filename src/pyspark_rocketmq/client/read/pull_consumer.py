@@ -21,12 +21,12 @@ from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import (
     MASTER_ID,
+    BrokerData,
     Message,
     MessageQueue,
     MessageSelector,
     PullResult,
     PullStatus,
-    TopicRoute,
 )
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.record.message import decode_messages
@@ -185,12 +185,13 @@ class PullConsumer:
 
         def attempt() -> PullResult:
             route = client.routes.get_served((queue.topic,), deadline=deadline)[queue.topic]
-            connection = client.connection(self._address(route, queue))
-            agreed = agree_on_selector(client, connection, queue.topic, selector, self.group)
+            broker_data = route.broker(route.owner(queue) or queue.broker_name)
+            channel = client.pull_channel(self._address(queue, broker_data), broker_data)
+            agreed = agree_on_selector(client, channel, queue.topic, selector, self.group)
             call = broker.pull(
                 queue, offset, group=self.group, max_nums=max_nums, selector=agreed, suspend_ms=suspend_ms
             )
-            answer = call.on(connection, deadline=deadline.sooner(client.request_timeout_ms + waits_ms))
+            answer = call.on(channel, deadline=deadline.sooner(client.request_timeout_ms + waits_ms))
             return self._result(queue, selector, offset, answer)
 
         return retry(
@@ -205,9 +206,8 @@ class PullConsumer:
         self._suggested.pop(queue, None)
         self._client.invalidate(queue.topic)
 
-    def _address(self, route: TopicRoute, queue: MessageQueue) -> str:
+    def _address(self, queue: MessageQueue, data: BrokerData | None) -> str:
         """Return the replica that the last response suggested, else the master, else a slave."""
-        data = route.broker(route.owner(queue) or queue.broker_name)
         suggested = data.addresses.get(self._suggested.get(queue, MASTER_ID)) if data is not None else None
         return suggested or self._client.queue_address(queue, master_only=False)
 

@@ -22,7 +22,8 @@ from pyspark_rocketmq.remoting.template import RequestTemplate
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
-    from pyspark_rocketmq.client.net.connection import Connection, Response
+    from pyspark_rocketmq.client.net.connection import Response
+    from pyspark_rocketmq.client.net.pull_lanes import PullChannel
 
 __all__ = ["agree_on_selector", "pull_template"]
 
@@ -39,13 +40,13 @@ _UNKNOWN: Final = frozenset(
 
 
 def pull_template(
-    client: Client, connection: Connection, queue: MessageQueue, *, selector: MessageSelector, group: str
+    client: Client, channel: PullChannel, queue: MessageQueue, *, selector: MessageSelector, group: str
 ) -> RequestTemplate:
     """Return the pulls of a queue at a server, which differ in where they begin and how much they ask for.
 
     They hold the `agree_on_selector`. Raises as it does.
     """
-    selector = agree_on_selector(client, connection, queue.topic, selector, group)
+    selector = agree_on_selector(client, channel, queue.topic, selector, group)
     request = PullMessageRequest(
         consumer_group=group,
         topic=queue.topic,
@@ -61,7 +62,7 @@ def pull_template(
 
 
 def agree_on_selector(
-    client: Client, connection: Connection, topic: str, selector: MessageSelector, group: str
+    client: Client, channel: PullChannel, topic: str, selector: MessageSelector, group: str
 ) -> MessageSelector:
     """Return what a server may be asked to filter; the reader compares the tags of what comes itself.
 
@@ -78,15 +79,15 @@ def agree_on_selector(
     """
     if selector.takes_all:
         return selector
-    key = (connection.addr, topic, selector)
+    key = (channel.addr, topic, selector)
     if (known := client.pull_selectors.get(key)) is not None:
         return known
     deadline = client.deadline(client.request_timeout_ms)
     by_sql = selector.expression_type != "TAG"
     if by_sql:
         names = (client.namespace.qualify(topic), client.namespace.qualify(group))
-        broker.check_selector(selector, *names).on(connection, deadline=deadline)
-    answer = connection.call(GetTopicConfigRequest(topic=topic), deadline=deadline)
+        broker.check_selector(selector, *names).on(channel, deadline=deadline)
+    answer = channel.call(GetTopicConfigRequest(topic=topic), deadline=deadline)
     if not _stores_batches(answer, topic):
         # A server that lacks the topic may get it yet, with any settings; none has settings of a light one.
         if answer.code != ResponseCode.TOPIC_NOT_EXIST or is_light(topic):

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, assert_never
 
-from pyspark_rocketmq.client.clock import Deadline
-from pyspark_rocketmq.client.net.connection import Connection, Response
+from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.client.net.pull_lanes import PullChannel
 from pyspark_rocketmq.client.read import pull_answer
 from pyspark_rocketmq.client.read.pull_answer import PullPayload, Records, Removed, Scanned
 from pyspark_rocketmq.client.read.pull_filter import pull_template
@@ -81,7 +81,7 @@ class RangePull:
             filtered=self._filtered,
             stride=self._hint.stride,
         )
-        self._connection: Connection | None = None
+        self._channel: PullChannel | None = None
         self._template: RequestTemplate | None = None
         self._replica = ReplicaChoice(client, offsets.queue)
         self._slave_is_closed = False
@@ -164,10 +164,10 @@ class RangePull:
 
     def close(self) -> None:
         """Drop the pulls in flight."""
-        if self._connection is not None:
-            self._connection.abandon(*self._in_flight)
+        if self._channel is not None:
+            self._channel.abandon(*self._in_flight)
         self._in_flight.clear()
-        self._connection = self._template = None
+        self._channel = self._template = None
         self._hint.stride = self._window.stride
 
     def _now(self) -> float:
@@ -180,10 +180,10 @@ class RangePull:
         if not asks:
             return 0
         try:
-            connection = self._connection = self._connection or self._replica.connect()
-            template = self._template = self._template or self._pulls_at(connection)
+            channel = self._channel = self._channel or self._replica.connect(self._depth)
+            template = self._template = self._template or self._pulls_at(channel)
             sent = self._depth.record_sent(self._now())
-            opaques = connection.submit_many(template, [(ask.offset, ask.max_messages) for ask in asks])
+            opaques = channel.submit_many(template, [(ask.offset, ask.max_messages) for ask in asks])
             self._in_flight.update(zip(opaques, ((ask, sent) for ask in asks), strict=True))
         except RocketMQError:
             for ask in asks:
@@ -191,9 +191,9 @@ class RangePull:
             raise
         return len(asks)
 
-    def _pulls_at(self, connection: Connection) -> RequestTemplate:
+    def _pulls_at(self, channel: PullChannel) -> RequestTemplate:
         selector, group = self._options.selector, self._options.consumer_group
-        return pull_template(self._client, connection, self.offsets.queue, selector=selector, group=group)
+        return pull_template(self._client, channel, self.offsets.queue, selector=selector, group=group)
 
     def _receive(self) -> list[Chunk]:
         if not self._in_flight:
@@ -202,9 +202,9 @@ class RangePull:
                 return chunks
             self._client.clock.sleep(max(0.0, self._resume_at - self._now()))
             self._send(1)
-        assert self._connection is not None, "a range that is not done always has something to ask for"
-        deadline = Deadline(self._client.clock, self._client.request_timeout_ms)
-        answers = self._connection.wait_some(self._in_flight, deadline)
+        assert self._channel is not None, "a range that is not done always has something to ask for"
+        deadline = self._client.deadline(self._client.request_timeout_ms)
+        answers = self._channel.wait_some(self._in_flight, deadline)
         self._depth.record_answer(len(answers), self._in_flight[answers[-1][0]][1], self._now())
         busy = [response for _, response in answers if pull_answer.is_busy(response)]
         for opaque, response in answers:
@@ -266,10 +266,10 @@ class RangePull:
             ) from error
         if stalled or not error.retriable:
             raise error
-        if self._connection is not None:
-            self._replica.refuse(self._connection.addr)
+        if self._channel is not None:
+            self._replica.refuse(self._channel.addr)
             if isinstance(error, RequestTimeoutError):  # half-open, or a peer that is stuck
-                self._client.drop(self._connection.addr)
+                self._client.drop(self._channel.addr)
         self.close()
         self._window.restart()
         # A master that became a slave only says that it is busy.
@@ -368,7 +368,7 @@ class RangePull:
         return ServiceNotAvailableError(
             "the broker does not have these messages (yet, or any more)",
             code=ResponseCode.PULL_NOT_FOUND,
-            addr=self._connection and self._connection.addr,
+            addr=self._channel and self._channel.addr,
         )
 
     def _is_head(self, ask: Ask) -> bool:

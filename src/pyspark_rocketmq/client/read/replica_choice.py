@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.pull_lanes import LANES, PullChannel
 from pyspark_rocketmq.errors import BrokerNotFoundError, NameServerError, RocketMQError
 from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue
+from pyspark_rocketmq.planning.pulling.pull_concurrency import PullDepth
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
@@ -35,8 +36,13 @@ class ReplicaChoice:
         self._queue = queue
         self._refused_by: set[str] = set()
 
-    def connect(self) -> Connection:
+    def connect(self, depth: PullDepth) -> PullChannel:
         """Connect to the suggested broker id, else the master, else a replica that did not fail us yet.
+
+        Parameters
+        ----------
+        depth : PullDepth
+            A proxy bounds it.
 
         Raises
         ------
@@ -50,8 +56,10 @@ class ReplicaChoice:
             candidates = by_preference
         addr = broker.addresses[candidates[0]]
         self.at_master = candidates[0] == MASTER_ID
+        if broker.behind_proxy:
+            depth.bound(LANES)
         try:
-            return self._client.connection(addr)
+            return self._client.pull_channel(addr, broker)
         except RocketMQError:
             self._refused_by.add(addr)
             raise

@@ -7,18 +7,22 @@
 #   "name server not ready").
 # - GET_ROUTEINFO_BY_TOPIC (105) answers TOPIC_NOT_EXIST (17) without a route; a broker does not know the
 #   request (3); a RocketMQ 5 proxy's remoting port does, its gRPC port hangs up or speaks HTTP/2.
+# - A proxy shows its own address as that of every broker, and does not know requests for brokers (106) and
+#   topics (206).
 # - A broker that stops stays in the route for up to 10 s, one that vanishes for up to 120 s.
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.net.connection import Connection, Response
 from pyspark_rocketmq.client.net.pipelining import Call, pipeline
 from pyspark_rocketmq.client.net.pool import ConnectionPool
+from pyspark_rocketmq.client.net.pull_lanes import is_of_proxy
 from pyspark_rocketmq.client.retry import RandomSource, RetryPolicy, retry
 from pyspark_rocketmq.errors import (
     ConnectError,
@@ -29,6 +33,7 @@ from pyspark_rocketmq.errors import (
     RequestTimeoutError,
     RocketMQError,
     TransportError,
+    UnsupportedRequestError,
 )
 from pyspark_rocketmq.inventory import ClusterInfo
 from pyspark_rocketmq.model import BrokerData, MessageQueue, QueueData, TopicRoute
@@ -124,24 +129,41 @@ class NameServers:
         }
 
     def cluster_info(self, *, deadline: Deadline) -> ClusterInfo:
-        """Return the brokers that are registered at any name server, merged. Raises as `routes`."""
+        """Return the brokers that are registered at any name server, merged.
+
+        Raises
+        ------
+        NameServerError
+            As `routes`.
+        UnsupportedRequestError
+            The server is a proxy.
+        """
 
         def ask(connection: Connection, until: Deadline) -> ClusterInfo:
             answer = connection.call(GetBrokerClusterInfoRequest(), deadline=until)
-            return decode_cluster_info(answer.require().body)
+            return decode_cluster_info(_require_list(answer, "brokers").body)
 
         return merge_cluster_infos(self._on_all(ask, deadline))
 
-    def fetch_registered_brokers(self, *, deadline: Deadline) -> frozenset[str]:
-        """Return the names of the brokers that are registered at any name server. Raises as `routes`."""
-        return frozenset(self.cluster_info(deadline=deadline).brokers)
+    def fetch_registered_brokers(self, *, deadline: Deadline) -> frozenset[str] | None:
+        """Return the names of the brokers that are registered at any name server; None if a proxy answers.
+
+        Raises
+        ------
+        NameServerError
+            As `routes`.
+        """
+        try:
+            return frozenset(self.cluster_info(deadline=deadline).brokers)
+        except UnsupportedRequestError:
+            return None
 
     def topics(self, *, deadline: Deadline) -> tuple[str, ...]:
-        """Return the topics that any name server knows, system topics included. Raises as `routes`."""
+        """Return the topics that any name server knows, system topics included. Raises as `cluster_info`."""
 
         def ask(connection: Connection, until: Deadline) -> tuple[str, ...]:
             answer = connection.call(GetAllTopicListFromNameserverRequest(), deadline=until)
-            return decode_topic_list(answer.require().body)
+            return decode_topic_list(_require_list(answer, "topics").body)
 
         return tuple(sorted({topic for topics in self._on_all(ask, deadline) for topic in topics}))
 
@@ -244,6 +266,18 @@ def _lookup(
     return found
 
 
+def _require_list(answer: Response, what: str) -> Response:
+    """Return an answer that lists brokers or topics, or raise the error of a server that keeps no lists."""
+    if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        raise UnsupportedRequestError(
+            f"a proxy does not list {what}: set the name servers' address, or name the topics",
+            code=answer.code,
+            remark=answer.remark,
+            addr=answer.addr,
+        )
+    return answer.require()
+
+
 def _route(topic: str, response: Response) -> TopicRoute | None:
     if response.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
@@ -255,7 +289,10 @@ def _route(topic: str, response: Response) -> TopicRoute | None:
         )
     if response.code == ResponseCode.SYSTEM_ERROR:  # for example of one that waits for its brokers
         raise NameServerError(f"it refuses to answer: {response.remark}", addr=response.addr)
-    return decode_route(topic, response.require(topic=topic).body)
+    route = decode_route(topic, response.require(topic=topic).body)
+    if not is_of_proxy(response):
+        return route
+    return replace(route, brokers=tuple(replace(data, behind_proxy=True) for data in route.brokers))
 
 
 def merge_cluster_infos(infos: Sequence[ClusterInfo]) -> ClusterInfo:
@@ -294,4 +331,4 @@ def _add_broker(known: dict[str, BrokerData], data: BrokerData) -> None:
     """Add what another name server knows of a broker; what is known has precedence."""
     first = known.setdefault(data.broker_name, data)
     addresses = {**data.addresses, **first.addresses}
-    known[data.broker_name] = BrokerData(data.broker_name, first.cluster, addresses)
+    known[data.broker_name] = replace(first, addresses=addresses)

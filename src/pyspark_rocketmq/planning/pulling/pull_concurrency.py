@@ -37,15 +37,21 @@ class PullDepth:
         on the way.
     """
 
-    __slots__ = ("_answers", "_fastest_s", "_fixed", "_rate", "limit")
+    __slots__ = ("_answers", "_fastest_s", "_fixed", "_most", "_rate", "limit")
 
     def __init__(self, fixed: int | None = None) -> None:
         self.limit = LEAST if fixed is None else fixed
         """How many pulls may be in flight now."""
         self._fixed = fixed is not None
+        self._most = MOST
         self._answers = 0
         self._fastest_s = math.inf
         self._rate = 0.0
+
+    def bound(self, most: int) -> None:
+        """Never allow more than ``most`` from now on: the server takes no more."""
+        self._most = min(self._most, most)
+        self.limit = min(self.limit, most)
 
     def record_sent(self, now_s: float) -> Sent:
         """Return what `answered` wants to know again of the pulls that are being sent."""
@@ -67,4 +73,4 @@ class PullDepth:
             return
         self._fastest_s = min(self._fastest_s, took_s)
         self._rate = max((self._answers - last.answers) / took_s, self._rate * _FORGET)
-        self.limit = min(MOST, max(LEAST, math.ceil(2 * self._rate * self._fastest_s)))
+        self.limit = min(self._most, max(LEAST, math.ceil(2 * self._rate * self._fastest_s)))

@@ -20,6 +20,7 @@ from pyspark_rocketmq.client.retry import RetryPolicy, retry
 from pyspark_rocketmq.client.send.queue_selection import queue_numbers
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
+    OptionError,
     PermissionDeniedError,
     TopicExistsError,
     TopicNotFoundError,
@@ -149,20 +150,28 @@ class SinkTopics:
         """Create the topic, or raise an error that is retried while its brokers may be restarting."""
         client = self._client
         registered = client.name_servers.fetch_registered_brokers(deadline=client.deadline())
-        if not registered:
+        if registered is not None and not registered:
             raise client.routes.why_missing(topic, deadline=client.deadline(), registered=registered)
         if self._options.create_topic:
+            if registered is None:
+                raise OptionError(
+                    "a proxy does not create topics: create this one at the name servers, "
+                    "or set their address as nameServer",
+                    option="createTopic",
+                    topic=topic,
+                )
             with contextlib.suppress(TopicExistsError):  # another writer was first: its topic stays as it is
                 Admin(client).create_topic(topic, queues=self._options.topic_queues)
             return client.write_queues(topic)
+        known = self._seen.names if registered is None else registered
         now_s = client.clock.monotonic()
         of_row = self._options.topic is None
-        if not restart.expired and not (of_row and self._seen.are_all_there(registered, now_s)):
+        if not restart.expired and not (of_row and self._seen.are_all_there(known, now_s)):
             raise BrokerNotFoundError(
                 "no name server has a route to the topic: it is missing, or its broker restarts", topic=topic
             )
         if self._restart_ms and restart.expired:
-            self._seen.settle(registered, now_s)
+            self._seen.settle(known, now_s)
         if of_row and self._options.takes_dead_letters:
             return None
         error = client.routes.why_missing(topic, deadline=client.deadline(), registered=registered)
@@ -177,12 +186,13 @@ class SinkTopics:
         if not absent or not self._restart_ms:
             return
         registered = self._client.name_servers.fetch_registered_brokers(deadline=self._client.deadline())
+        known = self._seen.names if registered is None else registered
         now_s = self._client.clock.monotonic()
-        away = absent.difference(registered)
-        if not away or self._seen.are_all_there(registered, now_s):
+        away = absent.difference(known)
+        if not away or self._seen.are_all_there(known, now_s):
             return
         if restart.expired:
-            self._seen.settle(registered, now_s)
+            self._seen.settle(known, now_s)
         else:
             raise BrokerNotFoundError(
                 "a broker that rows name is not registered", topic=topic, broker_name=";".join(sorted(away))

@@ -1,0 +1,156 @@
+"""The client at a proxy's remoting port, whose connections drop answers when they are full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.support.mock_proxy import MockProxy
+
+from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage, Producer, PullConsumer
+from pyspark_rocketmq.client.read.range_reader import Pulled, read_chunks
+from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
+    OptionError,
+    TopicNotFoundError,
+    UnsupportedRequestError,
+)
+from pyspark_rocketmq.model import MessageSelector, OffsetRange
+from pyspark_rocketmq.options import SinkOptions, parse_options
+from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
+from pyspark_rocketmq.testing import MockCluster
+
+pytestmark = pytest.mark.timeout(60)
+
+BODY = b"x" * 8_000
+COUNT = 250
+
+
+@pytest.fixture
+def mq() -> Iterator[MockCluster]:
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def proxy(mq: MockCluster) -> Iterator[MockProxy]:
+    with MockProxy(mq.name_server) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def client(proxy: MockProxy) -> Iterator[Client]:
+    with Client(proxy.addr) as client:
+        yield client
+
+
+def fill(client: Client) -> dict[MessageQueue, int]:
+    """Send as many messages to each queue; return the queues' ends."""
+    producer = Producer(client)
+    for queue in client.write_queues("orders"):
+        producer.send_batch([OutgoingMessage("orders", BODY) for _ in range(COUNT)], queue)
+    return client.max_offsets(client.read_queues("orders"))
+
+
+def read(client: Client, ends: dict[MessageQueue, int]) -> int:
+    ranges = [OffsetRange(queue, 0, end) for queue, end in ends.items()]
+    events = read_chunks(client, ranges, ReadOptions(consumer_group="g"))
+    chunks = [chunk for event in events if isinstance(event, Pulled) for chunk in event.chunks]
+    return sum(chunk.until_offset - chunk.from_offset for chunk in chunks)
+
+
+def test_no_answer_is_dropped_however_many_pulls_are_in_flight(proxy: MockProxy, client: Client) -> None:
+    ends = fill(client)
+    assert set(ends.values()) == {COUNT}
+    assert read(client, ends) == 2 * COUNT
+    assert proxy.dropped == 0
+
+
+def test_readers_of_several_threads_share_the_connections(proxy: MockProxy, client: Client) -> None:
+    ends = fill(client)
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda _: read(client, ends), range(4))) == [2 * COUNT] * 4
+    assert proxy.dropped == 0
+
+
+def test_a_pull_leaves_other_requests_their_answers(proxy: MockProxy, client: Client) -> None:
+    """What a pull brings fills a connection; offsets that are asked for meanwhile use another one."""
+    ends = fill(client)
+    consumer = PullConsumer("g", client=client)
+    with ThreadPoolExecutor(8) as threads:
+        pulls = [threads.submit(consumer.pull, queue, "*", 0, 32) for queue in list(ends) * 8]
+        offsets = [threads.submit(client.max_offsets, ends) for _ in range(8)]
+        assert all(len(pull.result().messages) == 32 for pull in pulls)
+        assert all(found.result() == ends for found in offsets)
+    assert proxy.dropped == 0
+
+
+def test_what_is_abandoned_is_not_in_the_way(proxy: MockProxy, client: Client) -> None:
+    ends = fill(client)
+    for _ in range(3):
+        events = read_chunks(
+            client,
+            [OffsetRange(queue, 0, end) for queue, end in ends.items()],
+            ReadOptions(consumer_group="g"),
+        )
+        next(iter(events))
+        events.close()
+    assert read(client, ends) == 2 * COUNT
+    assert proxy.dropped == 0
+
+
+def test_groups_and_times(client: Client) -> None:
+    ends = fill(client)
+    client.commit_offsets("g", ends)
+    assert client.committed_offsets("g", ends) == ends
+    assert client.offsets_at(dict.fromkeys(ends, 0)) == dict.fromkeys(ends, 0)
+
+
+def test_a_topic_that_is_missing_is_said_to_be(client: Client) -> None:
+    with pytest.raises(TopicNotFoundError, match="does not exist"):
+        client.read_queues("order")
+
+
+@pytest.mark.parametrize("use", [Admin.topics, Admin.cluster_info, lambda admin: admin.create_topic("new")])
+def test_lists_are_refused_with_what_to_do(use, client: Client) -> None:
+    with pytest.raises(UnsupportedRequestError, match="set the name servers' address"):
+        use(Admin(client))
+
+
+def test_the_sink_does_not_create_a_topic_at_a_proxy(client: Client) -> None:
+    options = parse_options(
+        SinkOptions,
+        {"nameServer": client.options.name_servers[0], "topic": "new", "createTopic": "true"},
+        environ={},
+    )
+    with pytest.raises(OptionError, match="a proxy does not create topics"):
+        SinkTopics(client, options).queues("new")
+
+
+def test_the_sink_writes_to_a_topic_that_exists_and_not_to_one_that_is_missing(client: Client) -> None:
+    options = parse_options(SinkOptions, {"nameServer": client.options.name_servers[0]}, environ={})
+    topics = SinkTopics(client, options)
+    assert len(topics.queues("orders") or ()) == 2
+    with pytest.raises(TopicNotFoundError, match="createTopic"):
+        topics.queues("order")
+
+
+def test_a_broker_that_is_gone_is_an_outage(mq: MockCluster, client: Client) -> None:
+    client.read_queues("orders")
+    mq.unregister("broker-b")
+    client.invalidate("orders")
+    with pytest.raises(BrokerNotFoundError):
+        client.queue_address(MessageQueue("orders", "broker-b", 0))
+
+
+def test_an_sql_filter_that_nobody_checks_is_refused(client: Client) -> None:
+    """A broker answers a filter that it cannot parse with every message, and a proxy checks none."""
+    fill(client)
+    with pytest.raises(OptionError, match="filter by tags"):
+        client.check_selector(MessageSelector.by_sql("amount >"), "orders", group="g")
+    with pytest.raises(OptionError, match="filter by tags"):
+        PullConsumer("g", client=client).pull(
+            client.read_queues("orders")[0], MessageSelector.by_sql("amount >"), 0
+        )
