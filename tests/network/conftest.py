@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.support.clocks import RunningTime
+from tests.support.clocks import Beats, RunningTime
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.testing.wire import Loop
 
 
 @pytest.fixture(scope="session", autouse=True)
 def running_time() -> Iterator[RunningTime]:
-    """Deadlines pass while the process runs: a busy machine does not fail what answers in time."""
-    with pytest.MonkeyPatch.context() as patch, RunningTime().counted() as running:
+    """Deadlines pass while the process and its mock clusters run: a busy machine fails no healthy answer."""
+    beats, start = Beats(), Loop.start
+
+    def start_with_beats(loop: Loop) -> None:
+        start(loop)
+        assert loop._loop is not None
+        beats.add(loop._loop)
+
+    with pytest.MonkeyPatch.context() as patch, RunningTime(beats.all_run).counted() as running:
+        patch.setattr(Loop, "start", start_with_beats)
         patch.setattr(type(SYSTEM_CLOCK), "monotonic", lambda _: running.monotonic())
         yield running

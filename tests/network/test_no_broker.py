@@ -11,7 +11,7 @@ from tests.support.cli import CommandLine
 
 from pyspark_rocketmq.cli.connect import complete_groups
 from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage
-from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.errors import BrokerNotFoundError, TopicNotFoundError
 from pyspark_rocketmq.offsets.offset_lookup import fetch_running_ends
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
@@ -112,8 +112,26 @@ def test_a_topic_whose_broker_is_away_holds_up_no_other_topic(mq: MockCluster) -
     client = PlanningClient(options.client)
     assert len(fetch_running_ends(client, options).masters) == 3
     mq.unregister("broker-a")
+    client.routes.invalidate_all()
     assert set(fetch_running_ends(client, options).masters) == {MessageQueue("orders", "broker-b", 0)}
     client.close()
+
+
+def test_the_topics_of_a_broker_that_registers_while_they_are_listed_are_listed(
+    mq: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty list would start a query that reads a pattern's topics without any."""
+    forget_brokers(mq)
+    with Client(mq.name_server) as client:
+        list_topics = client.name_servers.topics
+
+        def list_then_register(*, deadline: Deadline) -> tuple[str, ...]:
+            names = list_topics(deadline=deadline)
+            mq.register("broker-a")
+            return names
+
+        monkeypatch.setattr(client.name_servers, "topics", list_then_register)
+        assert Admin(client).topics() == ("orders",)
 
 
 @pytest.fixture

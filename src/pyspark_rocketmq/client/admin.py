@@ -127,9 +127,11 @@ class Admin:
         BrokerNotFoundError
             No broker is registered.
         """
-        all_names = self._client.name_servers.topics(deadline=self._client.deadline())
-        if not all_names:  # every broker has internal topics: it is not registered
+        name_servers = self._client.name_servers
+        all_names = name_servers.topics(deadline=self._client.deadline())
+        if not all_names:  # every broker has internal topics: none was registered, and perhaps one is now
             self._everywhere()
+            all_names = name_servers.topics(deadline=self._client.deadline())
         namespace = self._client.namespace
         names = tuple(sorted(namespace.plain(name) for name in all_names if namespace.holds(name)))
         if include_system:
