@@ -11,7 +11,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.testing.wire import Loop
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def running_time() -> Iterator[RunningTime]:
     """Deadlines pass while the process and its mock clusters run: a busy machine fails no healthy answer."""
     beats, start = Beats(), Loop.start
