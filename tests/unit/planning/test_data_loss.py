@@ -24,6 +24,10 @@ WANTED = OffsetRange(QUEUE, 100, 200)
         (PullVerdict.BELOW_MIN, 101, 101, "OFFSETS_EXPIRED"),
         (PullVerdict.BELOW_MIN, 200, 200, "OFFSETS_EXPIRED"),
         (PullVerdict.BELOW_MIN, 5_000, 200, "OFFSETS_EXPIRED"),
+        (PullVerdict.BELOW_MIN, 99, 100, "OFFSETS_EXPIRED"),
+        (PullVerdict.REMOVED, 150, 150, "OFFSETS_EXPIRED"),
+        (PullVerdict.REMOVED, 5_000, 200, "OFFSETS_EXPIRED"),
+        (PullVerdict.REMOVED, 99, 100, "OFFSETS_EXPIRED"),
         (PullVerdict.BEYOND_MAX, 0, 200, "OFFSET_WENT_BACK"),
         (PullVerdict.BEYOND_MAX, 100, 200, "OFFSET_WENT_BACK"),
         (PullVerdict.QUEUE_GONE, 0, 200, "QUEUE_LOST"),
@@ -46,6 +50,15 @@ def test_loss_is_skipped_and_counted_or_raised(
     }
     assert "failOnDataLoss=false" in str(error)
     assert f"continues at {resume}" in str(error)
+    assert CAUSES[verdict] in str(error)
+
+
+CAUSES = {
+    PullVerdict.BELOW_MIN: "the queue now begins at",
+    PullVerdict.REMOVED: "deleted the files",
+    PullVerdict.BEYOND_MAX: "the queue now ends at",
+    PullVerdict.QUEUE_GONE: "does not exist any more",
+}
 
 
 @pytest.mark.parametrize(("lowest", "highest"), [(0, 0), (0, 60), (40, 60)])
