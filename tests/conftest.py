@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.lean_jvm import LEAN, lean_spark
+from tests.support.patient import patient_client
 from tests.support.places import needs
 from tests.support.topics import TopicFactory, create_topic, fresh_name
 from tests.support.wait import BUSY
@@ -64,7 +65,7 @@ def cluster(mq: DevCluster) -> DevCluster:
 @pytest.fixture
 def client(cluster: DevCluster) -> Iterator[Client]:
     """A client of the test's cluster."""
-    with Client(cluster.name_server) as client:
+    with patient_client(cluster.name_server) as client:
         yield client
 
 

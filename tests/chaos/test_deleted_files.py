@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.topics import create_topic
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, MessageQueue, OffsetRange, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Client, MessageQueue, OffsetRange, OutgoingMessage
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
@@ -34,7 +35,7 @@ def cluster() -> Iterator[DevCluster]:
 
 
 def fill(client: Client, until: int) -> None:
-    producer = Producer(client)
+    producer = patient_producer(client)
     for number in range(client.max_offsets([QUEUE])[QUEUE], until):  # nothing that compresses
         producer.send(OutgoingMessage(QUEUE.topic, random.Random(number).randbytes(64 << 10)), QUEUE)
     eventually(lambda: client.max_offsets([QUEUE])[QUEUE] >= until, 30)

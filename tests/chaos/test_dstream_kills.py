@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 from tests.support.example_process import ExampleProcess
+from tests.support.patient import patient_producer
 from tests.support.postgres import PostgresServer
 from tests.support.stored_orders import Results
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Client, OutgoingMessage
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
@@ -33,7 +34,7 @@ def feed(mq, topic) -> Iterator[tuple[str, Callable[[int], None]]]:
     """A topic, and a function that sends numbered messages to it."""
     name, sent = topic(queues=QUEUES), 0
     with Client(mq.name_server) as client:
-        producer, queues = Producer(client), client.write_queues(name)
+        producer, queues = patient_producer(client), client.write_queues(name)
 
         def send(count: int) -> None:
             nonlocal sent

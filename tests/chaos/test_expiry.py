@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from tests.support.patient import patient_producer
 from tests.support.topics import create_topic
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, MessageQueue, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Client, MessageQueue, OutgoingMessage
 from pyspark_rocketmq.devcluster import DevCluster
 
 pytestmark = pytest.mark.needs("cluster")
@@ -28,7 +29,7 @@ def test_a_stream_meets_messages_that_expired_on_disk(
 ) -> None:
     create_topic(forgetful, QUEUE.topic, 1, 6)
     with Client(forgetful.name_server) as client:
-        producer = Producer(client)
+        producer = patient_producer(client)
         for number in range(READ + MESSAGES):  # nothing that compresses: they shall fill files of the log
             producer.send(OutgoingMessage(QUEUE.topic, random.Random(number).randbytes(64 << 10)), QUEUE)
             if number == READ - 1:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.cluster_chaos import chaos_cluster, disturb_cluster
 from tests.support.mock_chaos import disturb
+from tests.support.wait import BUSY
 from tests.support.workload import Figures
 
 FULL = int(os.environ.get("CHAOS_KILLS", "1")) >= 20
@@ -18,7 +19,7 @@ def check(figures: Figures, *, longest_stall_s: float) -> None:
     print(figures)
     assert (figures.lost, figures.repeated_rows, figures.disordered, figures.refused) == (0, 0, 0, 0)
     assert figures.read >= figures.sent > 0
-    assert figures.longest_stall_s < longest_stall_s
+    assert figures.longest_stall_s < longest_stall_s * BUSY
 
 
 @pytest.mark.timeout(120)

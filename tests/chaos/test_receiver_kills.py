@@ -16,11 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.support.example_process import ExampleProcess
+from tests.support.patient import patient_producer
 from tests.support.stored_orders import Results
 from tests.support.topics import create_topic
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Admin, Client, OutgoingMessage
 from pyspark_rocketmq.devcluster import DevCluster
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
@@ -55,7 +56,7 @@ def send(broken_mq) -> Iterator[Callable[[int], int]]:
     create_topic(broken_mq, "orders", QUEUES, 6)
     sent = 0
     with Client(broken_mq.name_server) as client:
-        producer, queues = Producer(client), client.write_queues("orders")
+        producer, queues = patient_producer(client), client.write_queues("orders")
 
         def some(count: int) -> int:
             nonlocal sent
@@ -139,7 +140,7 @@ def test_a_broker_that_dies_holds_up_no_receiver_of_the_other_one(two_brokers, r
     chance, sent, kills = random.Random(SEED), 0, 0
     job = run_job(two_brokers)
     with Client(two_brokers.name_server) as client:
-        producer, queues = Producer(client), client.write_queues("orders")
+        producer, queues = patient_producer(client), client.write_queues("orders")
 
         def send_to(broker_name: str, count: int) -> None:
             nonlocal sent

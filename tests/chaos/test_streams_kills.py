@@ -25,10 +25,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.chaos.streams_job import SINKS
+from tests.support.patient import patient_producer
 from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.spark import drop_repeats
@@ -94,7 +95,7 @@ def fill(client: Client, topic: str) -> Results:
             moment = 1_900_000_000 + window * 10 + row * 10 // ROWS_PER_WINDOW
             bodies.append(json.dumps({"time": moment * 1000, "key": key, "value": value}))
             sums[start, key] += value
-    producer, (queue,) = Producer(client), client.write_queues(topic)
+    producer, (queue,) = patient_producer(client), client.write_queues(topic)
     for at in range(0, len(bodies), 500):
         producer.send_batch([OutgoingMessage(topic, body.encode()) for body in bodies[at : at + 500]], queue)
     return Counter({(begun, key, total): 1 for (begun, key), total in sums.items() if begun != start})

@@ -25,11 +25,12 @@ from pathlib import Path
 import psutil
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.support.patient import patient_producer
 from tests.support.scratch import scratch_env
 from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, Message, OutgoingMessage, Producer, PullConsumer
+from pyspark_rocketmq.client import Client, Message, OutgoingMessage, PullConsumer
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.spark import drop_repeats
 
@@ -218,7 +219,7 @@ def attack(job: Job, mq: DevCluster, target: str, chance: random.Random, kills: 
 
 def fill(name_server: str, topic: str, messages: int) -> None:
     with Client(name_server) as client:
-        producer, queues = Producer(client), client.write_queues(topic)
+        producer, queues = patient_producer(client), client.write_queues(topic)
         for number, first in enumerate(range(0, messages, 500)):
             bodies = (f"row {row}".encode() for row in range(first, first + 500))
             batch = [OutgoingMessage(topic, body, tags="t", keys="k") for body in bodies]

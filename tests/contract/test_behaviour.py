@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
@@ -76,7 +77,7 @@ class World:
 
     def ask(self, request: RequestHeader, body: bytes = b"") -> Response:
         addr = self.client.broker_address(BROKER, topic=self.topic)
-        return self.client.connection(addr).call(request, body)
+        return self.client.connection(addr).call(request, body, deadline=self.client.deadline(90_000))
 
     def pull(self, offset: int, **fields: object) -> Response:
         request = {
@@ -108,7 +109,7 @@ class World:
         outgoing = [
             one if isinstance(one, OutgoingMessage) else OutgoingMessage(self.topic, one) for one in messages
         ]
-        result = Producer(self.client).send_batch(outgoing, self.queue)
+        result = patient_producer(self.client).send_batch(outgoing, self.queue)
         end = result.queue_offset + len(outgoing)
         eventually(lambda: self.client.max_offsets((self.queue,))[self.queue] >= end)
 
@@ -200,11 +201,11 @@ def test_a_suspended_pull_wakes_up_for_a_message(world: World) -> None:
     started = time.monotonic()
     sender.start()
     try:
-        response = world.pull(0, sys_flag=6, suspend_timeout_millis=8_000)
+        response = world.pull(0, sys_flag=6, suspend_timeout_millis=60_000)
     finally:
         sender.join()
     assert (response.code, response.remark) == (0, "FOUND")
-    assert 0.15 < time.monotonic() - started < 4
+    assert 0.15 < time.monotonic() - started < 30
 
 
 def test_a_pull_can_commit(world: World) -> None:

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 from tests.support.cli import CommandLine
 from tests.support.clocks import WrongClock
+from tests.support.patient import patient_producer
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.cli.cluster_commands import groups
-from pyspark_rocketmq.client import ClientOptions, OutgoingMessage, Producer
+from pyspark_rocketmq.client import ClientOptions, OutgoingMessage
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
 from pyspark_rocketmq.tools.doctor import examine
@@ -34,7 +35,7 @@ def ten(topic, client) -> str:
         message = OutgoingMessage(
             name, body, tags="even" if number % 2 == 0 else "odd", keys=f"order-{number}"
         )
-        Producer(client).send(message, MessageQueue(name, "broker-a", number % 2))
+        patient_producer(client).send(message, MessageQueue(name, "broker-a", number % 2))
     queues = client.read_queues(name)
     eventually(lambda: sum(client.max_offsets(queues).values()) == 10, what="ten messages to read")
     return name

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.settings import broker_settings
 from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, MessageQueue, OutgoingMessage, Producer, PullConsumer
+from pyspark_rocketmq.client import Client, MessageQueue, OutgoingMessage, PullConsumer
 from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import GroupNotFoundError, NameServerError, TopicNotFoundError
@@ -36,7 +37,7 @@ def read_all(client: Client, queue: MessageQueue, group: str) -> list[Message]:
 
 def fill(client: Client, topic: str, per_queue: int) -> tuple[MessageQueue, ...]:
     """Send so many messages to each queue and wait until they can be read."""
-    producer = Producer(client)
+    producer = patient_producer(client)
     queues = client.write_queues(topic)
     for queue in queues:
         producer.send_batch([OutgoingMessage(topic, b"%d" % number) for number in range(per_queue)], queue)
@@ -89,7 +90,7 @@ def test_offsets_at_means_the_first_message_at_or_after(
 ) -> None:
     """Bursts share a timestamp: brokers of 4.9 answer with any message of a burst, or a neighbour."""
     name = topic(queues=1, cluster=cluster)
-    producer = Producer(client)
+    producer = patient_producer(client)
     for size in (1, 40, 1, 1, 25, 3):
         producer.send_batch([OutgoingMessage(name, b"x")] * size)
     (queue,) = client.read_queues(name)
@@ -149,10 +150,11 @@ def test_group_that_may_not_be_created(mq: DevCluster, topic: TopicFactory, grou
 
 def test_a_dead_name_server_is_passed_over(mq: DevCluster, topic: TopicFactory) -> None:
     name = topic(queues=1)
+    options = ClientOptions(name_servers=("127.0.0.1:1", mq.name_server), connect_timeout_ms=60_000)
     started = time.monotonic()
-    with Client(f"127.0.0.1:1;{mq.name_server}") as client:
+    with Client(options) as client:
         assert len(client.read_queues(name)) == 1
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 30
 
 
 def test_a_broker_is_no_name_server(mq: DevCluster) -> None:

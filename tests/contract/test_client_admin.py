@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
+from tests.support.fakes import Endless
+from tests.support.patient import patient_producer
 from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Admin, Client, GroupConfig, MessageQueue, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Admin, Client, GroupConfig, MessageQueue, OutgoingMessage
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import Permission
@@ -18,12 +18,6 @@ from pyspark_rocketmq.model import Permission
 def cluster(request: pytest.FixtureRequest) -> DevCluster:
     """Either broker generation."""
     return request.getfixturevalue(request.param)
-
-
-@pytest.fixture
-def client(cluster: DevCluster) -> Iterator[Client]:
-    with Client(cluster.name_server, operation_timeout_ms=5_000) as made:
-        yield made
 
 
 @pytest.fixture
@@ -71,14 +65,17 @@ def test_names_that_brokers_refuse(admin: Admin) -> None:
 def test_nowhere_to_create_it(admin: Admin) -> None:
     with pytest.raises(OptionError, match="no such broker or cluster"):
         admin.create_topic("any", cluster="no-such-cluster")
-    with Client(admin._client.options, operation_timeout_ms=200) as hasty, pytest.raises(BrokerNotFoundError):
+    with (
+        Client(admin._client.options, random=Endless()) as hasty,
+        pytest.raises(BrokerNotFoundError),
+    ):
         Admin(hasty).create_topic("any", brokers=["broker-z"])
 
 
 def test_topic_statistics(admin: Admin, client: Client, cluster: DevCluster, topic: TopicFactory) -> None:
     name = topic(queues=2, cluster=cluster)
     queue = MessageQueue(name, "broker-a", 1)
-    Producer(client).send_batch([OutgoingMessage(name, b"x")] * 3, queue)
+    patient_producer(client).send_batch([OutgoingMessage(name, b"x")] * 3, queue)
     eventually(lambda: admin.topic_stats(name)[queue].max_offset == 3)
     stats = admin.topic_stats(name)
     assert stats[queue].min_offset == 0
@@ -92,7 +89,7 @@ def test_a_group_and_its_progress(
     admin: Admin, client: Client, cluster: DevCluster, topic: TopicFactory, group: str
 ) -> None:
     name = topic(queues=1, cluster=cluster)
-    result = Producer(client).send_batch([OutgoingMessage(name, b"x")] * 5)
+    result = patient_producer(client).send_batch([OutgoingMessage(name, b"x")] * 5)
     eventually(lambda: client.max_offsets((result.queue,))[result.queue] == 5)
     admin.create_group(GroupConfig(group, retry_max_times=3))
     assert admin.groups()[group].retry_max_times == 3

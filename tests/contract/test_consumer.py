@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.settings import broker_settings
 from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
@@ -16,7 +17,6 @@ from pyspark_rocketmq.client import (
     MessageQueue,
     MessageSelector,
     OutgoingMessage,
-    Producer,
     PullConsumer,
     PullStatus,
 )
@@ -43,7 +43,7 @@ def queue(cluster: DevCluster, topic: TopicFactory) -> MessageQueue:
 
 def send(cluster: DevCluster, *messages: OutgoingMessage) -> None:
     with Client(cluster.name_server) as client:
-        result = Producer(client).send_batch(messages)
+        result = patient_producer(client).send_batch(messages)
         end = result.queue_offset + len(messages)
         eventually(lambda: client.max_offsets((result.queue,))[result.queue] >= end)
 

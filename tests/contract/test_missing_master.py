@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Admin, Client, OutgoingMessage
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
@@ -52,7 +53,7 @@ def test_the_other_queues_are_planned_for_half_a_second_more_at_most(
     a0, b0 = MessageQueue(topic, "broker-a", 0), MessageQueue(topic, "broker-b", 0)
     with Client(pair.name_server) as client:
         Admin(client).create_topic(topic, queues=1)
-        producer = Producer(client)
+        producer = patient_producer(client)
 
         def send(*queues: MessageQueue) -> None:
             for queue in queues:

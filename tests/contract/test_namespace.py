@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
@@ -91,7 +92,7 @@ def test_statistics_and_settings_bear_the_users_names(mq):
         admin.create_topic("orders", queues=1)
         admin.create_group("report")
         (queue,) = client.read_queues("orders")
-        Producer(client).send_batch([OutgoingMessage("orders", b"x")] * 3, queue)
+        patient_producer(client).send_batch([OutgoingMessage("orders", b"x")] * 3, queue)
         eventually(lambda: client.max_offsets([queue]) == {queue: 3})
         client.commit_offsets("report", {queue: 2})
         assert admin.topic_stats("orders")[queue].max_offset == 3

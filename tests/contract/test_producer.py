@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
 
@@ -57,7 +58,7 @@ def stored(client: Client, topic: str, count: int) -> list[Message]:
 
 def test_everything_arrives(client: Client, cluster: DevCluster, topic: TopicFactory) -> None:
     name = topic(queues=2, cluster=cluster)
-    result = Producer(client).send(
+    result = patient_producer(client).send(
         OutgoingMessage(
             name,
             "grüße 你好".encode(),
@@ -81,7 +82,7 @@ def test_everything_arrives(client: Client, cluster: DevCluster, topic: TopicFac
 
 def test_a_batch_is_stored_in_one_piece(client: Client, cluster: DevCluster, topic: TopicFactory) -> None:
     name = topic(queues=4, cluster=cluster)
-    result = Producer(client).send_batch(
+    result = patient_producer(client).send_batch(
         [
             OutgoingMessage(name, b"%d" % number, tags=f"T{number}", keys=f"k{number}", flag=number)
             for number in range(50)
@@ -100,8 +101,7 @@ def test_a_batch_is_stored_in_one_piece(client: Client, cluster: DevCluster, top
 @pytest.mark.parametrize("kind", list(Compression))
 def test_compression(client: Client, cluster: DevCluster, topic: TopicFactory, kind: Compression) -> None:
     name = topic(queues=1, cluster=cluster)
-    options = ProducerOptions(compression=kind, batch_compression=kind, compress_above=1000)
-    producer = Producer(client, options=options)
+    producer = patient_producer(client, compression=kind, batch_compression=kind, compress_above=1000)
     small, large = b"s" * 999, b"l" * 1000
     producer.send(OutgoingMessage(name, small))
     producer.send(OutgoingMessage(name, large))
@@ -128,14 +128,14 @@ def test_one_way(client: Client, cluster: DevCluster, topic: TopicFactory) -> No
 
 def test_queues_take_turns(client: Client, cluster: DevCluster, topic: TopicFactory) -> None:
     name = topic(queues=4, cluster=cluster)
-    producer = Producer(client)
+    producer = patient_producer(client)
     used = [producer.send(OutgoingMessage(name, b"x")).queue.queue_id for _ in range(8)]
     assert sorted(used[:4]) == sorted(used[4:]) == [0, 1, 2, 3]
 
 
 def test_a_key_keeps_its_queue(client: Client, cluster: DevCluster, topic: TopicFactory) -> None:
     name = topic(queues=5, cluster=cluster)
-    producer = Producer(client)
+    producer = patient_producer(client)
     for key in ("order-1", "order-2", "größe", ""):
         used = {producer.send(OutgoingMessage(name, b"x", sharding_key=key)).queue for _ in range(3)}
         assert used == {queue_for_key(key, client.write_queues(name))}
@@ -144,7 +144,7 @@ def test_a_key_keeps_its_queue(client: Client, cluster: DevCluster, topic: Topic
 def test_a_given_queue(client: Client, cluster: DevCluster, topic: TopicFactory) -> None:
     name = topic(queues=2, cluster=cluster)
     queue = MessageQueue(name, "broker-a", 1)
-    assert Producer(client).send(OutgoingMessage(name, b"x"), queue).queue == queue
+    assert patient_producer(client).send(OutgoingMessage(name, b"x"), queue).queue == queue
     with pytest.raises(PermissionDeniedError, match="does not exist"):
         Producer(client).send(OutgoingMessage(name, b"x"), MessageQueue(name, "broker-a", 2))
 
@@ -152,7 +152,7 @@ def test_a_given_queue(client: Client, cluster: DevCluster, topic: TopicFactory)
 def test_a_delayed_message(client: Client, cluster: DevCluster, topic: TopicFactory) -> None:
     name = topic(queues=1, cluster=cluster)
     before = client.clock.now_ms()
-    Producer(client).send(OutgoingMessage(name, b"later", delay_level=1))
+    patient_producer(client).send(OutgoingMessage(name, b"later", delay_level=1))
     (message,) = stored(client, name, 1)
     assert message.store_timestamp - before >= 900
 
@@ -161,7 +161,7 @@ def test_a_message_for_a_moment(mq: DevCluster, topic: TopicFactory) -> None:
     name = topic(queues=1)
     with Client(mq.name_server) as client:
         moment = client.clock.now_ms() + 2_000
-        Producer(client).send(OutgoingMessage(name, b"then", deliver_at_ms=moment))
+        patient_producer(client).send(OutgoingMessage(name, b"then", deliver_at_ms=moment))
         (message,) = stored(client, name, 1)
     assert message.store_timestamp >= moment - 1_000  # the broker's timer has a precision of 1 s
 
@@ -210,7 +210,7 @@ def test_the_broker_refuses_a_message_for_good(
 
 def test_a_pipeline_stores_everything_once(client: Client, cluster: DevCluster, topic: TopicFactory) -> None:
     name = topic(queues=4, cluster=cluster)
-    producer = Producer(client)
+    producer = patient_producer(client)
     outcomes = []
     with SendPipeline(producer, max_in_flight=16) as pipeline:
         for start in range(0, 2000, 20):
@@ -229,7 +229,7 @@ def test_an_ordered_pipeline_keeps_the_order(
 ) -> None:
     """Sends in flight side by side to one queue are stored in either order."""
     name = topic(queues=3, cluster=cluster)
-    producer = Producer(client)
+    producer = patient_producer(client)
     with SendPipeline(producer, max_in_flight=64, ordered=True) as pipeline:
         for number in range(900):
             message = OutgoingMessage(name, b"%d" % number)
@@ -246,7 +246,7 @@ def test_an_ordered_pipeline_keeps_the_order(
 
 def test_a_pipeline_reports_what_failed(client: Client, cluster: DevCluster, topic: TopicFactory) -> None:
     name = topic(queues=1, cluster=cluster)
-    producer = Producer(client, options=ProducerOptions(max_message_bytes=1000))
+    producer = patient_producer(client, max_message_bytes=1000)
     with SendPipeline(producer) as pipeline:
         outcomes = pipeline.submit(encode_one(OutgoingMessage(name, b"fine"), producer.ids), token="good")
         large = OutgoingMessage(name, b"x" * 2000)

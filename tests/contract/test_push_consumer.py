@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.group_member import Member
 from tests.support.java_member import JavaMember
+from tests.support.patient import patient_producer
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
@@ -20,7 +21,6 @@ from pyspark_rocketmq.client import (
     Message,
     MessageQueue,
     OutgoingMessage,
-    Producer,
     PushConsumer,
     PushOptions,
 )
@@ -64,7 +64,7 @@ def send(client: Client) -> Callable[..., list[str]]:
     counts: Counter[str] = Counter()
 
     def send_some(topic: str, count: int, **parts: object) -> list[str]:
-        producer, queues = Producer(client), client.write_queues(topic)
+        producer, queues = patient_producer(client), client.write_queues(topic)
         bodies = [f"m{counts[topic] + n}" for n in range(count)]
         counts[topic] += count
         for index, queue in enumerate(queues):
@@ -300,7 +300,7 @@ def test_a_broker_that_restarts_is_gone_on_with(topic, group):
         name = topic(queues=2, cluster=own)
         one = Member(own, group).start(name)
         try:
-            producer, queues = Producer(client), client.write_queues(name)
+            producer, queues = patient_producer(client), client.write_queues(name)
             for number in range(10):
                 producer.send(OutgoingMessage(name, b"m%d" % number), queues[number % 2])
             eventually(lambda: len(one.got) == 10, 30, what="ten messages")
@@ -331,7 +331,7 @@ def test_with_a_broker_of_4_9(mq49, topic, group):
         one.start(name)
         with Client(mq49.name_server) as client:
             for number in range(8):
-                Producer(client).send(OutgoingMessage(name, b"m%d" % number))
+                patient_producer(client).send(OutgoingMessage(name, b"m%d" % number))
             eventually(lambda: len(one.got) == 9, 60, what="eight messages, one of them again")
             assert Counter(one.bodies) == {f"m{number}": 1 + (number == 3) for number in range(8)}
             one.consumer.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.group_member import Member
 from tests.support.java_member import JavaMember
+from tests.support.patient import patient_producer
 from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
 
@@ -17,7 +18,6 @@ from pyspark_rocketmq.client import (
     ConsumeFromWhere,
     MessageQueue,
     OutgoingMessage,
-    Producer,
     PushOptions,
 )
 from pyspark_rocketmq.devcluster import DevCluster
@@ -57,7 +57,9 @@ def member(two: DevCluster, group: str) -> Iterator[Callable[..., Member]]:
 
 def send(client: Client, queue: MessageQueue, prefix: str, count: int) -> list[str]:
     bodies = [f"{prefix}{number}" for number in range(count)]
-    Producer(client).send_batch([OutgoingMessage(queue.topic, body.encode()) for body in bodies], queue)
+    patient_producer(client).send_batch(
+        [OutgoingMessage(queue.topic, body.encode()) for body in bodies], queue
+    )
     return bodies
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.settings import broker_settings
 from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
@@ -16,7 +17,6 @@ from pyspark_rocketmq.client import (
     Admin,
     Client,
     ConsumeFromWhere,
-    Producer,
     PullConsumer,
     PushConsumer,
     PushOptions,
@@ -53,7 +53,7 @@ def fill(
         OutgoingMessage(topic=topic, body=body, tags=tags[i] if tags else None, keys=f"key-{i}")
         for i, body in enumerate(bodies)
     ]
-    producer = Producer(client)
+    producer = patient_producer(client)
     for index, queue in enumerate(queues):
         mine = messages[index :: len(queues)]
         step = max(1, min(500, 2_000_000 // max(len(message.body) for message in messages)))
@@ -214,7 +214,7 @@ def test_an_sql_filter_that_does_not_parse_reads_nothing(
     with Client(mq.name_server) as client, broker_settings(mq, enablePropertyFilter="true"):
         (queue,) = client.write_queues(topic(queues=1, cluster=mq))
         messages = [OutgoingMessage(queue.topic, b"%d" % n, properties={"a": str(n)}) for n in range(10)]
-        Producer(client).send_batch(messages, queue=queue)
+        patient_producer(client).send_batch(messages, queue=queue)
         eventually(lambda: client.max_offsets([queue])[queue] == 10, timeout_s=20)
         ranges = [OffsetRange(queue, 0, 10)]
         table, (report,) = read(client, ranges, group, selector=MessageSelector.by_sql("a > 6"))
@@ -231,7 +231,7 @@ def test_tags_within_inner_batches_are_found(mq: DevCluster, topic: TopicFactory
     with Client(mq.name_server) as client:
         Admin(client).create_topic(name, queues=1, attributes={"queue.type": "BatchCQ"})
         (queue,) = client.write_queues(name)
-        producer = Producer(client)
+        producer = patient_producer(client)
         for first in (0, 4):
             messages = [OutgoingMessage(name, b"%d" % n, tags="AB"[n % 2]) for n in range(first, first + 4)]
             batch = encode_many(messages, producer.ids)
@@ -264,7 +264,7 @@ def test_messages_of_light_queues_have_their_offsets(group: str) -> None:
     with DevCluster(broker_config=settings) as own, Client(own.name_server) as client:
         Admin(client).create_topic("parent", queues=1)
         (parent,) = client.write_queues("parent")
-        producer, lights = Producer(client), ("%LMQ%a", "%LMQ%b")
+        producer, lights = patient_producer(client), ("%LMQ%a", "%LMQ%b")
         with SendPipeline(producer) as pipeline:
             for number in range(12):
                 names = [lights[0]] * (number % 3 == 0) + [lights[1]] * (number % 2 == 0)

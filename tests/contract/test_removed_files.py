@@ -6,10 +6,11 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Admin, Client, MessageSelector, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Admin, Client, MessageSelector, OutgoingMessage
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.read.pull_answer import has_natural_holes
@@ -43,7 +44,7 @@ def queue(cluster: DevCluster) -> MessageQueue:
     with Client(cluster.name_server) as client:
         Admin(client).create_topic("removed", queues=1)
         (queue,) = client.write_queues("removed")
-        producer = Producer(client)
+        producer = patient_producer(client)
         for number in range(LARGE):  # nothing that compresses
             if number == 17:
                 for start in range(0, SMALL, 500):

@@ -6,10 +6,11 @@ import json
 
 import pytest
 from tests.support.cli import CommandLine
+from tests.support.patient import patient_producer
 from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Admin, Client, OutgoingMessage
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import OptionError, TopicNotFoundError
@@ -24,7 +25,7 @@ def cli(mq: DevCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 
 def fill(client: Client, topic: str, bodies: list[str]) -> list[Message]:
-    producer = Producer(client)
+    producer = patient_producer(client)
     for at, body in enumerate(bodies):
         producer.send(
             OutgoingMessage(

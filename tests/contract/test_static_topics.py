@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 from tests.support.cli import CommandLine
+from tests.support.patient import patient_producer
 from tests.support.static_topics import LOGICAL, create_static_topic, remap
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
@@ -19,7 +20,6 @@ from pyspark_rocketmq.client import (
     MessageQueue,
     OffsetRange,
     OutgoingMessage,
-    Producer,
     PullConsumer,
     PushConsumer,
     PushOptions,
@@ -170,7 +170,7 @@ def test_a_client_that_knew_the_old_route(world: World) -> None:
     """What was planned before a remap is read after it; all else goes to the owner."""
     queue, group = world.queue, fresh_name("g-static")
     with Client(world.name_server) as client:
-        producer = Producer(client)
+        producer = patient_producer(client)
         before = [producer.send(OutgoingMessage(world.topic, b"%d" % n), queue) for n in range(40)]
         eventually(lambda: client.max_offsets([queue]) == {queue: 40})
         client.commit_offsets(group, {queue: 20})
@@ -224,7 +224,7 @@ def test_a_group_reads_on_while_its_queues_move(two: DevCluster) -> None:
                     bodies = [b"%d-%d-%d" % (ordered, number, n) for n in range(20)]
                     bodies += [b"odd"] if number == 0 else []
                     for n, body in enumerate(bodies):
-                        Producer(client).send(OutgoingMessage(topic, body), queues[n % 2])
+                        patient_producer(client).send(OutgoingMessage(topic, body), queues[n % 2])
                     stored.update(bodies)
                     eventually(lambda: len(got) == stored.total(), 60, what="every message")  # noqa: B023
                     remap(two, topic, broker)
@@ -245,9 +245,9 @@ def test_the_command_line_names_the_owner_and_takes_each_name(
 ) -> None:
     group, queue = fresh_name("g-tools"), MessageQueue(world.topic, LOGICAL, 0)
     with Client(world.name_server) as client:
-        Producer(client).send(OutgoingMessage(world.topic, b"old"), queue)
+        patient_producer(client).send(OutgoingMessage(world.topic, b"old"), queue)
         world.remap(B)
-        Producer(client).send(OutgoingMessage(world.topic, b"new"), queue)
+        patient_producer(client).send(OutgoingMessage(world.topic, b"new"), queue)
         eventually(lambda: client.max_offsets([queue]) == {queue: 10_001})
     cli = CommandLine(capsys, monkeypatch, world.name_server)
     shown = cli("topic", "show", world.topic, "--json").json()
@@ -267,9 +267,9 @@ def test_a_key_finds_messages_at_former_owners(two: DevCluster) -> None:
     topic = fresh_name("static-keys")
     queue, _ = create_static_topic(two, topic, 2, A)
     with Client(two.name_server) as client:
-        Producer(client).send(OutgoingMessage(topic, b"old", keys="k"), queue)
+        patient_producer(client).send(OutgoingMessage(topic, b"old", keys="k"), queue)
         remap(two, topic, B)
-        Producer(client).send(OutgoingMessage(topic, b"new", keys="k"), queue)
+        patient_producer(client).send(OutgoingMessage(topic, b"new", keys="k"), queue)
 
         def found() -> list[bytes]:
             return [message.body for message in messages_by_key(client, topic, "k", 10)]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.support.certificates import Authority
+from tests.support.patient import patient_producer
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Admin, Client, ClientOptions, OffsetRange, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Admin, Client, ClientOptions, OffsetRange, OutgoingMessage
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, TlsOptions
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
@@ -53,7 +54,7 @@ def test_everything_over_tls(secure: DevCluster, authority: Authority) -> None:
         (queue,) = client.write_queues("secure")
         bodies = [b"%d" % number * 3_000 for number in range(300)]
         for start in range(0, 300, 50):
-            Producer(client).send_batch(
+            patient_producer(client).send_batch(
                 [OutgoingMessage("secure", body) for body in bodies[start : start + 50]], queue
             )
         eventually(lambda: client.max_offsets((queue,))[queue] == 300)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.topics import create_topic, fresh_name
 from tests.support.transactional_job import TransactionalJob
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, Message, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Client, Message, OutgoingMessage
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
@@ -107,7 +108,7 @@ def test_a_broker_says_that_it_does_not_have_a_half_message(
 ) -> None:
     """As one that lost the end of its disk: nothing is at that place, or something else by now."""
     job = start(clusters(version))
-    producer = Producer(job.client)
+    producer = patient_producer(job.client)
     ordinary = producer.send(OutgoingMessage(job.options.topic, b"ordinary"))
     halves = job.write(["lost", "a", "b"], NAME).sort_by("commitLogOffset")
     places = halves["commitLogOffset"].to_pylist()

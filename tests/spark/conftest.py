@@ -12,9 +12,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.streaming import StreamingContext
+from tests.support.patient import patient_producer
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.model import MessageQueue
 
@@ -34,7 +35,7 @@ class Sender:
 
     def __call__(self, topic: str, count: int, **parts: object) -> list[Row]:
         """Send ``count`` messages and return when the broker shows them all to readers."""
-        producer, queues = Producer(self.client), self.client.write_queues(topic)
+        producer, queues = patient_producer(self.client), self.client.write_queues(topic)
         rows = self.sent.setdefault(topic, [])
         first = len(rows)
         for index, queue in enumerate(queues):

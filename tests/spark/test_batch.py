@@ -5,8 +5,10 @@ import time
 import pytest
 from pyspark.errors import PySparkException
 from tests.spark.conftest import same_messages
+from tests.support.patient import patient_producer
+from tests.support.wait import BUSY
 
-from pyspark_rocketmq.client import Admin, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Admin, OutgoingMessage
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.model import OffsetRange
@@ -33,7 +35,7 @@ def test_an_empty_topic_is_an_empty_dataframe(read, topic):
 
 def test_every_column_tells_what_the_message_is(read, client, topic):
     name = topic(queues=1)
-    producer = Producer(client)
+    producer = patient_producer(client)
     (queue,) = client.write_queues(name)
     for tags, keys in (("a", "k1 k2"), (None, ()), ("b", "k3")):
         message = OutgoingMessage(name, b"\x00body\xff", tags=tags, keys=keys, properties={"n": "1"}, flag=-7)
@@ -191,7 +193,7 @@ def test_an_unreachable_name_server_is_told_in_seconds(spark):
     begin = time.monotonic()
     with pytest.raises(PySparkException, match=r"no name server answers: 127\.0\.0\.1:1"):
         df.count()
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 20 * BUSY
 
 
 def test_a_broker_is_no_name_server(spark, mq):

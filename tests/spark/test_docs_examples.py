@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from examples import coming_from
 from pyspark.streaming import StreamingContext
+from tests.support.patient import patient_producer
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import OutgoingMessage, Producer
+from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.read.message_search import last_messages
 
 
@@ -35,7 +36,9 @@ def say(client, topic):
         name = topic(queues=2)
         queues = client.read_queues(name)
         for at, (keys, body) in enumerate(messages):
-            Producer(client).send(OutgoingMessage(name, body.encode(), keys=keys or ()), queues[at % 2])
+            patient_producer(client).send(
+                OutgoingMessage(name, body.encode(), keys=keys or ()), queues[at % 2]
+            )
         eventually(lambda: sum(client.max_offsets(queues).values()) == len(messages), what="the messages")
         return name
 

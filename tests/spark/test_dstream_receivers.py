@@ -88,10 +88,11 @@ def test_every_message_once_and_acknowledged(contexts, properties, send, topic, 
     assert (info.active, info.messages, info.failures) == (True, 120, 0)
     queues = client.read_queues(name)
     eventually(lambda: client.committed_offsets(group, queues) == send.ends(name), 20, what="the commits")
+    received = ssc._jssc.ssc().progressListener().numTotalReceivedRecords
+    eventually(lambda: received() == 120, 30, what="Spark's statistics")
     stop_in_order(ssc)
     same_messages(got.rows, expected)
     assert sorted(row["body"] for some in columns for row in some) == sorted(r[3].encode() for r in expected)
-    assert ssc._jssc.ssc().progressListener().numTotalReceivedRecords() == 120
     eventually(lambda: not RocketMQUtils.receiverInfos(), 30, what="the receivers to end")
 
 
@@ -149,7 +150,7 @@ def test_a_plain_receiver_obeys_spark_s_max_rate_and_its_log_setting(
     stream.foreachRDD(got.take)
     ssc.start()
     stored = lambda: sum(info.messages for info in RocketMQUtils.receiverInfos())  # noqa: E731
-    first, begin = eventually(lambda: (stored(), time.monotonic()) if stored() else None, 60, what="a block")
+    begin, first = eventually(lambda: (time.monotonic(), stored()) if stored() else None, 60, what="a block")
     eventually(lambda: stored() == 300, 60, what="three hundred messages")
     assert time.monotonic() - begin > (300 - first) / 100 / 2, "the receiver was faster than it may be"
     eventually(lambda: len(got.rows) == 300, 60, what="their batches")
@@ -160,11 +161,11 @@ def test_a_plain_receiver_obeys_spark_s_max_rate_and_its_log_setting(
 
 
 def test_backpressure_slows_receivers_down_to_their_output(contexts, conf, properties, send, topic):
-    """Received at 100 messages a second at first, processed at 25: the rate falls to that and below."""
+    """Received at 60 messages a second at first, processed at 25: the rate falls to that and below."""
     name = topic(queues=2)
     send(name, 1_000)
     prefix = "spark.streaming.backpressure"
-    conf({f"{prefix}.enabled": "true", f"{prefix}.initialRate": "100", f"{prefix}.pid.minRate": "10"})
+    conf({f"{prefix}.enabled": "true", f"{prefix}.initialRate": "60", f"{prefix}.pid.minRate": "10"})
     ssc = contexts()
     stream = RocketMQUtils.createInputDStream(ssc, properties(name, **{"pull.max.batch.size": 4}))
     got, hurry = Got(), threading.Event()

@@ -7,10 +7,11 @@ from collections import Counter
 import pytest
 from pyspark.errors import PySparkException
 from tests.spark.conftest import Batches, same_messages
+from tests.support.patient import patient_producer
 from tests.support.settings import broker_settings
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import OutgoingMessage, Producer
+from pyspark_rocketmq.client import OutgoingMessage
 
 
 def sizes(batches: Batches) -> list[int]:
@@ -27,7 +28,7 @@ def test_a_trigger_takes_at_most_so_many_messages(stream, send, topic):
 
 def test_a_trigger_takes_at_most_so_many_bytes(stream, client, topic):
     name, batches = topic(queues=1), Batches()
-    producer, (queue,) = Producer(client), client.write_queues(name)
+    producer, (queue,) = patient_producer(client), client.write_queues(name)
     for _ in range(40):
         producer.send(OutgoingMessage(name, b"x" * 1_000), queue)
     eventually(lambda: client.max_offsets([queue])[queue] == 40, what="the messages")
@@ -51,7 +52,7 @@ def test_a_trigger_takes_each_queue_at_its_rate(stream, send, topic):
 def test_sql_filters_in_batches_and_streams(mq, read, stream, client, topic):
     name, batches = topic(queues=2), Batches()
     with broker_settings(mq, enablePropertyFilter="true"):
-        producer, queues = Producer(client), client.write_queues(name)
+        producer, queues = patient_producer(client), client.write_queues(name)
         for number in range(20):
             message = OutgoingMessage(name, f"{number}".encode(), properties={"amount": str(number)})
             producer.send(message, queues[number % 2])
@@ -68,7 +69,7 @@ def test_sql_filters_in_batches_and_streams(mq, read, stream, client, topic):
 
 def test_a_topic_of_a_thousand_queues(mq, stream, client, topic):
     name, batches = topic(queues=1_000), Batches()
-    producer, queues = Producer(client), client.write_queues(name)
+    producer, queues = patient_producer(client), client.write_queues(name)
     assert len(queues) == 1_000
     for queue in queues[::100]:
         producer.send(OutgoingMessage(name, b"first"), queue)

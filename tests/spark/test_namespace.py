@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.patient import patient_producer
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage
 from pyspark_rocketmq.options import ClientOptions, parse_options
 
 
@@ -24,7 +25,9 @@ def inside(place: dict[str, str]) -> Iterator[Client]:
     with Client(parse_options(ClientOptions, place, environ={})) as client:
         Admin(client).create_topic("orders", queues=1)
         (queue,) = client.read_queues("orders")
-        Producer(client).send_batch([OutgoingMessage("orders", b"%d" % n, tags="a") for n in range(5)], queue)
+        patient_producer(client).send_batch(
+            [OutgoingMessage("orders", b"%d" % n, tags="a") for n in range(5)], queue
+        )
         eventually(lambda: client.max_offsets([queue]) == {queue: 5}, what="five messages")
         yield client
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from pyspark.errors import PySparkException
 from tests.spark.conftest import Batches
+from tests.support.patient import patient_producer
 from tests.support.wait import eventually
 
 from pyspark_rocketmq import RocketMQUtils
-from pyspark_rocketmq.client import Client, OutgoingMessage, Producer, SendPipeline, encode_one
+from pyspark_rocketmq.client import Client, OutgoingMessage, SendPipeline, encode_one
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.model import OffsetRange
 
@@ -32,14 +33,14 @@ def odd(mq, client, topic):
     """A topic with one queue: sound, unknown compression, born in nanoseconds, sound."""
     name = topic(queues=1)
     (queue,) = client.write_queues(name)
-    producer = Producer(client)
+    producer = patient_producer(client)
     with SendPipeline(producer) as pipeline, Client(mq.name_server) as strange:
         outcomes = [*pipeline.submit(encode_one(OutgoingMessage(name, b"0"), producer.ids), queue)]
         outcomes += pipeline.flush()  # sends in flight together may be stored in any order
         unknown = replace(encode_one(OutgoingMessage(name, b"1"), producer.ids), sys_flag=0x401)
         outcomes += [*pipeline.submit(unknown, queue), *pipeline.flush()]
         assert [outcome.error for outcome in outcomes] == [None, None]
-        in_nanoseconds = Producer(strange)
+        in_nanoseconds = patient_producer(strange)
         strange.clock = InNanoseconds()  # its message ids keep the right one
         in_nanoseconds.send(OutgoingMessage(name, b"2"), queue)
         producer.send(OutgoingMessage(name, b"3"), queue)

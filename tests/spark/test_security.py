@@ -9,10 +9,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.support.certificates import Authority
+from tests.support.patient import patient_producer
 from tests.support.wait import eventually
 
 from pyspark_rocketmq import lag
-from pyspark_rocketmq.client import Admin, Client, ClientOptions, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Admin, Client, ClientOptions, OutgoingMessage
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, TlsOptions
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 from pyspark_rocketmq.remoting.acl import Credentials
@@ -54,7 +55,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def fill(client: Client) -> None:
     Admin(client).create_topic("orders", queues=2)
     for queue in client.write_queues("orders"):
-        Producer(client).send_batch([OutgoingMessage("orders", b"%d" % n) for n in range(10)], queue)
+        patient_producer(client).send_batch([OutgoingMessage("orders", b"%d" % n) for n in range(10)], queue)
     queues = client.read_queues("orders")
     eventually(lambda: sum(client.max_offsets(queues).values()) == 20, what="20 messages")
 

@@ -18,10 +18,11 @@ from typing import IO
 
 import psutil
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.scratch import scratch_env
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import OutgoingMessage, Producer
+from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.read.message_search import last_messages
 
 SEEDS = Path(__file__).parents[2] / "examples" / "seeds"
@@ -128,7 +129,7 @@ def test_the_articles_windows_are_out_in_time(mq, client, topic, tmp_path):
     queues = client.write_queues(name)
     bodies = [json.dumps({"groupByKey": "a", "OutFlow": n}).encode() for n in range(20)]
     for queue, share in zip(queues, (bodies[at::4] for at in range(4)), strict=True):
-        Producer(client).send_batch([OutgoingMessage(name, body) for body in share], queue)
+        patient_producer(client).send_batch([OutgoingMessage(name, body) for body in share], queue)
     with program("001_windows.py", mq.name_server, name, folder=tmp_path) as running:
 
         def over() -> bool:
@@ -175,7 +176,7 @@ def test_the_articles_dstreams_print_their_orders(mq, client, topic, tmp_path, m
     own = str(Path(sys.executable).parent)  # python3 on the path is another Python then
     folders = os.environ["PATH"].split(os.pathsep)
     monkeypatch.setenv("PATH", os.pathsep.join(each for each in folders if each != own))
-    orders, producer = topic(queues=2), Producer(client)
+    orders, producer = topic(queues=2), patient_producer(client)
     args = [mq.name_server, orders, *([str(tmp_path / "checkpoint")] if "wal" in name else [])]
 
     def send() -> None:
@@ -202,7 +203,7 @@ def test_what_goes_from_topic_to_topic_arrives(
     mq, client, topic, tmp_path, monkeypatch, name, keys, body, result
 ):
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-    source, target, producer = topic(queues=2), topic(queues=1), Producer(client)
+    source, target, producer = topic(queues=2), topic(queues=1), patient_producer(client)
     queues = client.read_queues(target)
 
     def send() -> None:

@@ -6,9 +6,10 @@ import sqlite3
 
 import pytest
 from tests.spark.test_seed_programs import PATIENCE_S, program
+from tests.support.patient import patient_producer
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import OutgoingMessage, Producer
+from pyspark_rocketmq.client import OutgoingMessage
 
 pytestmark = [pytest.mark.needs("programs"), pytest.mark.timeout(400)]
 
@@ -21,7 +22,9 @@ def filled(client, topic):
         name = topic(queues=4)
         bodies = [str(number).encode() for number in range(messages)]
         for at, queue in enumerate(sorted(client.write_queues(name))):
-            Producer(client).send_batch([OutgoingMessage(name, body) for body in bodies[at::4]], queue)
+            patient_producer(client).send_batch(
+                [OutgoingMessage(name, body) for body in bodies[at::4]], queue
+            )
         queues = client.read_queues(name)
         # A broker acknowledges a moment before its max offsets show it.
         eventually(lambda: sum(client.max_offsets(queues).values()) == messages, 30, what="all offsets")
@@ -72,7 +75,7 @@ def test_results_and_offsets_are_one_transaction_and_the_next_start_continues_th
 
         eventually(stored, PATIENCE_S, what="eight results")
     assert results() == {str(number): 1 for number in range(8)}
-    Producer(client).send_batch([OutgoingMessage(name, b"7")], min(client.write_queues(name)))
+    patient_producer(client).send_batch([OutgoingMessage(name, b"7")], min(client.write_queues(name)))
     with program(*args, folder=tmp_path) as running:
 
         def continued() -> bool:

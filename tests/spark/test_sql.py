@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from tests.support.patient import patient_producer
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import SqlError
@@ -205,7 +206,7 @@ GOOD, BAD = '{"a": 1, "b": "x"}', ["{", '{"a": "one", "b": "x"}', '{"b": "no a"}
 
 
 def fill(client: Client, name: str, bodies: list[str]) -> None:
-    producer = Producer(client)
+    producer = patient_producer(client)
     for at, body in enumerate(bodies):
         producer.send(OutgoingMessage(name, body.encode(), keys=f"k{at}", tags="T"))
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from tests.support.patient import patient_producer
 from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.sql.flink import (
@@ -56,7 +57,7 @@ def fill(client: Client) -> Callable[..., None]:
     """Send numbered messages to each queue of a topic; return when readers see them."""
 
     def send(topic: str, count: int, first: int = 0) -> None:
-        producer, queues = Producer(client), client.write_queues(topic)
+        producer, queues = patient_producer(client), client.write_queues(topic)
         before = sum(client.max_offsets(queues).values())
         for queue in queues:
             for number in range(first, first + count):
@@ -84,7 +85,7 @@ def test_the_guides_example_from_source_to_sink(
     first, second = topic(), topic()
     rows = source(first, SimpleKeyValueDeserializationSchema("id", "address"))
     rows.setStartFromGroupOffsets(OffsetResetStrategy.EARLIEST)
-    Producer(client).send(OutgoingMessage(first, b"No. 1 Main Street Hangzhou Zhejiang", keys="7"))
+    patient_producer(client).send(OutgoingMessage(first, b"No. 1 Main Street Hangzhou Zhejiang", keys="7"))
     eventually(lambda: sum(client.max_offsets(client.read_queues(first)).values()) == 1)
     result = rows.load(spark).select(
         F.lit(second).alias("topic"),

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.support.cli import CommandLine
+from tests.support.patient import patient_producer
 from tests.support.topics import create_topic
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.cli.job_commands.sql import show
-from pyspark_rocketmq.client import Client, Message, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Client, Message, OutgoingMessage
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.devcluster.jars import resolve
@@ -87,7 +88,7 @@ def moment(seconds: int) -> str:
 
 def send(client: Client, topic: str, bodies: list[str]) -> None:
     (queue,) = client.write_queues(topic)
-    Producer(client).send_batch([OutgoingMessage(topic, body.encode()) for body in bodies], queue)
+    patient_producer(client).send_batch([OutgoingMessage(topic, body.encode()) for body in bodies], queue)
 
 
 def sell(client: Client, numbers: range) -> None:

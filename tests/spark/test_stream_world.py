@@ -8,10 +8,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as sf
 from tests.spark.conftest import Batches, Sender, same_messages
+from tests.support.patient import patient_producer
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Admin, Client, OutgoingMessage
 from pyspark_rocketmq.devcluster import DevCluster
 
 RUNNING = {"available_now": False, "startingOffsets": "earliest", "routeRefreshMs": 100}
@@ -118,7 +119,7 @@ def test_topics_of_a_pattern_are_found_while_running(stream, send, client):
 def test_an_idle_topics_windows_close_and_none_is_late(spark, topic, client, mq, tmp_path):
     """Queues of different rates, small batches, and then silence: every message is counted in a window."""
     name = topic(queues=2)
-    producer = Producer(client)
+    producer = patient_producer(client)
     for _ in range(12):
         for queue, count in zip(client.write_queues(name), (3, 1), strict=True):
             producer.send_batch([OutgoingMessage(name, b"x")] * count, queue)

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.standalone import Start, environment, programs, start_master, start_worker
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import OutgoingMessage, Producer
+from pyspark_rocketmq.client import OutgoingMessage
 
 START = 1_900_000_000
 KEYS = 3
@@ -76,7 +77,7 @@ def test_executors_come_die_and_go(mq, client, topic, start: Start, tmp_path: Pa
 
     def put(phase: int) -> None:
         bodies, sums = rows(phase)
-        Producer(client).send_batch([OutgoingMessage(name, body.encode()) for body in bodies], queue)
+        patient_producer(client).send_batch([OutgoingMessage(name, body.encode()) for body in bodies], queue)
         expected.update(sums)
 
     def executors_of(worker: str) -> list[str]:

@@ -17,10 +17,11 @@ import psutil
 import pytest
 from tests.spark.streams_elastic_job import JOB
 from tests.spark.test_streams_cluster import KEYS, WINDOWS_A_PHASE, rows
+from tests.support.patient import patient_producer
 from tests.support.scratch import scratch_env
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import OutgoingMessage, Producer
+from pyspark_rocketmq.client import OutgoingMessage
 
 SCRIPT = str(Path(__file__).with_name("streams_elastic_job.py"))
 PATIENCE_S = 180
@@ -106,7 +107,7 @@ def test_instances_come_die_and_go(mq, client, topic, tmp_path):
 
     def put(phase: int) -> None:
         bodies, sums = rows(phase)
-        Producer(client).send_batch([OutgoingMessage(name, body.encode()) for body in bodies], queue)
+        patient_producer(client).send_batch([OutgoingMessage(name, body.encode()) for body in bodies], queue)
         expected.update(sums)
 
     def until_results(phase: int, *alive: Instance) -> None:

@@ -8,11 +8,12 @@ from contextlib import closing
 
 import pytest
 from tests.support.cli import CommandLine
+from tests.support.patient import patient_producer
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq import streams
-from pyspark_rocketmq.client import OutgoingMessage, Producer
+from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
@@ -42,7 +43,7 @@ def test_the_state_is_spread_anew_and_totals_are_exact(spark, mq, topic, client,
                 for n in range(begin, end)
             ]
             messages = [OutgoingMessage(name, json.dumps(body).encode()) for body in bodies]
-            Producer(client).send_batch(messages, queue)
+            patient_producer(client).send_batch(messages, queue)
 
     def run() -> None:
         source = StreamBuilder.dataStream("tests", job, spark)

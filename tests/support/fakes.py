@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from py4j.protocol import Py4JNetworkError
 
 
@@ -33,3 +35,11 @@ class StoppedLater:
         if self._lost >= 0:
             raise Py4JNetworkError("Answer from Java side is empty")
         self.stopped = True
+
+
+class Endless:
+    """A random source of pauses that no deadline allows: nothing is tried twice."""
+
+    def uniform(self, a: float, b: float, /) -> float:
+        del a, b
+        return math.inf

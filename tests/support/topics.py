@@ -7,7 +7,9 @@ import re
 import secrets
 from typing import Protocol
 
-from pyspark_rocketmq.client import Admin, Client
+from tests.support.patient import patient_client
+
+from pyspark_rocketmq.client import Admin
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.model import Permission
 
@@ -29,5 +31,5 @@ def fresh_name(test_name: str) -> str:
 
 def create_topic(cluster: DevCluster, topic: str, queues: int, perm: int) -> None:
     """Create a topic on every broker of the cluster; its route is there when this returns."""
-    with Client(cluster.name_server) as client:
+    with patient_client(cluster.name_server) as client:
         Admin(client).create_topic(topic, queues=queues, perm=Permission(perm))
