@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.support.lean_jvm import LEAN, lean_spark
+from tests.support.lean_jvm import LEAN, lean_spark, lean_workers
 from tests.support.patient import patient_client
 from tests.support.places import needs
 from tests.support.topics import TopicFactory, create_topic, fresh_name
@@ -25,6 +25,7 @@ LIGHT_JVM = JvmOptions(heap="1g", jvm_args=LEAN)
 def pytest_configure() -> None:
     """Set what every process that a test starts inherits."""
     lean_spark(os.environ)
+    lean_workers(os.environ)
     os.environ.pop("COLUMNS", None)  # tables are as wide as their content, in any terminal
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # In a script's background job, or below nohup. A signal that is handled, by nothing even, is reset in

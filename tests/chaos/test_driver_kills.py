@@ -21,6 +21,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.conftest import Row, Sender
+from tests.support.lean_jvm import COMPILED
 from tests.support.scratch import scratch_env
 from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
@@ -47,14 +48,14 @@ class Driver:
     @contextlib.contextmanager
     def running(self, ends: str) -> Iterator[subprocess.Popen[str]]:
         """Start it, wait until its query has started, and leave nothing of it behind."""
-        root = Path(__file__).parents[2]
+        path = os.pathsep.join(map(str, (COMPILED, Path(__file__).parents[2] / "src")))
         with self.log_file.open("a") as log:
             process = subprocess.Popen(
                 [sys.executable, str(Path(__file__).with_name("table_job.py")), *self.args, ends],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, **scratch_env(self.log_file.parent), "PYTHONPATH": str(root / "src")},
+                env={**os.environ, **scratch_env(self.log_file.parent), "PYTHONPATH": path},
                 start_new_session=True,
             )
         try:

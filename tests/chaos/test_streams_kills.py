@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.chaos.streams_job import SINKS
+from tests.support.lean_jvm import COMPILED
 from tests.support.patient import patient_producer
 from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
@@ -67,7 +68,7 @@ def jobs(args: list[str], log_file: Path, batch_rows: int) -> Iterator[subproces
             text=True,
             env={
                 **os.environ,
-                "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
+                "PYTHONPATH": os.pathsep.join(map(str, (COMPILED, Path(__file__).parents[2] / "src"))),
                 "BATCH_ROWS": str(batch_rows),
             },
             start_new_session=True,

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.support.lean_jvm import COMPILED
 
 from pyspark_rocketmq.model import OutgoingMessage
 from pyspark_rocketmq.testing import MockCluster
@@ -25,7 +26,7 @@ def test_each_queue_is_read_where_its_strategy_says() -> None:
         for queue in mq.queues("orders"):
             mq.send(OutgoingMessage("orders", b"x"), queue)
         python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
-        path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
+        path = os.pathsep.join(map(str, (COMPILED, ROOT, ROOT / "src")))
         done = subprocess.run(
             [sys.executable, str(Path(__file__).with_name("placement_job.py")), mq.name_server, "orders"],
             env={**os.environ, **python, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"},

@@ -14,6 +14,7 @@ from typing import Self
 import psutil
 import pytest
 from tests.support.java_member import JavaMember
+from tests.support.lean_jvm import COMPILED
 from tests.support.scratch import scratch_env
 from tests.support.standalone import is_executor
 from tests.support.wait import eventually
@@ -34,7 +35,7 @@ class ReceiversJob:
 
     def __enter__(self) -> Self:
         python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
-        path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
+        path = os.pathsep.join(map(str, (COMPILED, ROOT, ROOT / "src")))
         self._errors = (self._folder / "errors.log").open("wb")
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("receivers_job.py")), *self._args],

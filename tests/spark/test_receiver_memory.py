@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.lean_jvm import COMPILED
 from tests.support.scratch import scratch_env
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +22,7 @@ def blocks_in_memory(serializer: str, blocks: int, folder: Path) -> int:
             **os.environ,
             **scratch_env(folder),
             **dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable),
-            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))),
+            "PYTHONPATH": os.pathsep.join(map(str, (COMPILED, ROOT, ROOT / "src"))),
             "SPARK_LOCAL_IP": "127.0.0.1",
         },
         capture_output=True,

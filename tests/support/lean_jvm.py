@@ -1,4 +1,4 @@
-"""JVMs of tests start fast: little compilation, one thread of collection, classes from an archive.
+"""JVMs of tests and their Python processes start fast: little compilation, classes from an archive.
 
 ``python -m tests.support.lean_jvm`` creates the archive of Spark's classes, which `make setup` does. A JVM
 with other jars, or without the archive, loads its classes as usual.
@@ -19,6 +19,7 @@ LEAN: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """What is compiled thoroughly pays only in a JVM that runs longer than a suite."""
 
 ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
+COMPILED: Final = Path(__file__).with_name("compiled_pyspark")
 _QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """An archive that does not fit is not worth a word: what a program prints is compared."""
 
@@ -28,6 +29,12 @@ def lean_spark(environ: MutableMapping[str, str]) -> None:
     archive = [f"-XX:SharedArchiveFile={ARCHIVE}", *_QUIET] if ARCHIVE.exists() else []
     environ["SPARK_SUBMIT_OPTS"] = " ".join([*LEAN, *archive])
     environ["SPARK_LAUNCHER_OPTS"] = " ".join(LEAN)
+
+
+def lean_workers(environ: MutableMapping[str, str]) -> None:
+    """Have Spark's Python processes import a compiled PySpark, see `compiled_pyspark/sitecustomize.py`."""
+    others = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry != str(COMPILED)]
+    environ["PYTHONPATH"] = os.pathsep.join([str(COMPILED), *filter(None, others)])
 
 
 def create_archive() -> None:

@@ -17,6 +17,8 @@ _SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
+    # How long Python and the JVM wait for each other; 15 s are short on a machine that runs many tests.
+    "spark.python.authenticate.socketTimeout": "120s",
     "spark.sql.session.timeZone": "UTC",
     # Thorough compilation does not pay for many short queries, and would take one of the two cores.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
