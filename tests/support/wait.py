@@ -17,7 +17,7 @@ BUSY = 3
 _POLL_S = 0.02
 
 
-def eventually(condition: Callable[[], T], timeout_s: float = 10.0, *, what: str = "the condition") -> T:
+def eventually(condition: Callable[[], T], timeout_s: float = 30.0, *, what: str = "the condition") -> T:
     """Return the first truthy answer of ``condition``; AssertionError after `BUSY` times ``timeout_s``.
 
     A condition may itself assert: its last AssertionError is the failure's cause.

@@ -9,6 +9,8 @@ import sysconfig
 import venv
 from pathlib import Path
 
+from tests.support.wait import BUSY
+
 ROOT = Path(__file__).parents[2]
 EPOCH = "1767225600"
 """A moment for the archives' files: 2026-01-01, so that builds do not depend on the clock."""
@@ -23,7 +25,7 @@ def build(source: Path, target: Path, *kinds: str) -> list[Path]:
         env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH},
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=60 * BUSY,
     )
     return sorted(target.iterdir())
 
@@ -40,7 +42,7 @@ class Installation:
         (self.site_packages / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
         pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet"]
         offline = ["--no-index", "--no-deps", "--ignore-installed", "--disable-pip-version-check"]
-        subprocess.run([*pip, *offline, str(wheel)], check=True, capture_output=True, timeout=60)
+        subprocess.run([*pip, *offline, str(wheel)], check=True, capture_output=True, timeout=60 * BUSY)
 
     def environ(self, **more: str) -> dict[str, str]:
         """Return an environment in which nothing points to this tree."""
@@ -59,6 +61,6 @@ class Installation:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=timeout_s * BUSY,
             check=False,
         )
