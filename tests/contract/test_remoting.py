@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pytest
 from tests.support.topics import TopicFactory, fresh_name
+from tests.support.wait import eventually
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.client.net.connection import Connection, Response
@@ -94,10 +95,9 @@ def offset_at(broker: Peer, request: RequestHeader) -> int:
 
 def wait_for_message(broker: Peer, queue: MessageQueue) -> None:
     """A broker indexes a stored message a moment later: pulls say when."""
-    for _ in range(2_000):
-        if pull(broker, queue, 0, "TOOLS_CONSUMER").code == ResponseCode.SUCCESS:
-            return
-    pytest.fail("the message never came")
+    eventually(
+        lambda: pull(broker, queue, 0, "TOOLS_CONSUMER").code == ResponseCode.SUCCESS, what="the message"
+    )
 
 
 def test_routes(cluster: DevCluster, peers: tuple[Peer, Peer], topic: TopicFactory) -> None:

@@ -27,7 +27,12 @@ from pyspark_rocketmq.testing import MockCluster
 
 NAME = TransactionName("query", 0)
 BODIES = [f"m{number}" for number in range(300)]
-ASKS_SOON = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
+# After 15 questions, its default, a broker would give a message up.
+ASKS_SOON = {
+    "transactionTimeOut": "1000",
+    "transactionCheckInterval": "1000",
+    "transactionCheckMax": "10000",
+}
 REAL = pytest.param("5.4.0", marks=pytest.mark.needs("cluster"))
 
 Cluster = DevCluster | MockCluster
