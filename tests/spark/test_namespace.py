@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.support.patient import patient_producer
+from tests.support.patient import PATIENCE_MS, patient_producer
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
@@ -52,7 +52,7 @@ def test_batches_streams_groups_and_the_sink(
 
     run()
     batch.where("queueOffset < 2").select("body").write.format("rocketmq").options(
-        **place, topic="orders"
+        **place, topic="orders", sendTimeoutMs=PATIENCE_MS
     ).mode("append").save()
     queue = MessageQueue("orders", "broker-a", 0)
     eventually(lambda: inside.max_offsets([queue]) == {queue: 7}, what="two copies")

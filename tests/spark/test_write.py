@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from tests.spark.conftest import Sender
+from tests.support.patient import PATIENCE_MS
 from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
@@ -35,7 +36,8 @@ def write(mq: DevCluster) -> Write:
     """``write(df, topic=..., option=value)``: a batch write."""
 
     def save(df: DataFrame, *, source: str = "rocketmq", **options: object) -> None:
-        df.write.format(source).mode("append").options(nameServer=mq.name_server, **options).save()
+        options = {"nameServer": mq.name_server, "sendTimeoutMs": PATIENCE_MS} | options
+        df.write.format(source).mode("append").options(**options).save()
 
     return save
 
@@ -206,7 +208,7 @@ def copy(spark: SparkSession, mq: DevCluster, tmp_path: Path) -> Iterator[Callab
         )
         query = (
             df.writeStream.format("rocketmq")
-            .options(nameServer=mq.name_server, topic=target, **options)
+            .options(nameServer=mq.name_server, topic=target, sendTimeoutMs=PATIENCE_MS, **options)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()
