@@ -76,7 +76,7 @@ class Cluster(MockData):
         slaves: int,
         slave_readable: bool,
         limits: PullLimits,
-        on_append: Callable[[Place, bytes], None],
+        on_append: Callable[[Place, bytes, str | None], None],
     ) -> None:
         self._network = network
         self._limits = limits
@@ -90,6 +90,7 @@ class Cluster(MockData):
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.servers: dict[tuple[str, int], Server] = {}
         self._lives: dict[tuple[str, int], object] = {}
+        self.retired: set[str] = set()
         self.name_servers = [self._new_name_server(number) for number in range(name_servers)]
         for name in brokers:
             self.add_broker(name, slaves)
@@ -144,15 +145,14 @@ class Cluster(MockData):
 
     def restart_name_server(self, number: int, away_s: float, state: State) -> None:
         """Stop a name server for some time; after a kill it comes back knowing nothing."""
+        self.name_servers[number].server.stop(state)
+        self._network.scheduler.after(away_s, partial(self._back, number))
+
+    def _back(self, number: int) -> None:
         one = self.name_servers[number]
-        one.server.stop(state)
-
-        def back() -> None:
-            if state is not State.PAUSED:
-                one.forget()
-            one.server.start()
-
-        self._network.scheduler.after(away_s, back)
+        if one.server.state not in (State.RUNS, State.PAUSED):
+            one.forget()
+        one.server.start()
 
     def _register(self, name: str, broker_id: int) -> None:
         """Tell every name server that is up of a broker; each hears of it at another moment."""
@@ -232,6 +232,8 @@ class Cluster(MockData):
 
     def start_broker(self, name: str, broker_id: int = MASTER_ID) -> None:
         """Start a broker's server: it registers soon after it listens."""
+        if broker_id == MASTER_ID and name in self.retired:
+            return
         self.servers[name, broker_id].start()
         life = self._lives[name, broker_id] = object()
         delay_s = self._network.chance.random() * 0.2
@@ -250,6 +252,22 @@ class Cluster(MockData):
     def _gone(self, one: NameServer, name: str, broker_id: int) -> None:
         if not self.servers[name, broker_id].running:
             self._unregistered(one, name, broker_id)
+
+    def retire(self, name: str) -> None:
+        """Have a master's machine vanish: it never comes back."""
+        self.retired.add(name)
+        self.servers[name, MASTER_ID].stop(State.VANISHED)
+
+    def restore(self) -> None:
+        """Start whatever is down, and let no slave lag."""
+        for number, one in enumerate(self.name_servers):
+            if not one.server.running:
+                self._back(number)
+        for (name, broker_id), server in self.servers.items():
+            server.mischief.clear()
+            self.replicas[name, broker_id].lag = 0
+            if not server.running:
+                self.start_broker(name, broker_id)
 
     def announce(self) -> None:
         """Have every broker register: a topic has changed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -17,7 +17,7 @@ from pyspark_rocketmq.model import MASTER_ID, MessageQueue
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.testing.log import PullLimits
 
-__all__ = ["Fault", "draw_faults", "happen"]
+__all__ = ["HIDING", "RESHAPING", "Fault", "draw_faults", "happen"]
 
 _REFUSALS: Final = (
     ResponseCode.SYSTEM_BUSY,
@@ -60,7 +60,10 @@ class _Scene:
     processes: tuple[str, ...]
     finished: Mapping[MessageQueue, int]
     """Where the query has come to, for what may be deleted."""
-    lossy: bool
+    deletes: bool
+    """Whether messages may be deleted that were not read."""
+    jump: Callable[[int], None]
+    """Sets the clock of the query's driver: how far it is ahead (ms)."""
     fault: Fault
     chance: random.Random
 
@@ -96,6 +99,34 @@ def _slave(scene: _Scene) -> None:
     if slaves:
         name, broker_id = scene.chance.choice(slaves)
         scene.cluster.stop_broker(name, broker_id, scene.fault.lasts_s, State.KILLED)
+
+
+def _lagging_master(scene: _Scene) -> None:
+    """Let a master vanish whose slaves lack messages."""
+    broker = scene.broker()
+    lag = scene.chance.choice((1, 5, 100))
+    for (name, broker_id), replica in scene.cluster.replicas.items():
+        if name == broker and broker_id != MASTER_ID:
+            replica.lag = lag
+    state = scene.chance.choice((State.KILLED, State.VANISHED))
+    scene.cluster.stop_broker(broker, MASTER_ID, scene.fault.lasts_s, state)
+
+
+def _for_good(scene: _Scene) -> None:
+    """Let a master vanish that nobody brings back; its slaves have all of its messages."""
+    scene.cluster.retire(scene.cluster.brokers[0])
+
+
+def _clock(scene: _Scene) -> None:
+    scene.jump(scene.chance.choice((-3_600_000, -30_000, 30_000, 86_400_000)))
+
+
+def _forgetful_name_servers(scene: _Scene) -> None:
+    """Restart all name servers: their links are slow while brokers register one after the other."""
+    slowness = scene.chance.choice((0.05, 0.2, 0.5))
+    for number, one in enumerate(scene.cluster.name_servers):
+        scene.cluster.restart_name_server(number, 0.1, State.KILLED)
+        scene.network.slowness[one.server.name] = slowness
 
 
 def _name_server(scene: _Scene, state: State) -> None:
@@ -178,7 +209,7 @@ def _retention(scene: _Scene) -> None:
     if scene.cluster.is_static(scene.topic):
         return
     queue = scene.queue()
-    end = scene.cluster.max_offset(queue) if scene.lossy else scene.finished.get(queue, 0)
+    end = scene.cluster.max_offset(queue) if scene.deletes else scene.finished.get(queue, 0)
     begin = scene.cluster.min_offset(queue)
     if end > begin:
         until = scene.chance.randint(begin + 1, end)
@@ -188,7 +219,7 @@ def _retention(scene: _Scene) -> None:
 
 def _file_deleted(scene: _Scene) -> None:
     """Delete messages in the middle: their log file is gone, their index is not."""
-    if scene.cluster.is_static(scene.topic) or not scene.lossy:
+    if scene.cluster.is_static(scene.topic) or not scene.deletes:
         return
     queue = scene.queue()
     begin, end = scene.cluster.min_offset(queue), scene.cluster.max_offset(queue)
@@ -229,13 +260,16 @@ _KINDS: Final[dict[str, Callable[[_Scene], None]]] = {
     "a master vanishes": partial(_master, state=State.VANISHED),
     "a master pauses": partial(_master, state=State.PAUSED),
     "all brokers are killed": partial(_all_brokers, state=State.KILLED),
+    "a master is gone, and its slaves lag": _lagging_master,
     "a slave is killed": _slave,
     "a slave lags": _lag,
     "a name server is killed": partial(_name_server, state=State.KILLED),
     "a name server vanishes": partial(_name_server, state=State.VANISHED),
     "a name server pauses": partial(_name_server, state=State.PAUSED),
     "all name servers are killed": _every_name_server,
+    "name servers forget": _forgetful_name_servers,
     "the whole cluster is killed": _everything,
+    "the driver's clock jumps": _clock,
     "connections are closed": _hang_up,
     "connections become half-open": _half_open,
     "a partition": _partition,
@@ -255,7 +289,33 @@ _KINDS: Final[dict[str, Callable[[_Scene], None]]] = {
 }
 
 
-def draw_faults(chance: random.Random, within_s: float, likely: Sequence[str]) -> list[Fault]:
+RESHAPING: Final = frozenset({"a queue is added", "a broker is added"})
+"""Faults that change the number of queues."""
+
+HIDING: Final = frozenset(
+    {
+        "a master is killed",
+        "a master vanishes",
+        "a master is gone, and its slaves lag",
+        "a master is gone for good",
+        "all brokers are killed",
+        "a name server is killed",
+        "a name server vanishes",
+        "all name servers are killed",
+        "name servers forget",
+        "the whole cluster is killed",
+        "a slow link",
+    }
+)
+"""Faults with which a route may lack some of several brokers."""
+
+_LIKELY_ONLY: Final[dict[str, Callable[[_Scene], None]]] = {"a master is gone for good": _for_good}
+"""Faults of lives that are made for them."""
+
+
+def draw_faults(
+    chance: random.Random, within_s: float, likely: Sequence[str], never: Collection[str] = ()
+) -> list[Fault]:
     """Draw the faults of a life, in the order of their moments.
 
     Parameters
@@ -264,9 +324,14 @@ def draw_faults(chance: random.Random, within_s: float, likely: Sequence[str]) -
         The last one begins by then.
     likely : sequence of str
         Kinds for which this life is made, such as moves of its static topic.
+    never : collection of str
+        Kinds that would undo what this life is made for.
     """
     count = chance.choice((0, 1, 1, 2, 3, 4, 6, 10))
-    kinds = [*chance.sample(sorted(_KINDS), chance.randint(1, 12)), *likely, *likely]
+    answers = [kind for kind in sorted(_KINDS) if ": " in kind]
+    others = sorted(_KINDS.keys() - {*answers, *never})
+    some = [*chance.sample(answers, chance.randint(0, 6)), *chance.sample(others, chance.randint(1, 6))]
+    kinds = [*some, *likely, *likely]
     drawn = [chance.choice(kinds) for _ in range(count)] + list(likely)
     return sorted(
         (
@@ -291,10 +356,11 @@ def happen(
     topic: str,
     processes: tuple[str, ...],
     finished: Mapping[MessageQueue, int],
-    lossy: bool,
+    deletes: bool,
+    jump: Callable[[int], None],
 ) -> None:
     """Let a fault happen now."""
     history.did[fault.kind] += 1
     chance = random.Random(fault.dice)
-    scene = _Scene(cluster, network, history, topic, processes, finished, lossy, fault, chance)
-    _KINDS[fault.kind](scene)
+    scene = _Scene(cluster, network, history, topic, processes, finished, deletes, jump, fault, chance)
+    (_KINDS | _LIKELY_ONLY)[fault.kind](scene)

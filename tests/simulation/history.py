@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.record.properties import PROPERTY_WRITE_ID
 from pyspark_rocketmq.testing.store import BrokerStore, Placed
 
-__all__ = ["History", "Place", "RecordingStore", "Row"]
+__all__ = ["KEYS", "History", "Place", "RecordingStore", "Row"]
+
+KEYS: Final = ("ann", "bob", "cy", None)
+"""Sharding keys of rows; those of none may be anywhere."""
 
 Place = tuple[str, str, int, int]
 """Topic, broker, queue and offset, as rows have them."""
@@ -46,8 +52,22 @@ class History:
         Outages that ended a query that was running: each fault is shorter than its patience.
     expired : set of Place
         Messages that retention deleted.
+    read : set of Place
+        The places of all rows.
+    sent : set of bytes
+        Every body that was ever given to a writer.
+    write_ids : dict
+        The write ids of each body that was stored with one.
+    miscounted : list of str
+        Reports of tasks whose numbers are wrong.
     ahead : list of str
         Commits of offsets whose rows were not in the sink.
+    strict : bool
+        Whether the query has to end where messages are gone that it has not read.
+    queues : tuple of MessageQueue
+        The topic's, if writers saw all of them all the time.
+    finished : mapping of MessageQueue to int
+        Where each queue's finished batches end.
     events : list of str
         The timeline.
     did : Counter
@@ -62,20 +82,36 @@ class History:
     disordered: list[str] = field(default_factory=list)
     died: list[str] = field(default_factory=list)
     expired: set[Place] = field(default_factory=set)
+    read: set[Place] = field(default_factory=set)
+    sent: set[bytes] = field(default_factory=set)
+    write_ids: dict[bytes, set[str]] = field(default_factory=dict)
+    miscounted: list[str] = field(default_factory=list)
     ahead: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
+    strict: bool = False
+    queues: tuple[MessageQueue, ...] = ()
+    finished: Mapping[MessageQueue, int] = field(default_factory=dict)
     did: Counter[str] = field(default_factory=Counter)
+
+    def store(self, place: Place, body: bytes, write_id: str | None) -> None:
+        """Record a message that a broker stored."""
+        self.stored[place] = body
+        if write_id is not None:
+            self.write_ids.setdefault(body, set()).add(write_id)
 
 
 @dataclass(slots=True)
 class RecordingStore(BrokerStore):
     """A broker's data, which tells of every message that it stores."""
 
-    on_append: Callable[[Place, bytes], None] = lambda place, body: None
+    on_append: Callable[[Place, bytes, str | None], None] = lambda place, body, write_id: None
 
-    def append(self, topic: str, queue_id: int, stored_body: bytes, *args: object, **named: object) -> Placed:
+    def append(
+        self, topic: str, queue_id: int, stored_body: bytes, properties: Mapping[str, str], **named: object
+    ) -> Placed:
         """Store a message."""
-        placed = BrokerStore.append(self, topic, queue_id, stored_body, *args, **named)  # type: ignore[arg-type]
-        self.on_append((topic, self.name, queue_id, placed.offset), stored_body.rstrip())
+        placed = BrokerStore.append(self, topic, queue_id, stored_body, properties, **named)  # type: ignore[arg-type]
+        place = (topic, self.name, queue_id, placed.offset)
+        self.on_append(place, stored_body.rstrip(), properties.get(PROPERTY_WRITE_ID))
         return placed

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from tests.simulation.history import History, Place
+from tests.simulation.history import KEYS, History, Place
+
+from pyspark_rocketmq.client.send.queue_selection import queue_for_key
+from pyspark_rocketmq.model import MessageQueue
 
 __all__ = ["JUDGES", "judge"]
 
@@ -26,9 +30,22 @@ def lost(history: History) -> list[str]:
         for number in sorted(numbers)
         if (body := b"%s:%d" % (lane.encode(), number)) not in read and body not in gone
     ]
+    if history.strict and history.expired - history.read:
+        return []  # it has ended before
     return never + [
         f"{place} is stored and was not read"
         for place in sorted(history.stored.keys() - places.keys() - history.expired)
+    ]
+
+
+def passed_over(history: History) -> list[str]:
+    """Messages that are gone, and that a query passed which is told to end there."""
+    if not history.strict:
+        return []
+    return [
+        f"{place} is gone, and was passed"
+        for place in sorted(history.expired - history.read)
+        if place[3] < history.finished.get(MessageQueue(*place[:3]), 0)
     ]
 
 
@@ -39,8 +56,12 @@ def repeated(history: History) -> list[str]:
 
 
 def phantom(history: History) -> list[str]:
-    """A row that no broker ever stored so."""
+    """A row that no broker ever stored so, or a message that nobody sent."""
     return [
+        f"{place} has {body!r}, which nobody sent"
+        for place, body in sorted(history.stored.items())
+        if body not in history.sent
+    ] + [
         f"{place} has {body!r}, stored is {history.stored.get(place)!r}"
         for place, body in _rows(history)
         if history.stored.get(place) != body
@@ -59,20 +80,46 @@ def reordered(history: History) -> list[str]:
     return wrong
 
 
-def disordered(history: History) -> list[str]:
-    """An ordered lane whose numbers do not ascend where they come for the first time."""
-    wrong: list[str] = []
-    highest: dict[str, int] = {}
-    seen: set[bytes] = set()
-    for _, body in _rows(history):
+def _ordered_lanes(history: History) -> dict[str, dict[tuple[str, int], list[int]]]:
+    """Return each ordered lane's numbers in each queue, where they are stored for the first time."""
+    lanes: dict[str, dict[tuple[str, int], list[int]]] = {}
+    for (_, broker, queue_id, _), body in sorted(history.stored.items()):
         lane, _, text = body.decode().rpartition(":")
-        if body in seen or lane.endswith("any"):
+        if lane.endswith("any"):
             continue
-        seen.add(body)
-        if int(text) < highest.get(lane, -1):
-            wrong.append(f"{lane}: {text} comes after {highest[lane]}")
-        highest[lane] = max(int(text), highest.get(lane, -1))
-    return wrong
+        numbers = lanes.setdefault(lane, {}).setdefault((broker, queue_id), [])
+        if int(text) not in numbers:
+            numbers.append(int(text))
+    return lanes
+
+
+def disordered(history: History) -> list[str]:
+    """An ordered lane whose numbers do not ascend where they are stored for the first time.
+
+    A lane in two queues is that of a key whose queue changed with the number of queues: it has no order.
+    """
+    return [
+        f"{lane}: {after} comes after {before}"
+        for lane, queues in _ordered_lanes(history).items()
+        if len(queues) == 1
+        for numbers in queues.values()
+        for before, after in itertools.pairwise(numbers)
+        if after < before
+    ]
+
+
+def misplaced(history: History) -> list[str]:
+    """Rows of a key that are not in the queue which the Java client would choose."""
+    if not history.queues:
+        return []
+    expected = {key: queue_for_key(key, history.queues) for key in KEYS if key is not None}
+    return [
+        f"{lane} is in {broker}:{queue_id}, not in {queue}"
+        for lane, queues in _ordered_lanes(history).items()
+        if (queue := expected.get(lane.rpartition("-")[2])) is not None
+        for broker, queue_id in sorted(queues)
+        if (broker, queue_id) != (queue.broker_name, queue.queue_id)
+    ]
 
 
 def torn(history: History) -> list[str]:
@@ -90,6 +137,29 @@ def refused(history: History) -> list[str]:
     return history.refused
 
 
+def renamed(history: History) -> list[str]:
+    """A row that was written more than once, with different write ids: readers would not drop its repeats."""
+    return [
+        f"{body!r} has the write ids {sorted(ids)}"
+        for body, ids in sorted(history.write_ids.items())
+        if len(ids) > 1
+    ]
+
+
+def mixed_up(history: History) -> list[str]:
+    """Rows that have one write id: readers would drop all but one."""
+    owners: dict[str, set[bytes]] = {}
+    for body, ids in history.write_ids.items():
+        for write_id in ids:
+            owners.setdefault(write_id, set()).add(body)
+    return [f"{write_id} is that of {sorted(o)}" for write_id, o in sorted(owners.items()) if len(o) > 1]
+
+
+def miscounted(history: History) -> list[str]:
+    """Tasks that report other numbers of rows than they wrote."""
+    return history.miscounted
+
+
 def died(history: History) -> list[str]:
     """Outages that ended a query that had been running: it has to wait for their end."""
     return history.died
@@ -97,22 +167,29 @@ def died(history: History) -> list[str]:
 
 def unexpected(history: History) -> list[str]:
     """Errors that ended the query and are no outage."""
+    gone = bool(history.expired - history.read)
     return [
         error
         for error in history.errors
-        if error.startswith(("DataLoss", "Option", "Corrupt", "RemoteProtocol", "TopicNotFound"))
+        if not (history.strict and gone and error.startswith("DataLoss"))
+        and error.startswith(("DataLoss", "Option", "Corrupt", "RemoteProtocol", "TopicNotFound"))
     ]
 
 
 JUDGES: Final[dict[str, Callable[[History], list[str]]]] = {
     "lost": lost,
+    "passed over": passed_over,
     "repeated": repeated,
     "phantom": phantom,
     "reordered": reordered,
     "disordered": disordered,
+    "misplaced": misplaced,
     "torn": torn,
     "committed ahead": ahead,
     "refused": refused,
+    "write ids differ": renamed,
+    "write ids are shared": mixed_up,
+    "miscounted": miscounted,
     "died of an outage": died,
     "unexpected error": unexpected,
 }

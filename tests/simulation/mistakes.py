@@ -257,6 +257,73 @@ PLANTS: Final = tuple(
             "            self._waiting.append(flight)\n            return",
             "            self._report(SendOutcome(flight.token, None, None, error))\n            return",
         ),
+        # --- a task of the sink
+        (
+            "a task does not wait for its last answers",
+            "spark.write.write_task",
+            "            self._judge(pipeline.flush())\n            while",
+            "            while",
+        ),
+        (
+            "rows of a key go to several queues",
+            "spark.write.sink_topics",
+            "queue_numbers(rows.sharding_key.take(keyed), len(queues))",
+            "np.arange(len(keyed)) % len(queues)",
+        ),
+        (
+            "rows of a key overtake each other",
+            "spark.write.write_task",
+            "self._ordered = is_ordered(options, layout)",
+            "self._ordered = False",
+        ),
+        (
+            "rows are sent to the queue of others",
+            "spark.write.write_task",
+            "number = int(numbers[parcel.start])",
+            "number = int(numbers[0])",
+        ),
+        (
+            "a send that is repeated goes to any queue",
+            "client.send.send_pipeline",
+            "self._producer.choose(flight.outgoing.topic, flight.fixed)",
+            "self._producer.choose(flight.outgoing.topic, None if flight.failures else flight.fixed)",
+        ),
+        (
+            "write ids depend on the attempt",
+            "spark.write.write_task",
+            "content_ids(rows, self._scope.job.encode(),",
+            'content_ids(rows, f"{self._scope.job}{id(self)}".encode(),',
+        ),
+        (
+            "rows of a record batch share a write id",
+            "spark.write.write_task",
+            "pa.array(ids, pa.binary())",
+            "pa.array([ids[0]] * len(rows), pa.binary())",
+        ),
+        (
+            "the last row of a record batch is not sent",
+            "spark.write.write_task",
+            "yield batch.slice(start, rows)",
+            "yield batch.slice(start, max(1, min(rows, batch.num_rows - 1)))",
+        ),
+        (
+            "only the last record batch is counted",
+            "spark.write.write_task",
+            "self._report.rows += len(columns)",
+            "self._report.rows = len(columns)",
+        ),
+        (
+            "a topic whose broker restarts is missing at once",
+            "spark.write.sink_topics",
+            "if not restart.expired and not (of_row",
+            "if False and not (of_row",
+        ),
+        (
+            "an answer that a task did not wait for counts as another's",
+            "client.send.send_pipeline",
+            "            flight.connection.abandon(flight.opaque)\n            raise",
+            "            raise",
+        ),
     )
 )
 

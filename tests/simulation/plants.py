@@ -50,7 +50,9 @@ def _search(number: int, seeds: int) -> int:
     logging.disable(logging.CRITICAL)
     one = (PLANTS + NOT_FOUND_YET)[number]
     plant(one)
-    from tests.simulation.life import Plan, live  # noqa: PLC0415 - imports the code under test, after `plant`
+    # After `plant`: they import the code under test.
+    from tests.simulation.life import live  # noqa: PLC0415
+    from tests.simulation.plan import Plan  # noqa: PLC0415
 
     for seed in range(seeds):
         wrong = live(Plan.of(seed)).wrong

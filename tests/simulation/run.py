@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import multiprocessing
 import os
@@ -14,7 +15,8 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.progress import Progress
 from tests.simulation.faults import Fault
-from tests.simulation.life import Plan, Verdict, live
+from tests.simulation.life import Verdict, live
+from tests.simulation.plan import Plan
 
 __all__ = ["main", "shrink"]
 
@@ -39,7 +41,10 @@ def _live(seed: int) -> tuple[int, dict[str, list[str]], Counter[str], int, floa
 
 
 def _quiet() -> None:
+    """Prepare a process for many lives: no log, and few searches for circles among millions of objects."""
     logging.disable(logging.CRITICAL)
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def _lives(

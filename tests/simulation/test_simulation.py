@@ -12,6 +12,8 @@ from tests.simulation.history import History, Row
 from tests.simulation.judges import JUDGES, judge
 from tests.simulation.mistakes import PLANTS
 
+from pyspark_rocketmq.model import MessageQueue
+
 A = ("orders", "broker-a", 0)
 LIVES = 100
 
@@ -36,7 +38,9 @@ def test_lives_in_which_everything_goes_wrong_lose_nothing() -> None:
     happened = {line.strip().partition("  ")[2] for line in done.stdout.splitlines()}
     assert {
         "batch run again after a restart",
-        "driver killed: written",
+        "query killed: written",
+        "sink killed: tasks done",
+        "sink: batch written again",
         "executor killed",
         "a partition",
         "connections become half-open",
@@ -60,6 +64,7 @@ def test_a_seed_is_one_life() -> None:
         "an answer counts up to where its pull was meant to end",
         "a batch begins one message too early",
         "a failed send counts as acknowledged",
+        "a task does not wait for its last answers",
     ],
 )
 def test_a_planted_mistake_is_found(what: str) -> None:
@@ -80,35 +85,43 @@ def history() -> History:
     stored = {(*A, offset): b"writer-0-0:%d" % offset for offset in range(4)}
     rows = [Row(place, body) for place, body in stored.items()]
     return History(
-        stored=stored, acknowledged={"writer-0-0": {0, 1, 2, 3}}, batches={0: rows[:2], 1: rows[2:]}
+        stored=stored,
+        acknowledged={"writer-0-0": {0, 1, 2, 3}},
+        batches={0: rows[:2], 1: rows[2:]},
+        read=set(stored),
+        sent=set(stored.values()),
+        queues=(MessageQueue(*A),),
     )
 
 
-def _changed(name: str) -> History:
-    """Return a history in which one thing is wrong."""
-    good = history()
-    batches, last = good.batches, good.batches[1][-1]
-    match name:
-        case "lost":
-            return replace(good, batches={0: batches[0], 1: batches[1][:1]})
-        case "repeated":
-            return replace(good, batches={0: batches[0], 1: [*batches[1], last]})
-        case "phantom":
-            return replace(
-                good, batches={0: batches[0], 1: [batches[1][0], Row(last.place, b"writer-0-0:9")]}
-            )
-        case "reordered" | "disordered":
-            return replace(good, batches={0: batches[1], 1: batches[0]})
-        case "torn":
-            return replace(good, torn=["batch 0"])
-        case "committed ahead":
-            return replace(good, ahead=["orders@broker-a:0"])
-        case "died of an outage":
-            return replace(good, died=["ConnectError: refused"])
-        case "refused":
-            return replace(good, refused=["writer-0-0:4"])
-        case _:
-            return replace(good, errors=["DataLossError: gone"])
+def _changed(name: str) -> dict[str, object]:
+    """Return what is different in a history in which one thing is wrong."""
+    (first, second), (third, last) = history().batches.values()
+    elsewhere = Row(("orders", "broker-a", 1, 0), b"sink-0.0-ann:0")
+    swapped = {"batches": {0: [third, last], 1: [first, second]}}
+    shortened = {
+        "batches": {0: [first, second], 1: [third]},
+        "read": {first.place, second.place, third.place},
+    }
+    changes: dict[str, dict[str, object]] = {
+        "lost": shortened,
+        "passed over": shortened
+        | {"expired": {last.place}, "strict": True, "finished": {MessageQueue(*A): last.place[3] + 1}},
+        "repeated": {"batches": {0: [first, second], 1: [third, last, last]}},
+        "phantom": {"batches": {0: [first, second], 1: [third, Row(last.place, b"writer-0-0:9")]}},
+        "reordered": swapped,
+        "disordered": {"stored": {first.place: last.body, second.place: first.body}},
+        "misplaced": {"stored": {elsewhere.place: elsewhere.body}},
+        "torn": {"torn": ["batch 0"]},
+        "committed ahead": {"ahead": ["orders@broker-a:0"]},
+        "write ids differ": {"write_ids": {first.body: {"a", "b"}}},
+        "write ids are shared": {"write_ids": {first.body: {"a"}, second.body: {"a"}}},
+        "miscounted": {"miscounted": ["3 rows are reported"]},
+        "died of an outage": {"died": ["ConnectError: refused"]},
+        "refused": {"refused": ["writer-0-0:4"]},
+        "unexpected error": {"errors": ["DataLossError: gone"]},
+    }
+    return changes[name]
 
 
 def test_judges_find_nothing_where_nothing_is_wrong() -> None:
@@ -117,7 +130,11 @@ def test_judges_find_nothing_where_nothing_is_wrong() -> None:
 
 @pytest.mark.parametrize("name", JUDGES)
 def test_each_judge_finds_what_it_is_for(name: str) -> None:
-    assert name in judge(_changed(name))
+    assert name in judge(replace(history(), **_changed(name)))
+
+
+def test_a_message_that_nobody_sent_is_a_phantom() -> None:
+    assert "phantom" in judge(replace(history(), sent={b"writer-0-0:1"}))
 
 
 def test_what_retention_deleted_is_not_lost() -> None:

@@ -1,0 +1,198 @@
+"""A streaming write: the real sink's tasks in a model of Spark's engine, which runs them more than once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from tests.simulation.history import KEYS
+from tests.simulation.program import Program
+from tests.simulation.stage import Stage
+from tests.simulation.tasks import Survive, TaskSet
+
+from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.errors import NameServerError, RocketMQError
+from pyspark_rocketmq.options import SinkOptions, parse_options
+from pyspark_rocketmq.spark.write.sink_schema import sink_layout
+from pyspark_rocketmq.spark.write.transaction_log import TransactionName
+from pyspark_rocketmq.spark.write.write_task import WriteReport, WriteScope, WriteTask
+from pyspark_rocketmq.spark.write.writer import RocketMQStreamWriter, TaskWritten
+
+__all__ = ["Sink", "SinkPlan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkPlan:
+    """What a streaming write has to write.
+
+    Parameters
+    ----------
+    batches, partitions, rows : int
+        Rows are a partition's.
+    keyed : bool
+        Whether rows have a sharding key, so that those of a key keep their order.
+    pause_s : float
+        Between two batches.
+    options : dict
+    """
+
+    batches: int
+    partitions: int
+    rows: int
+    keyed: bool
+    pause_s: float
+    options: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def drawn(cls, chance: random.Random, span_s: float, *, keyed: bool | None) -> SinkPlan:
+        """Draw a plan of a write that takes about ``span_s``."""
+        one_of = chance.choice
+        options = {"outageTimeout": "600s", "sendTimeoutMs": one_of(("400", "2000"))}
+        for name, values in {
+            "batchSize": ("1", "3", "17"),
+            "sendsInFlight": ("1", "2", "16"),
+            "retries": ("0", "5"),
+            "deliveryGuarantee": ("effectively-once",),
+        }.items():
+            if chance.random() < 0.5:
+                options[name] = one_of(values)
+        batches = one_of((2, 4, 6))
+        return cls(
+            batches=batches,
+            partitions=one_of((1, 2, 3)),
+            rows=one_of((3, 12, 40)),
+            keyed=chance.random() < 0.6 if keyed is None else keyed,
+            pause_s=span_s / batches * one_of((0.0, 1.0)),
+            options=options,
+        )
+
+
+class Sink:
+    """A streaming query that writes, and is started again whenever it ends.
+
+    Its last batch is written after everything is well again.
+
+    Parameters
+    ----------
+    stage : Stage
+    plan : SinkPlan
+    options : mapping of str to str
+    chance : random.Random
+    body_bytes : int
+        Bodies are filled up with spaces.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        plan: SinkPlan,
+        options: Mapping[str, str],
+        chance: random.Random,
+        *,
+        body_bytes: int,
+    ) -> None:
+        self._stage = stage
+        self._history = stage.history
+        self._plan = plan
+        self._options = parse_options(SinkOptions, dict(options), where="writeStream", environ={})
+        columns = [("body", pa.binary())] + [("shardingKey", pa.string())] * plan.keyed
+        self._schema = pa.schema(columns)
+        self._spark_schema = from_arrow_schema(self._schema)
+        self._layout = sink_layout(self._spark_schema, self._options)
+        self._chance = chance
+        self._body_bytes = body_bytes
+        self._finished = 0
+        self._begun = -1
+        self.program = Program(
+            stage, "sink", self._options.client, chance, run=self._run, failed=lambda _: None
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        self.program.start()
+
+    @property
+    def rests(self) -> bool:
+        """Whether only the last batch is left, or none."""
+        return self._finished >= self._plan.batches - 1
+
+    @property
+    def done(self) -> bool:
+        """Whether everything is written."""
+        return self._finished >= self._plan.batches
+
+    def _run(self) -> None:
+        while not self.done:
+            if self.rests and not self._stage.healed:
+                self._stage.scheduler.park(1.0)
+                continue
+            number = self._finished
+            self._history.did["sink: batch written again"] += number == self._begun
+            self._begun = number
+            self.program.step("started")
+            name = TransactionName("query", number)
+            reports = TaskSet[WriteReport](
+                self._stage,
+                self.program.driver,
+                self.program.executors,
+                lambda client, index, survive, name=name: self._write(client, name, index, survive),
+                self._plan.partitions,
+                chance=self._chance,
+                compare=lambda *_: None,
+                failed=self._failed,
+            ).run()
+            self.program.step("tasks done")
+            writer = RocketMQStreamWriter(self._options, self._spark_schema)
+            writer.commit([TaskWritten(report, name) for report in reports], number)
+            self._acknowledge(number)
+            self.program.step("committed")
+            self._finished += 1
+            if self._plan.pause_s:
+                self._stage.scheduler.park(self._chance.expovariate(1 / self._plan.pause_s))
+        self._stage.scheduler.park(None)
+
+    # --- rows ---
+
+    def _rows(self, batch: int, partition: int) -> list[tuple[str, int, str | None]]:
+        """Return each row's lane, its number there, and its key."""
+        found = []
+        for number in range(self._plan.rows):
+            key = KEYS[(number + partition) % len(KEYS)] if self._plan.keyed else None
+            lane = f"sink-{batch}.{partition}-{key or 'any'}"
+            found.append((lane, number, key))
+        return found
+
+    def _batches(self, rows: list[tuple[str, int, str | None]], survive: Survive) -> Iterator[pa.RecordBatch]:
+        """Give out the rows as Spark does, in record batches between which an executor may die."""
+        size = max(1, len(rows) // 3)
+        for start in range(0, len(rows), size):
+            survive()
+            mine = rows[start : start + size]
+            bodies = [b"%s:%d" % (lane.encode(), number) for lane, number, _ in mine]
+            self._history.sent.update(bodies)
+            columns = [pa.array([body.ljust(self._body_bytes) for body in bodies], pa.binary())]
+            if self._plan.keyed:
+                columns.append(pa.array([key for _, _, key in mine], pa.string()))
+            yield pa.record_batch(columns, schema=self._schema)
+        survive()
+
+    def _write(self, client: Client, name: TransactionName, partition: int, survive: Survive) -> WriteReport:
+        rows = self._rows(name.number, partition)
+        scope = WriteScope(job=str(name), partition=partition, transaction=name)
+        report = WriteTask(client, self._options, self._layout, scope).run(self._batches(rows, survive))
+        if report.rows != len(rows):
+            self._history.miscounted.append(f"{report.rows} rows are reported, {len(rows)} were given")
+        return report
+
+    def _failed(self, error: RocketMQError) -> None:
+        """An outage is waited for, except by a new process that has never reached a name server."""
+        if not isinstance(error, NameServerError):
+            self._history.refused.append(f"a task of the sink: {error}")
+
+    def _acknowledge(self, batch: int) -> None:
+        for partition in range(self._plan.partitions):
+            for lane, number, _ in self._rows(batch, partition):
+                self._history.acknowledged.setdefault(lane, set()).add(number)
