@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from pyspark_rocketmq._missing_pyspark import explain_missing_pyspark
+
 __all__ = ["lazy_names"]
 
 
@@ -27,7 +29,11 @@ def lazy_names(
     def resolve(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name], package), name)
+        try:
+            module = import_module(homes[name], package)
+        except ModuleNotFoundError as error:
+            raise explain_missing_pyspark(error) or error from None
+        return getattr(module, name)
 
     def list_names() -> list[str]:
         return sorted(sys.modules[package].__all__)

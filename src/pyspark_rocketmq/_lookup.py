@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 import sys
 from importlib import import_module
-from typing import Any, Final
+from importlib.util import find_spec
+from typing import Any
 
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq._missing_pyspark import MINIMUM_PYSPARK, MINIMUM_TEXT, explain_missing_pyspark
+from pyspark_rocketmq.errors import PySparkRequiredError, RocketMQError
 
-__all__ = ["MINIMUM_PYSPARK", "data_source"]
-
-MINIMUM_PYSPARK: Final = (4, 2)
-"""The first release with admission control for Python stream readers."""
+__all__ = ["data_source", "require_pyspark"]
 
 
 def data_source(class_name: str, format_name: str) -> type[Any]:
@@ -30,22 +29,30 @@ def data_source(class_name: str, format_name: str) -> type[Any]:
         The format name that Spark uses for it.
     """
     try:
-        _check_versions()
+        require_pyspark()
         source: type[Any] = getattr(import_module("pyspark_rocketmq.spark.source"), class_name)
     except Exception as error:  # noqa: BLE001 - a broken wheel may raise anything at import
         return _stand_in(format_name, error)
     return source
 
 
-def _check_versions() -> None:
-    """Raise a RocketMQError if PySpark is too old, before the import of a missing name fails."""
-    import pyspark  # noqa: PLC0415
+def require_pyspark() -> None:
+    """Raise an error if PySpark is missing or too old, before an import or a missing name fails.
 
+    Raises
+    ------
+    PySparkRequiredError
+        The sentence for the user.
+    """
+    try:
+        import pyspark  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise explain_missing_pyspark(error) or error from None
     numbers = tuple(int(digits) for digits in re.findall(r"\d+", pyspark.__version__)[:2])
     if numbers < MINIMUM_PYSPARK:
-        raise RocketMQError(
-            f"pyspark-rocketmq needs PySpark {MINIMUM_PYSPARK[0]}.{MINIMUM_PYSPARK[1]} or newer, but this is "
-            f"{pyspark.__version__}: install a newer one with `pip install -U 'pyspark>=4.2,<5'`"
+        raise PySparkRequiredError(
+            f"pyspark-rocketmq needs PySpark {MINIMUM_TEXT} or newer, but this is {pyspark.__version__}: "
+            f"install a newer one with `pip install -U 'pyspark>={MINIMUM_TEXT},<5'`"
         )
 
 
@@ -54,6 +61,8 @@ def _stand_in(format_name: str, error: Exception) -> type[Any]:
 
     Spark pickles it by value, so it closes over plain text only.
     """
+    if find_spec("pyspark") is None:
+        raise error  # it is not Spark that asks
     from pyspark.sql.datasource import DataSource  # noqa: PLC0415
 
     reason = (

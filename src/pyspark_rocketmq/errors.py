@@ -37,6 +37,7 @@ __all__ = [
     "PlanError",
     "PortTakenError",
     "ProtocolError",
+    "PySparkRequiredError",
     "RemoteProtocolError",
     "RequestTimeoutError",
     "RocketMQError",
@@ -96,6 +97,10 @@ class OptionError(RocketMQError, ValueError):
 
 class NoOffsetRangesError(RocketMQError, AttributeError):
     """``offsetRanges`` was called on an RDD that does not have its ranges any more."""
+
+
+class PySparkRequiredError(RocketMQError, ImportError):
+    """What was imported needs PySpark, which is missing or too old."""
 
 
 class PlanError(RocketMQError):

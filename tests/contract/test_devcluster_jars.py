@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_rocketmq.devcluster.jars import Repositories, resolve
+from pyspark_rocketmq.devcluster.jars import resolve
+from pyspark_rocketmq.devcluster.repositories import Repositories
 from pyspark_rocketmq.errors import DevClusterError
 
 POM = """<project>

@@ -156,14 +156,14 @@ def test_readme_and_quickstart_install_alike() -> None:
     readme, quickstart = ([b.code for b in blocks(page) if "pip install" in b.code] for page in pages)
     assert readme == quickstart
     assert len(readme) == 1
-    assert all("pip install git+ADDRESS" in page for page in pages)
+    assert all('pip install "pyspark-rocketmq[spark] @ git+ADDRESS"' in page for page in pages)
 
 
 def test_the_image_s_spark_is_a_supported_one() -> None:
     supported = re.search(r"^\| Spark \| ([\d., ]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert supported
     page = text("deployment.md")
-    used = re.findall(r"FROM apache/spark:(\d+\.\d+)|pyspark==(\d+\.\d+)", page)
+    used = re.findall(r"FROM apache/spark:(\d+\.\d+)|sparkVersion: (\d+\.\d+)", page)
     assert len(used) == 2
     assert {image or package for image, package in used} <= set(supported[1].split(", "))
 

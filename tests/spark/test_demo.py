@@ -31,7 +31,7 @@ def processes_with(mark: str) -> list[str]:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     folder = tmp_path_factory.mktemp("installed")
     (wheel,) = build(ROOT, folder / "dist", "wheel")
-    return Installation(folder / "venv", wheel)
+    return Installation(folder / "venv", wheel, "spark")
 
 
 def test_the_demo_shows_exact_totals_and_leaves_nothing_behind(installed, tmp_path):

@@ -41,7 +41,7 @@ CHANGING = {
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     folder = tmp_path_factory.mktemp("installed")
     (wheel,) = build(ROOT, folder / "dist", "wheel")
-    return Installation(folder / "venv", wheel)
+    return Installation(folder / "venv", wheel, "spark")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from examples.testing_example import *  # noqa: F403 - its tests and fixtures are collected here
+from packaging.requirements import Requirement
 from tests.support.scratch import scratch_env
 from tests.support.wheel import ROOT, Installation, build
 
@@ -22,7 +23,8 @@ def test_the_files_of_the_page_run_where_nothing_is_configured(tmp_path):
     for name, code in files.items():
         (tmp_path / name).write_text(code, encoding="utf-8")
     (wheel,) = build(ROOT, tmp_path / "dist", "wheel")
-    installed = Installation(tmp_path / "venv", wheel)
+    installed = Installation(tmp_path / "venv", wheel, "spark")
+    installed.lend(Requirement("pytest"))
     command = ("-m", "pytest", "-q", "-W", "error", "test_revenue.py")
     done = installed.run("python", *command, cwd=tmp_path, timeout_s=200, **scratch_env(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr

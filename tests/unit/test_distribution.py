@@ -29,7 +29,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    return Installation(tmp_path_factory.mktemp("environment") / "venv", dist / WHEEL)
+    return Installation(tmp_path_factory.mktemp("environment") / "venv", dist / WHEEL, "spark")
 
 
 def metadata(dist: Path) -> email.message.Message:

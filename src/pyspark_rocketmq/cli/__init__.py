@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import typer
 
+from pyspark_rocketmq._missing_pyspark import explain_missing_pyspark
 from pyspark_rocketmq._version import __version__
 from pyspark_rocketmq.cli.command_groups import CLICK_ERROR, Home, LazyGroup
 from pyspark_rocketmq.cli.failures import report_error, report_usage_error
@@ -153,6 +154,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = app(words, prog_name="pyspark-rocketmq", standalone_mode=False)
     except RocketMQError as error:
         code = report_error(error, as_json=as_json)
+    except ModuleNotFoundError as error:
+        needed = explain_missing_pyspark(error)
+        if needed is None:
+            raise
+        code = report_error(needed, as_json=as_json)
     except CLICK_ERROR as error:
         code = report_usage_error(error, as_json=as_json)
     except typer.Abort:

@@ -26,7 +26,7 @@ from pyspark_rocketmq.demo.stream import RevenueStream
 from pyspark_rocketmq.demo.timeline import Timeline
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 from pyspark_rocketmq.devcluster.detached import find_detached, start_detached, stop_detached
-from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, resolve, rocketmq_coordinates
+from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, rocketmq_jars
 from pyspark_rocketmq.devcluster.java import find_java
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.spark.causes import find_cause
@@ -117,7 +117,7 @@ class DemoRun:
         """
         if self.settings.name_server is None:
             with self.timeline.phase("fetch RocketMQ"):
-                resolve(rocketmq_coordinates())
+                rocketmq_jars()
 
     def run(self) -> None:
         """Start the servers, stream until every order is counted, and stop what was started.

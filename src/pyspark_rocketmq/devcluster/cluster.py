@@ -16,12 +16,7 @@ from typing import Final, Self
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
-from pyspark_rocketmq.devcluster.jars import (
-    DEFAULT_VERSION,
-    proxy_coordinates,
-    resolve,
-    rocketmq_coordinates,
-)
+from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, proxy_coordinates, resolve, rocketmq_jars
 from pyspark_rocketmq.devcluster.java import Java, find_java
 from pyspark_rocketmq.devcluster.layout import JvmOptions, Layout, write_files
 from pyspark_rocketmq.devcluster.registration import READ_WRITE
@@ -216,7 +211,7 @@ class DevCluster:
         if self._name_servers:
             raise DevClusterError("this cluster was started already")
         java = self.java
-        self._jars = resolve(rocketmq_coordinates(self.version))
+        self._jars = rocketmq_jars(self.version)
         if self._shape[-1]:
             self._proxy_jars = resolve(proxy_coordinates(self.version))
         self._owner = os.getpid()

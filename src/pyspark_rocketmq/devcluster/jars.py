@@ -1,4 +1,4 @@
-"""Java artifacts by Maven coordinates, fetched once by the Ivy that ships with PySpark.
+"""Java artifacts by Maven coordinates, fetched once by PySpark's Ivy, else by coursier or Maven.
 
 The resolved class path of a set of coordinates is stored with the downloads, so that only the first use
 on a machine needs the network and a JVM.
@@ -10,79 +10,34 @@ import contextlib
 import hashlib
 import json
 import os
-import queue
+import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
-
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JError
-from pyspark.find_spark_home import _find_spark_home
+from typing import Final
 
 from pyspark_rocketmq._version import ROCKETMQ_VERSION
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.devcluster.java import find_java
-from pyspark_rocketmq.devcluster.progress import DownloadProgress
+from pyspark_rocketmq.devcluster.build_tools import fetch_with_coursier, fetch_with_maven
+from pyspark_rocketmq.devcluster.repositories import Repositories, spark_home
 from pyspark_rocketmq.devcluster.system.locking import file_lock
 from pyspark_rocketmq.errors import DevClusterError, OptionError
 
 __all__ = [
     "DEFAULT_VERSION",
-    "Repositories",
     "cache_folder",
     "proxy_coordinates",
     "resolve",
     "rocketmq_coordinates",
+    "rocketmq_jars",
 ]
 
 DEFAULT_VERSION: Final = ROCKETMQ_VERSION
 """The default RocketMQ version."""
 
 CACHE_VARIABLE: Final = "PYSPARK_ROCKETMQ_CACHE"
-IVY_SETTINGS_VARIABLE: Final = "PYSPARK_ROCKETMQ_IVY_SETTINGS"
-REPOSITORIES_VARIABLE: Final = "PYSPARK_ROCKETMQ_REPOSITORIES"
 
 _RESOLVE_TIMEOUT_MS: Final = 15 * 60_000.0
-
-
-@dataclass(frozen=True, slots=True)
-class Repositories:
-    """The repositories of artifacts, configured as in Spark.
-
-    The default is Spark's: Maven Central, or the mirror in the environment variable
-    ``DEFAULT_ARTIFACT_REPOSITORY``.
-
-    Parameters
-    ----------
-    ivy_settings : str, optional
-        Path to an Ivy settings file (``spark.jars.ivySettings``).
-    repositories : str, optional
-        Additional repositories, separated by commas (``spark.jars.repositories``).
-    """
-
-    ivy_settings: str | None = None
-    repositories: str | None = None
-
-    @classmethod
-    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Repositories:
-        """Read this package's environment variables. Those not set are read from spark-defaults.conf."""
-        conf = _spark_defaults(environ)
-        return cls(
-            ivy_settings=environ.get(IVY_SETTINGS_VARIABLE) or conf.get("spark.jars.ivySettings"),
-            repositories=environ.get(REPOSITORIES_VARIABLE) or conf.get("spark.jars.repositories"),
-        )
-
-
-def _spark_defaults(environ: Mapping[str, str]) -> dict[str, str]:
-    folder = Path(environ.get("SPARK_CONF_DIR") or Path(_find_spark_home()) / "conf")
-    file = folder / "spark-defaults.conf"
-    if not file.exists():
-        return {}
-    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
-    pairs = (line.replace("=", " ", 1).split(None, 1) for line in lines if line and line[0] not in "#!")
-    return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
 
 
 def rocketmq_coordinates(version: str = DEFAULT_VERSION) -> tuple[str, ...]:
@@ -94,6 +49,27 @@ def rocketmq_coordinates(version: str = DEFAULT_VERSION) -> tuple[str, ...]:
 def proxy_coordinates(version: str = DEFAULT_VERSION) -> tuple[str, ...]:
     """Return the coordinates of RocketMQ's proxy, which exists since 5.0."""
     return (f"org.apache.rocketmq:rocketmq-proxy:{version}",)
+
+
+def rocketmq_jars(
+    version: str = DEFAULT_VERSION, environ: Mapping[str, str] = os.environ
+) -> tuple[Path, ...]:
+    """Return RocketMQ's jars in class path order.
+
+    They are fetched as by `resolve`. Without PySpark, the unpacked distribution of this version that
+    ``ROCKETMQ_HOME`` names is used as it is.
+
+    Raises
+    ------
+    DevClusterError
+        As `resolve`.
+    """
+    home = environ.get("ROCKETMQ_HOME")
+    if home and spark_home(environ) is None:
+        jars = tuple(sorted((Path(home) / "lib").glob("*.jar")))
+        if f"rocketmq-broker-{version}.jar" in {jar.name for jar in jars}:
+            return jars
+    return resolve(rocketmq_coordinates(version))
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -198,13 +174,13 @@ class _LockFile:
 def _download(
     coordinates: tuple[str, ...], ivy_folder: Path, repositories: Repositories, deadline: Deadline
 ) -> tuple[Path, ...]:
-    jars = _ivy(coordinates, ivy_folder, repositories, deadline)
+    jars = _fetch(coordinates, ivy_folder, repositories, deadline)
     broken = [jar for jar in jars if not zipfile.is_zipfile(jar)]
     if broken:
         # Ivy never copies an existing jar again, even if a killed process left only half of it.
         for jar in broken:
             jar.unlink(missing_ok=True)
-        jars = _ivy(coordinates, ivy_folder, repositories, deadline)
+        jars = _fetch(coordinates, ivy_folder, repositories, deadline)
         broken = [jar for jar in jars if not zipfile.is_zipfile(jar)]
     if broken:
         raise DevClusterError(
@@ -214,78 +190,21 @@ def _download(
     return jars
 
 
-def _ivy(
-    coordinates: tuple[str, ...], ivy_folder: Path, repositories: Repositories, deadline: Deadline
+def _fetch(
+    coordinates: tuple[str, ...], folder: Path, repositories: Repositories, deadline: Deadline
 ) -> tuple[Path, ...]:
-    with DownloadProgress(coordinates) as progress, _spark_jvm(progress.line, deadline) as jvm:
-        try:
-            return _resolve_in(jvm, coordinates, ivy_folder, repositories)
-        except Py4JError as error:
-            why = (
-                f"after {deadline.timeout_ms / 1000:g} s"
-                if deadline.expired
-                else "with the repositories at hand"
-            )
-            raise DevClusterError(
-                f"cannot resolve {', '.join(coordinates)} {why}: check the network, or name a mirror by "
-                f"DEFAULT_ARTIFACT_REPOSITORY, {REPOSITORIES_VARIABLE} or {IVY_SETTINGS_VARIABLE}",
-                log_tail=progress.tail(),
-            ) from error
+    """Download with the first of PySpark's Ivy, coursier and Maven that this machine has."""
+    if spark_home() is not None:
+        from pyspark_rocketmq.devcluster.ivy import fetch_with_ivy  # noqa: PLC0415 - needs py4j
 
-
-def _resolve_in(
-    jvm: Any, coordinates: tuple[str, ...], ivy_folder: Path, repositories: Repositories
-) -> tuple[Path, ...]:
-    """Call Spark's resolver (``org.apache.spark.util.MavenUtils``, Spark 4.2 and 4.3)."""
-    maven = getattr(getattr(jvm.org.apache.spark.util, "MavenUtils$"), "MODULE$")
-    nil = getattr(getattr(jvm.scala.collection.immutable, "Nil$"), "MODULE$")
-    option, out = jvm.scala.Option, jvm.System.err
-    remote, ivy_path = option.apply(repositories.repositories), option.apply(str(ivy_folder))
-    if repositories.ivy_settings:
-        settings = maven.loadIvySettings(repositories.ivy_settings, remote, ivy_path, out)
-    else:
-        # The local Maven repository is not an Ivy cache: poms without jars in it make Ivy fail.
-        settings = maven.buildIvySettings(remote, ivy_path, False, out)
-    found = maven.resolveMavenCoordinates(
-        ",".join(coordinates), settings, option.empty(), True, nil, False, out
-    ).iterator()
-    jars: list[Path] = []
-    while found.hasNext():
-        jars.append(Path(found.next()))
-    return tuple(jars)
-
-
-class _Listener(queue.Queue[str]):
-    """A queue that passes every line on immediately. py4j writes output to queues only."""
-
-    def __init__(self, listener: Callable[[str], None]) -> None:
-        super().__init__()
-        self._listener = listener
-
-    def put(self, item: str, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002
-        self._listener(item.rstrip("\n"))
-
-
-@contextlib.contextmanager
-def _spark_jvm(listener: Callable[[str], None], deadline: Deadline) -> Iterator[Any]:
-    """Run a JVM with Spark's jars but no Spark. It starts in 0.25 s and ends with its owner."""
-    output = _Listener(listener)
-    port, token, process = launch_gateway(
-        classpath=str(Path(_find_spark_home()) / "jars" / "*"),
-        java_path=str(find_java().executable),
-        die_on_exit=True,
-        enable_auth=True,
-        redirect_stdout=output,
-        redirect_stderr=output,
-        return_proc=True,
+        return fetch_with_ivy(coordinates, folder, repositories, deadline)
+    if repositories.ivy_settings is not None:
+        raise DevClusterError("only PySpark reads Ivy settings: `pip install 'pyspark-rocketmq[spark]'`")
+    if (coursier := shutil.which("coursier") or shutil.which("cs")) is not None:
+        return fetch_with_coursier(coursier, coordinates, folder, repositories, deadline)
+    if (maven := shutil.which("mvn")) is not None:
+        return fetch_with_maven(maven, coordinates, folder, repositories, deadline)
+    raise DevClusterError(
+        f"nothing here can download {', '.join(coordinates)}: `pip install 'pyspark-rocketmq[spark]'`, or "
+        "install coursier or Maven (mvn), or point ROCKETMQ_HOME at an unpacked RocketMQ of this version"
     )
-    parameters = GatewayParameters(port=port, auth_token=token, read_timeout=max(1.0, deadline.remaining_s))
-    gateway = JavaGateway(gateway_parameters=parameters)
-    try:
-        yield gateway.jvm
-    finally:
-        gateway.shutdown()  # else objects that are garbage-collected later would call back
-        gateway.close()
-        process.stdin.close()
-        process.kill()
-        process.wait(timeout=30)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_rocketmq._lazy import lazy_names
+from pyspark_rocketmq._lookup import require_pyspark
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.spark.first_rows import take_rows
@@ -68,6 +69,8 @@ __all__ = [
     "upsert_into",
     "with_topic",
 ]
+
+require_pyspark()
 
 __getattr__, __dir__ = lazy_names(
     __name__,

@@ -9,9 +9,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from functools import partial
+from importlib.util import find_spec
 from typing import Final
 
-from pyspark_rocketmq._lookup import MINIMUM_PYSPARK
+from pyspark_rocketmq._missing_pyspark import MINIMUM_PYSPARK
 from pyspark_rocketmq._version import __version__
 from pyspark_rocketmq.devcluster.java import find_java
 from pyspark_rocketmq.errors import DevClusterError
@@ -23,6 +24,8 @@ PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "pandas", "py4j", "rich", "typ
 
 _MINIMUM: Final = {"pyspark": MINIMUM_PYSPARK, "pyarrow": (18,), "numpy": (1, 26), "pandas": (2, 2)}
 _BELOW: Final = {"pyspark": (5,), "pandas": (3,)}
+_SPARK_S: Final = ("pyspark", "pandas")
+_SPARK_EXTRA: Final = "pip install 'pyspark-rocketmq[spark]'"
 _WORKER_TIMEOUT_S: Final = 4
 _PROBE: Final = "import pyspark_rocketmq, pyspark; print(pyspark_rocketmq.__version__, pyspark.__version__)"
 
@@ -35,6 +38,11 @@ def package_versions() -> dict[str, str | None]:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = None
+    if versions["pyspark"] is None and find_spec("pyspark") is not None:
+        # pyspark-client, or the PySpark of a Spark that is not installed by pip.
+        import pyspark  # noqa: PLC0415
+
+        versions["pyspark"] = pyspark.__version__
     return versions
 
 
@@ -45,7 +53,7 @@ def examine_machine(environ: Mapping[str, str]) -> list[Finding]:
         good("Python", sys.version.split()[0]),
         *(_package(name, versions[name]) for name in ("pyspark", "pyarrow", "numpy", "pandas")),
         _java(environ),
-        *_interpreters(environ, versions["pyspark"]),
+        *(_interpreters(environ, versions["pyspark"]) if versions["pyspark"] else ()),
     ]
 
 
@@ -53,6 +61,8 @@ def _package(name: str, version: str | None) -> Finding:
     lowest, above = _MINIMUM[name], _BELOW.get(name)
     wanted = f"{name}>={_join_dotted(lowest)}" + (f",<{_join_dotted(above)}" if above else "")
     if version is None:
+        if name in _SPARK_S:
+            return poor(name, "not installed: only the client works", f"Spark needs it: {_SPARK_EXTRA}")
         return bad(name, "not installed", f"install it: pip install '{wanted}'")
     numbers = tuple(int(digits) for digits in re.findall(r"\d+", version)[:2])
     if numbers < lowest or (above is not None and numbers >= above):

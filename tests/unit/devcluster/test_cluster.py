@@ -20,7 +20,7 @@ def test_a_shape_that_is_none(shape: dict[str, int]) -> None:
 def test_a_full_disk_is_told_before_a_broker_refuses_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "resolve", lambda _: ())
+    monkeypatch.setattr(cluster, "rocketmq_jars", lambda _: ())
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=100, used=92, free=3))
     with pytest.raises(DevClusterError, match=r"97% full.*TMPDIR"):
         DevCluster(workdir=tmp_path).start()
@@ -34,7 +34,7 @@ def test_only_a_running_cluster_with_a_folder_of_its_own_can_be_detached(tmp_pat
 
 
 def test_a_given_port_that_is_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "resolve", lambda _: ())
+    monkeypatch.setattr(cluster, "rocketmq_jars", lambda _: ())
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

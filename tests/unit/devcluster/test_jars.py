@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.devcluster import jars
-from pyspark_rocketmq.devcluster.jars import Repositories, cache_folder, resolve, rocketmq_coordinates
+from pyspark_rocketmq.devcluster.jars import cache_folder, resolve, rocketmq_coordinates, rocketmq_jars
+from pyspark_rocketmq.devcluster.repositories import Repositories
 from pyspark_rocketmq.devcluster.system.locking import file_lock
 from pyspark_rocketmq.errors import DevClusterError, OptionError
 
@@ -37,7 +39,7 @@ class FakeIvy:
 @pytest.fixture
 def ivy(monkeypatch: pytest.MonkeyPatch) -> FakeIvy:
     fake = FakeIvy()
-    monkeypatch.setattr(jars, "_ivy", fake)
+    monkeypatch.setattr(jars, "_fetch", fake)
     return fake
 
 
@@ -78,7 +80,7 @@ def test_a_lock_file_that_is_not_true_is_not_trusted(tmp_path: Path, ivy: FakeIv
 
 
 def test_half_a_jar_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "_ivy", FakeIvy(broken_calls=1))
+    monkeypatch.setattr(jars, "_fetch", FakeIvy(broken_calls=1))
     (jar,) = _resolve(tmp_path)
     assert zipfile.is_zipfile(jar)
 
@@ -86,7 +88,7 @@ def test_half_a_jar_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_what_never_becomes_a_jar_leaves_no_lock_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jars, "_ivy", FakeIvy(broken_calls=9))
+    monkeypatch.setattr(jars, "_fetch", FakeIvy(broken_calls=9))
     with pytest.raises(DevClusterError, match="is not a jar"):
         _resolve(tmp_path)
     assert not (tmp_path / "locks").exists()
@@ -96,11 +98,11 @@ def test_an_interrupted_download_leaves_no_lock(tmp_path: Path, monkeypatch: pyt
     def interrupted(*_: object) -> tuple[Path, ...]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jars, "_ivy", interrupted)
+    monkeypatch.setattr(jars, "_fetch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         _resolve(tmp_path)
     assert not (tmp_path / "locks").exists()
-    monkeypatch.setattr(jars, "_ivy", FakeIvy())
+    monkeypatch.setattr(jars, "_fetch", FakeIvy())
     assert len(_resolve(tmp_path)) == 1
 
 
@@ -146,3 +148,90 @@ def test_own_variables_win_over_spark_defaults(tmp_path: Path) -> None:
 
 def test_coordinates_of_a_version() -> None:
     assert "org.apache.rocketmq:rocketmq-broker:4.9.7" in rocketmq_coordinates("4.9.7")
+
+
+def test_without_pyspark_an_unpacked_rocketmq_of_the_version_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(jars, "resolve", lambda coordinates: asked.append(coordinates) or ())
+    monkeypatch.setattr(jars, "spark_home", lambda _environ: None)
+    for name in ("rocketmq-broker-5.4.0.jar", "netty.jar"):
+        (tmp_path / "lib" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "lib" / name).touch()
+    environ = {"ROCKETMQ_HOME": str(tmp_path)}
+    assert [jar.name for jar in rocketmq_jars("5.4.0", environ)] == ["netty.jar", "rocketmq-broker-5.4.0.jar"]
+    assert not asked
+    assert rocketmq_jars("5.3.0", environ) == ()
+    assert rocketmq_jars("5.4.0", {}) == ()
+    monkeypatch.setattr(jars, "spark_home", lambda _environ: tmp_path)
+    assert rocketmq_jars("5.4.0", environ) == ()
+    assert len(asked) == 3
+
+
+def test_a_machine_that_can_download_nothing_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "spark_home", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DevClusterError, match=r"pyspark-rocketmq\[spark\].*coursier or Maven.*ROCKETMQ_HOME"):
+        _resolve(tmp_path)
+    with pytest.raises(DevClusterError, match="only PySpark reads Ivy settings"):
+        resolve(COORDINATES, cache=tmp_path, repositories=Repositories(ivy_settings="ivy.xml"))
+
+
+COURSIER = """#!{python}
+import pathlib, sys, zipfile
+words = sys.argv[1:]
+jar = pathlib.Path(words[words.index("--cache") + 1]) / "one.jar"
+jar.parent.mkdir(parents=True)
+zipfile.ZipFile(jar, "w").writestr("arguments", "\\n".join(words))
+print(jar)
+"""
+
+MAVEN = """#!{python}
+import pathlib, sys, zipfile
+given = dict(word[2:].split("=", 1) for word in sys.argv if word.startswith("-D"))
+pom = pathlib.Path(sys.argv[sys.argv.index("--file") + 1]).read_text()
+if "org.example" not in pom:
+    sys.exit("[ERROR] not found")
+folder = pathlib.Path(given["outputDirectory"])
+folder.mkdir(parents=True)
+zipfile.ZipFile(folder / "one.jar", "w").writestr("pom", pom)
+"""
+
+
+def _only_program(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave one program on ``PATH``, and no PySpark."""
+    folder.mkdir()
+    (folder / name).write_text(text.format(python=sys.executable))
+    (folder / name).chmod(0o755)
+    monkeypatch.setattr(jars, "spark_home", lambda: None)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_without_pyspark_maven_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _only_program(tmp_path / "bin", "mvn", MAVEN, monkeypatch)
+    wanted = Repositories(repositories="https://a?b&c", mirror="https://mirror")
+    (jar,) = resolve(COORDINATES, cache=tmp_path, repositories=wanted)
+    with zipfile.ZipFile(jar) as archive:
+        pom = archive.read("pom").decode()
+    assert "<groupId>org.example</groupId><artifactId>one</artifactId><version>1.0</version>" in pom
+    assert "<repository><id>central</id><url>https://mirror</url></repository>" in pom
+    assert "<url>https://a?b&amp;c</url>" in pom
+    assert "<pluginRepository><id>central</id><url>https://mirror</url></pluginRepository>" in pom
+    with pytest.raises(DevClusterError, match=r"cannot resolve a:b:1: check the network") as caught:
+        resolve(("a:b:1",), cache=tmp_path, repositories=wanted)
+    assert "[ERROR] not found" in caught.value.log_tail
+
+
+def test_without_pyspark_coursier_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _only_program(tmp_path / "bin", "cs", COURSIER, monkeypatch)
+    wanted = Repositories(repositories="https://a, https://b", mirror="https://mirror")
+    (jar,) = resolve(COORDINATES, cache=tmp_path, repositories=wanted)
+    with zipfile.ZipFile(jar) as archive:
+        words = archive.read("arguments").decode().split()
+    cache = str(tmp_path / "ivy" / "coursier")
+    assert words[:5] == ["fetch", "--quiet", "--cache", cache, "--no-default"]
+    places = ["--repository", "https://a", "--repository", "https://b", "--repository", "https://mirror"]
+    assert words[5:] == [*places, *COORDINATES]

@@ -117,12 +117,12 @@ def fetch(
     json: AsJson = False,
 ) -> None:
     """Download RocketMQ's jars, so that later starts need no network."""
-    from pyspark_rocketmq.devcluster.jars import resolve, rocketmq_coordinates
+    from pyspark_rocketmq.devcluster.jars import rocketmq_jars
 
     fetched = []
     for release in version or [ROCKETMQ_VERSION]:
         start_s = time.monotonic()
-        jars = resolve(rocketmq_coordinates(release))
+        jars = rocketmq_jars(release)
         seconds = time.monotonic() - start_s
         size = sum(jar.stat().st_size for jar in jars)
         fetched.append({"version": release, "jars": len(jars), "bytes": size, "folder": str(jars[0].parent)})
