@@ -1,7 +1,6 @@
 """Offsets between a Spark checkpoint and a consumer group."""
 
-# Facts (OffsetSeqLog, CommitLog of Spark 4.3): `offsets/<batch>` holds a version line, a line of metadata,
-# and each source's end offset; `commits/<batch>` is written when the batch is done. On a local file system
+# Facts (CommitLog of Spark 4.3): `commits/<batch>` is written when the batch is done. On a local file system
 # `offsets/.<batch>.crc`, if it exists, is compared with the file (Hadoop's ChecksumFileSystem).
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from typing import Any, Final
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.nested_offsets import flatten, nest
-from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset, offset_of_rocketmq
+from pyspark_rocketmq.offsets.offset_log import OffsetLogEntry
+from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
 from pyspark_rocketmq.options.text.queue_patterns import QueuePattern, covers
 from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 from pyspark_rocketmq.tools.checkpoint_files import CheckpointFiles, checkpoint_files
@@ -44,23 +44,24 @@ class CheckpointOffsets:
 
 @dataclass(frozen=True, slots=True)
 class _LastBatch:
-    """The offset log's lines for the last finished batch, and which of them is the chosen source's."""
+    """The offset log's entry of the last finished batch, and the chosen source in it."""
 
     number: int
-    lines: list[str]
-    line: int
+    entry: OffsetLogEntry
+    source: str
     offset: SourceOffset
 
 
-def read_finished_offsets(checkpoint: str | Path, *, source: int | None = None) -> CheckpointOffsets:
+def read_finished_offsets(checkpoint: str | Path, *, source: int | str | None = None) -> CheckpointOffsets:
     """Read a query's finished offsets from its checkpoint.
 
     Parameters
     ----------
     checkpoint : str or Path
         The query's ``checkpointLocation``: a path, or a URI that Spark can read.
-    source : int, optional
-        Which of the query's sources (from 0), where several read RocketMQ.
+    source : int or str, optional
+        Which of the query's sources, where several read RocketMQ: its number from 0, or its name if sources
+        are named (``DataStreamReader.name``).
 
     Raises
     ------
@@ -72,7 +73,9 @@ def read_finished_offsets(checkpoint: str | Path, *, source: int | None = None) 
     return CheckpointOffsets(last.number, last.offset.source, last.offset.offsets)
 
 
-def seek(checkpoint: str | Path, offsets: Mapping[MessageQueue, int], *, source: int | None = None) -> None:
+def seek(
+    checkpoint: str | Path, offsets: Mapping[MessageQueue, int], *, source: int | str | None = None
+) -> None:
     """Make a stopped query continue from other offsets. It keeps all of its state.
 
     The last finished batch then ends at these offsets. The position of unnamed queues does not change. Moving
@@ -84,8 +87,9 @@ def seek(checkpoint: str | Path, offsets: Mapping[MessageQueue, int], *, source:
         The query's ``checkpointLocation``, as of `read_finished_offsets`; the query must not run.
     offsets : Mapping
         The next offset of each queue.
-    source : int, optional
-        Which of the query's sources (from 0), where several read RocketMQ.
+    source : int or str, optional
+        Which of the query's sources, where several read RocketMQ: its number from 0, or its name if sources
+        are named (``DataStreamReader.name``).
 
     Raises
     ------
@@ -101,7 +105,9 @@ def seek(checkpoint: str | Path, offsets: Mapping[MessageQueue, int], *, source:
     _rewrite(files, last, replace(position, offsets=moved))
 
 
-def forget(checkpoint: str | Path, patterns: Collection[QueuePattern], *, source: int | None = None) -> None:
+def forget(
+    checkpoint: str | Path, patterns: Collection[QueuePattern], *, source: int | str | None = None
+) -> None:
     """Remove queues from the checkpoint of a stopped query: of a deleted topic, or a retired broker.
 
     If such a queue exists, the query treats it as new and starts it as its options say.
@@ -111,8 +117,9 @@ def forget(checkpoint: str | Path, patterns: Collection[QueuePattern], *, source
     checkpoint : str or Path
         The query's ``checkpointLocation``, as of `read_finished_offsets`; the query must not run.
     patterns : collection of QueuePattern
-    source : int, optional
-        Which of the query's sources (from 0), where several read RocketMQ.
+    source : int or str, optional
+        Which of the query's sources, where several read RocketMQ: its number from 0, or its name if sources
+        are named (``DataStreamReader.name``).
 
     Raises
     ------
@@ -133,18 +140,16 @@ def _rewrite(files: CheckpointFiles, last: _LastBatch, position: SourceOffset) -
             checkpoint=str(files),
             batch=begun,
         )
-    lines = [*last.lines]
-    lines[last.line] = json.dumps(position.to_dict())
     name = f"offsets/{last.number}"
     try:
-        files.replace(name, "\n".join(lines))
+        files.replace(name, last.entry.moved(last.source, position).text())
     except OSError as error:
         raise OptionError(
             f"the checkpoint cannot be written: {error.strerror}", file=f"{files}/{name}"
         ) from error
 
 
-def _last_batch(files: CheckpointFiles, source: int | None) -> _LastBatch:
+def _last_batch(files: CheckpointFiles, source: int | str | None) -> _LastBatch:
     try:
         batches = files.batches("commits")
     except OSError as error:
@@ -153,20 +158,17 @@ def _last_batch(files: CheckpointFiles, source: int | None) -> _LastBatch:
         raise OptionError("the folder has no finished batch of a query", checkpoint=files)
     batch = max(batches)
     try:
-        lines = files.read(f"offsets/{batch}").splitlines()
+        entry = OffsetLogEntry.parse(files.read(f"offsets/{batch}"))
     except OSError as error:
         raise OptionError(
             "the checkpoint has no offsets of its last batch", checkpoint=str(files), batch=batch
         ) from error
-    found = {at: offset_of_rocketmq(line) for at, line in enumerate(lines[2:])}  # after version and metadata
-    ours = {at: offset for at, offset in found.items() if offset is not None and offset.resolved}
-    if source is not None:
-        ours = {at: offset for at, offset in ours.items() if at == source}
-    if len(ours) != 1:
-        what = f"reads RocketMQ by {len(ours)} sources, name one" if ours else "has no such RocketMQ source"
-        raise OptionError(f"the query {what}", checkpoint=str(files), sources=sorted(ours) or None)
-    ((at, offset),) = ours.items()
-    return _LastBatch(batch, lines, at + 2, offset)
+    ours = {name: offset for name, offset in entry.of_rocketmq().items() if offset.resolved}
+    chosen = [name for name in ours if source is None or name == str(source)]
+    if len(chosen) != 1:
+        what = f"reads RocketMQ by {len(ours)} sources, name one" if chosen else "has no such RocketMQ source"
+        raise OptionError(f"the query {what}", checkpoint=str(files), sources=", ".join(ours) or None)
+    return _LastBatch(batch, entry, chosen[0], ours[chosen[0]])
 
 
 def offsets_to_json(offsets: Mapping[MessageQueue, int]) -> str:

@@ -48,7 +48,7 @@ def test_other_sources_of_the_query_are_passed_over(tmp_path):
 
 def test_of_several_sources_one_is_named(tmp_path):
     write(tmp_path, 0, ours(7), "5", ours(8))
-    with pytest.raises(OptionError, match=r"2 sources, name one.*\[0, 2\]"):
+    with pytest.raises(OptionError, match=r"2 sources, name one.*sources=0, 2\]"):
         read_finished_offsets(tmp_path)
     assert read_finished_offsets(tmp_path, source=2).offsets == {QUEUE: 8}
     with pytest.raises(OptionError, match="no such RocketMQ source"):
@@ -120,3 +120,36 @@ def test_a_static_topics_queue_is_moved_by_each_of_its_names(tmp_path):
     assert read_finished_offsets(tmp_path).offsets == {logical: 10}
     seek(tmp_path, {QUEUE: 5})
     assert read_finished_offsets(tmp_path).offsets == {logical: 5}
+
+
+def named(checkpoint: Path, batch: int, **sources: str) -> None:
+    """Write a finished batch as a query with named sources does."""
+    write(checkpoint, batch)
+    lines = ["v2", "{}", *(f"{name}:{offset}" for name, offset in sources.items())]
+    (checkpoint / "offsets" / str(batch)).write_text("\n".join(lines))
+
+
+def test_a_named_source_is_read_and_moved_whatever_its_place(tmp_path):
+    named(tmp_path, 0, one=ours(7), clock='{"logOffset":3}', two=ours(8))
+    named(tmp_path, 1, two=ours(9), gone="-", clock='{"logOffset":4}', one=ours(8))
+    with pytest.raises(OptionError, match=r"2 sources, name one.*sources=two, one\]"):
+        read_finished_offsets(tmp_path)
+    with pytest.raises(OptionError, match=r"no such RocketMQ source.*sources=two, one\]"):
+        read_finished_offsets(tmp_path, source="clock")
+    assert read_finished_offsets(tmp_path, source="one").offsets == {QUEUE: 8}
+    seek(tmp_path, {QUEUE: 2}, source="one")
+    assert read_finished_offsets(tmp_path, source="one").offsets == {QUEUE: 2}
+    assert read_finished_offsets(tmp_path, source="two").offsets == {QUEUE: 9}
+    lines = (tmp_path / "offsets" / "1").read_text().splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["v2", "{}", "two", "gone", "clock", "one"]
+    assert lines[3:5] == ["gone:-", 'clock:{"logOffset":4}']
+    forget(tmp_path, [QUEUE_PATTERNS.parse("orders")[0]], source="two")
+    assert read_finished_offsets(tmp_path, source="two").offsets == {}
+
+
+@pytest.mark.parametrize("text", ["", "v3\n{}\n0:1", "v2\n{}\nno name", "v1"])
+def test_an_unknown_offset_log_is_an_error(tmp_path, text):
+    write(tmp_path, 0, ours(7))
+    (tmp_path / "offsets" / "0").write_text(text)
+    with pytest.raises(OptionError, match=r"offset log"):
+        read_finished_offsets(tmp_path)

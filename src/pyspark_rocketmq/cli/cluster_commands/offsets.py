@@ -56,8 +56,10 @@ Checkpoint = Annotated[
     ),
 ]
 Source = Annotated[
-    int | None,
-    typer.Option(help="If there are several: the query's source, counted from 0, or the direct stream's id."),
+    str | None,
+    typer.Option(
+        help="If there are several: the query's source, by name or counted from 0, or the direct stream's id."
+    ),
 ]
 File = Annotated[str | None, typer.Option(help="Output of `offsets export`; - is standard input.")]
 Yes = Annotated[
@@ -288,7 +290,7 @@ def forget_(
     print_applied(applied=yes)
 
 
-def _read_finished(checkpoint: str, source: int | None) -> Mapping[MessageQueue, int]:
+def _read_finished(checkpoint: str, source: str | None) -> Mapping[MessageQueue, int]:
     """Return the finished offsets of a query or a direct stream."""
     from pyspark_rocketmq.offsets.direct_log import is_direct_checkpoint, next_offsets
     from pyspark_rocketmq.tools.checkpoint import read_finished_offsets
@@ -296,7 +298,9 @@ def _read_finished(checkpoint: str, source: int | None) -> Mapping[MessageQueue,
 
     folder = local_folder(checkpoint)
     if folder is not None and is_direct_checkpoint(folder):
-        return next_offsets(folder, stream=source)
+        if source is not None and not source.isdigit():
+            raise OptionError("--source of a direct stream is its id, a number", source=source)
+        return next_offsets(folder, stream=None if source is None else int(source))
     return read_finished_offsets(checkpoint, source=source).offsets
 
 

@@ -1,24 +1,22 @@
 """Reads the offset ranges of a batch from a query's checkpoint."""
 
-# Facts (OffsetSeqLog, StreamMetadata of Spark 4.3): `offsets/<batch>` is written before the batch runs and
-# holds a version line, a line of metadata, and each source's end offset; `metadata` holds the query's id.
+# Facts (StreamMetadata, MicroBatchExecution of Spark 4.3): `offsets/<batch>` is written before the batch
+# runs; `metadata` holds the query's id. A start restores the offsets of the last two entries: a named source
+# that was absent in one batch continues. One that was absent for longer starts as a new one.
 
 from __future__ import annotations
 
 import json
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import OffsetRange
-from pyspark_rocketmq.offsets.stream_offset import SourceOffset, offset_of_rocketmq
+from pyspark_rocketmq.offsets.offset_log import OffsetLogEntry
 from pyspark_rocketmq.planning.batch_replay import BatchId
 from pyspark_rocketmq.planning.topics.discovery import plan_ranges
 
 __all__ = ["CheckpointLog"]
-
-_VERSION: Final = "v1"
 
 
 class CheckpointLog:
@@ -51,35 +49,29 @@ class CheckpointLog:
             The checkpoint does not exist, its query does not read RocketMQ, or its format is unknown to this
             release.
         """
-        ends = self._offsets(number)
-        starts = self._offsets(number - 1) if number > 0 else [None] * len(ends)
-        if not any(ends):
+        ends = self._entry(number).of_rocketmq()
+        if not ends:
             raise OptionError("no source of the query is RocketMQ", checkpoint=self._location, batch=number)
+        starts = self._entry(number - 1).of_rocketmq() if number > 0 else {}
+        if number > 1 and ends.keys() - starts.keys():
+            starts = {**self._entry(number - 2).of_rocketmq(), **starts}
         ranges: list[OffsetRange] = []
-        for start, end in zip(starts, ends, strict=True):
-            if end is not None and end != start:
-                before = {} if start is None else start.offsets
-                ranges += plan_ranges(before, end.offsets, end.begin)
+        for source, end in ends.items():
+            start = starts.get(source)  # None: the source's first batch
+            if end != start:
+                ranges += plan_ranges({} if start is None else start.offsets, end.offsets, end.begin)
         return tuple(sorted(ranges))
 
     def watermark_ms(self, number: int) -> int:
         """Return the watermark of a batch, in milliseconds since the epoch; 0 if there was none yet."""
-        return int(json.loads(self._entry(number)[1])["batchWatermarkMs"])
+        return self._entry(number).watermark_ms
 
-    def _offsets(self, number: int) -> list[SourceOffset | None]:
-        """Return a batch's end offsets, in the order of the query's sources; None for other sources."""
-        return [offset_of_rocketmq(line) for line in self._entry(number)[2:]]
-
-    def _entry(self, number: int) -> list[str]:
-        lines = self._text(f"offsets/{number}").splitlines()
-        if not lines or lines[0] != _VERSION:
-            raise OptionError(
-                f"the offset log is of version {lines[0] if lines else 'none'!r}, this release reads "
-                f"{_VERSION}",
-                checkpoint=self._location,
-                batch=number,
-            )
-        return lines
+    def _entry(self, number: int) -> OffsetLogEntry:
+        try:
+            return OffsetLogEntry.parse(self._text(f"offsets/{number}"))
+        except OptionError as error:
+            error.facts.update(checkpoint=self._location, batch=number)
+            raise
 
     def _text(self, name: str) -> str:
         path = f"{self._location}/{name}"
