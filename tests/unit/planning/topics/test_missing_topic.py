@@ -29,12 +29,14 @@ def test_a_topic_whose_broker_is_away_may_come_back() -> None:
     assert isinstance(error, BrokerNotFoundError)
     assert "broker-a" in error.message
     assert "broker-b" not in error.message
+    assert error.facts["topic"] == "orders"
 
 
 @pytest.mark.parametrize("homes", [(), (A,)], ids=["a topic never seen", "a known topic"])
 def test_a_topic_whose_broker_registers_between_two_requests_exists(homes: tuple[SeenBroker, ...]) -> None:
     error = why_missing("orders", registered={"broker-a"}, homes=homes, topics=("orders",))
     assert isinstance(error, BrokerNotFoundError)
+    assert str(error) == "the topic had no route: its brokers have just registered [topic=orders]"
 
 
 @pytest.mark.parametrize(
