@@ -345,7 +345,7 @@ NOT_FOUND_YET: Final = tuple(
         (
             "a broker that does not answer is never left",
             "client.read.range_pull",
-            "self._replica.refuse(self._connection.addr)",
+            "self._replica.refuse(self._channel.addr)",
             "pass",
         ),
         (
