@@ -7,20 +7,34 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.support.mock_proxy import MockProxy
+from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage, Producer, PullConsumer
+from pyspark_rocketmq.client import (
+    Admin,
+    Client,
+    MessageQueue,
+    OutgoingMessage,
+    Producer,
+    PullConsumer,
+    PullStatus,
+    PushConsumer,
+)
+from pyspark_rocketmq.client.read.pull_filter import pull_template
 from pyspark_rocketmq.client.read.range_reader import Pulled, read_chunks
 from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.client.read.samples import message_sizes
+from pyspark_rocketmq.client.routes.name_servers import merge_routes
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
     OptionError,
     TopicNotFoundError,
     UnsupportedRequestError,
 )
-from pyspark_rocketmq.model import MessageSelector, OffsetRange
-from pyspark_rocketmq.options import SinkOptions, parse_options
+from pyspark_rocketmq.model import BrokerData, MessageSelector, OffsetRange, Permission, QueueData, TopicRoute
+from pyspark_rocketmq.options import ClientOptions, SinkOptions, parse_options
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
 from pyspark_rocketmq.testing import MockCluster
+from pyspark_rocketmq.tools.doctor import examine
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -154,3 +168,74 @@ def test_an_sql_filter_that_nobody_checks_is_refused(client: Client) -> None:
         PullConsumer("g", client=client).pull(
             client.read_queues("orders")[0], MessageSelector.by_sql("amount >"), 0
         )
+
+
+def test_samples_of_many_queues_lose_no_answer(mq: MockCluster, proxy: MockProxy, client: Client) -> None:
+    """A stream that weighs its batches asks all queues for a sample at once."""
+    mq.create_topic("many", 8)
+    producer = Producer(client)
+    queues = client.write_queues("many")
+    for queue in queues:
+        producer.send_batch([OutgoingMessage("many", BODY) for _ in range(40)], queue)
+    sizes = message_sizes(client, dict.fromkeys(queues, 0), group="g", selector=MessageSelector())
+    assert len(sizes) == 16
+    assert min(sizes.values()) > len(BODY)
+    assert proxy.dropped == 0
+
+
+def test_who_abandons_an_answered_pull_leaves_others_their_connection(client: Client) -> None:
+    queue, *_ = fill(client)
+    lanes = client.pool.pull_lanes(client.broker_address(queue.broker_name, topic="orders"))
+    template = pull_template(client, lanes, queue, selector=MessageSelector(), group="g")
+    first = lanes.submit_many(template, [(0, 32)])
+    eventually(lambda: lanes._is_answered(first[0]), what="the first answer")
+    second = lanes.submit_many(template, [(32, 32)])
+    assert len(lanes._lanes) == 1
+    lanes.abandon(*first)
+    ((number, response),) = lanes.wait_some(second, client.deadline())
+    assert (number, response.code) == (second[0], 0)
+
+
+def test_pulls_that_wait_for_messages_are_in_nobodys_way(proxy: MockProxy, client: Client) -> None:
+    ends = fill(client)
+    consumer = PullConsumer("g", client=client)
+    queue, end = next(iter(ends.items()))
+    with ThreadPoolExecutor(12) as threads:
+        waiting = [
+            threads.submit(consumer.pull_block_if_not_found, queue, "*", end, suspend_ms=5_000)
+            for _ in range(12)
+        ]
+        assert read(client, ends) == 2 * COUNT
+        assert not all(pull.done() for pull in waiting)
+        Producer(client).send(OutgoingMessage("orders", b"news"), queue)
+        assert {pull.result().status for pull in waiting} == {PullStatus.FOUND}
+    assert proxy.dropped == 0
+
+
+def test_a_push_consumer_needs_the_name_servers(proxy: MockProxy) -> None:
+    with PushConsumer("g", proxy.addr) as consumer:
+        consumer.subscribe("orders")
+        with pytest.raises(OptionError, match="needs the name servers' address"):
+            consumer.start(lambda _: None)
+
+
+def test_the_doctor_knows_a_proxy(proxy: MockProxy) -> None:
+    options = parse_options(ClientOptions, {"nameServer": proxy.addr}, environ={})
+    (finding,) = [each for each in examine(options) if each.subject.startswith("name server")]
+    assert "set the name servers' address" in finding.seen
+    assert "what a proxy serves" in finding.advice
+
+
+def test_a_name_server_that_knows_a_slave_only_does_not_hide_that_a_master_is_behind_a_proxy() -> None:
+    queues = (QueueData("broker-a", 1, 1, Permission.READ),)
+    proxied = TopicRoute(
+        "orders", (BrokerData("broker-a", "c", {0: "proxy:8080"}, behind_proxy=True),), queues
+    )
+    direct = TopicRoute("orders", (BrokerData("broker-a", "c", {1: "slave:10911"}),), queues)
+    for routes, addresses in (
+        ([proxied, direct], {0: "proxy:8080"}),
+        ([direct, proxied], {1: "slave:10911"}),
+    ):
+        merged = merge_routes(routes)
+        assert merged is not None
+        assert merged.brokers[0].addresses == addresses

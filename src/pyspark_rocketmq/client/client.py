@@ -224,19 +224,19 @@ class Client:
         """
         return self.pool.get(addr)
 
-    def pull_channel(self, addr: str, broker: BrokerData | None) -> PullChannel:
-        """Return where to send the pulls for a broker at an address.
+    def pull_channel(self, addr: str, broker: BrokerData | None, *, suspended: bool = False) -> PullChannel:
+        """Return where to send the pulls for a broker at an address; ``suspended`` ones wait for messages.
 
         Raises
         ------
         ConnectError
         """
         if broker is not None and broker.behind_proxy:
-            return self.pool.pull_lanes(addr)
+            return self.pool.pull_lanes(addr, suspended=suspended)
         return self.connection(addr)
 
     def drop(self, addr: str) -> None:
-        """Close the connections to an address. The next use opens new ones."""
+        """Close the connection to an address. The next use opens a new one."""
         self.pool.drop(addr)
 
     # --- offsets ---

@@ -13,6 +13,7 @@ from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RandomSource, RetryPol
 from pyspark_rocketmq.client.routes.routing import RouteCache
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, TopicRoute
+from pyspark_rocketmq.remoting.header import PullMessageRequest
 
 __all__ = ["QueueRequests", "broker_address", "gravest", "queue_address"]
 
@@ -106,28 +107,43 @@ class QueueRequests:
     ) -> dict[MessageQueue, T | RocketMQError]:
         routes = self._routes.get_served({queue.topic for queue in calls}, deadline=deadline)
         placed: list[tuple[MessageQueue, Connection, Call[T]]] = []
-        failed: dict[MessageQueue, T | RocketMQError] = {}
+        at_proxies: list[tuple[MessageQueue, str, Call[T]]] = []
+        outcomes: dict[MessageQueue, T | RocketMQError] = {}
         reached: dict[str, Connection | RocketMQError] = {}
         for queue, call in calls.items():
             route = routes[queue.topic]
             try:
                 addr = queue_address(route, queue, slave=slaves)
+                if isinstance(call.request, PullMessageRequest) and _is_behind_proxy(route, queue):
+                    at_proxies.append((queue, addr, call))
+                    continue
                 if addr not in reached:
                     reached[addr] = self._try_connection(addr)
                 connection = reached[addr]
                 if isinstance(connection, RocketMQError):
-                    failed[queue] = connection
+                    outcomes[queue] = connection
                 else:
                     placed.append((queue, connection, call))
             except BrokerNotFoundError as error:
-                failed[queue] = error
-        return failed | pipeline(placed, deadline=deadline)
+                outcomes[queue] = error
+        for queue, addr, call in at_proxies:
+            try:
+                outcomes[queue] = call.on(self._pool.pull_lanes(addr), deadline=deadline)
+            except RocketMQError as error:
+                outcomes[queue] = error
+        return outcomes | pipeline(placed, deadline=deadline)
 
     def _try_connection(self, addr: str) -> Connection | RocketMQError:
         try:
             return self._pool.get(addr)
         except RocketMQError as error:
             return error
+
+
+def _is_behind_proxy(route: TopicRoute, queue: MessageQueue) -> bool:
+    owner = route.owner(queue)
+    broker = None if owner is None else route.broker(owner)
+    return broker is not None and broker.behind_proxy
 
 
 def queue_address(

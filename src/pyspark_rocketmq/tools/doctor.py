@@ -21,6 +21,7 @@ from pyspark_rocketmq.errors import (
     RequestTimeoutError,
     RocketMQError,
     TopicNotFoundError,
+    UnsupportedRequestError,
 )
 from pyspark_rocketmq.inventory import ClusterInfo
 from pyspark_rocketmq.model import MASTER_ID, Permission
@@ -94,6 +95,9 @@ def _name_server(options: ClientOptions, addr: str, clock: Clock) -> tuple[Findi
     try:
         with Client(alone, operation_timeout_ms=_TIMEOUT_MS, clock=clock) as client:
             info = Admin(client).cluster_info()
+    except UnsupportedRequestError as error:
+        advice = "what a proxy serves is in docs/addresses.md; read a topic with `pyspark-rocketmq peek`"
+        return bad(subject, str(error), advice), None
     except RocketMQError as error:
         tls = (
             "; TLS is on: is it on there too (tls=true)?"

@@ -29,7 +29,9 @@ app = typer.Typer(
 def start(
     brokers: Annotated[int, typer.Option(help="Number of master brokers.", min=1)] = 1,
     slaves: Annotated[int, typer.Option(help="Replicas per master.", min=0)] = 0,
-    proxies: Annotated[int, typer.Option(help="Number of proxies, RocketMQ 5 only.", min=0)] = 0,
+    proxies: Annotated[
+        int, typer.Option(help="Number of proxies, RocketMQ 5 only. They listen on every interface.", min=0)
+    ] = 0,
     version: Annotated[str, typer.Option(help="RocketMQ release: 4.9.x or 5.x.")] = ROCKETMQ_VERSION,
     port: Annotated[
         int | None,

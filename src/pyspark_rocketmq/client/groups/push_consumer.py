@@ -143,6 +143,13 @@ class PushConsumer:
                 clock=self._client.clock,
                 random=self._client.random,
             )
+            if any(data.behind_proxy for data in self._client.route(topic).brokers):
+                raise OptionError(
+                    "a push consumer needs the name servers' address: brokers do not hear of members "
+                    "that are behind a proxy",
+                    group=self.group,
+                    topic=topic,
+                )
             self._client.check_selector(selector, topic, group=self.group)
             beginnings.look(topic, queues)
         if not options.broadcasting:

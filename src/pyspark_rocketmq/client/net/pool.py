@@ -14,7 +14,7 @@ from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.client.net.fork import tell_after_fork
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Condition, Host
-from pyspark_rocketmq.client.net.pull_lanes import PullLanes
+from pyspark_rocketmq.client.net.pull_lanes import LANES, SUSPENDED_LANES, PullLanes
 
 __all__ = ["ConnectionPool"]
 
@@ -39,7 +39,7 @@ class ConnectionPool:
         self._clock = clock
         self._host = host
         self._connections: dict[str, Connection] = {}
-        self._lanes: dict[str, PullLanes] = {}
+        self._lanes: dict[tuple[str, bool], PullLanes] = {}
         self._start_empty()
         tell_after_fork(self)
 
@@ -47,7 +47,6 @@ class ConnectionPool:
         self._lock = threading.Lock()
         self._opening: dict[str, Condition] = {}
         self._connections = {}
-        self._lanes = {}
 
     def after_fork(self) -> None:
         """Start empty in a child process."""
@@ -80,17 +79,25 @@ class ConnectionPool:
                 self._connections[addr] = connection
             return connection
 
-    def pull_lanes(self, addr: str) -> PullLanes:
-        """Return the connections for pulls at a proxy, which are opened as they are needed."""
+    def pull_lanes(self, addr: str, *, suspended: bool = False) -> PullLanes:
+        """Return the connections for pulls at a proxy, which are opened as they are needed.
+
+        Parameters
+        ----------
+        addr : str
+        suspended : bool
+            For pulls that the broker holds until a message comes.
+        """
         with self._lock:
-            if addr not in self._lanes:
-                self._lanes[addr] = PullLanes(
+            if (addr, suspended) not in self._lanes:
+                self._lanes[addr, suspended] = PullLanes(
                     addr,
                     lambda: Connection(addr, self.options, self._clock, self._host),
                     clock=self._clock,
                     timeout_ms=self.options.request_timeout_ms,
+                    most=SUSPENDED_LANES if suspended else LANES,
                 )
-            return self._lanes[addr]
+            return self._lanes[addr, suspended]
 
     def _bury(self) -> None:
         """Close the connections that died: brokers move, and their old addresses are not used again."""
@@ -106,20 +113,17 @@ class ConnectionPool:
             connection.close()
 
     def drop(self, addr: str) -> None:
-        """Close the connections to ``addr``, if there are any."""
+        """Close the connection to ``addr``, if there is one."""
         with self._lock:
-            connection, lanes = self._connections.pop(addr, None), self._lanes.pop(addr, None)
+            connection = self._connections.pop(addr, None)
         if connection is not None:
             connection.close()
-        if lanes is not None:
-            lanes.close()
 
     def close(self) -> None:
         """Close every connection; the pool can be used again."""
         with self._lock:
             opened: list[Connection | PullLanes] = [*self._connections.values(), *self._lanes.values()]
             self._connections.clear()
-            self._lanes.clear()
         for each in opened:
             each.close()
 

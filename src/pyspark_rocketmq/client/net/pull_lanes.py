@@ -12,18 +12,23 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.net.connection import Connection, Response
+from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.remoting.command import Buffer
 from pyspark_rocketmq.remoting.header import RequestHeader
 from pyspark_rocketmq.remoting.template import RequestTemplate
 
-__all__ = ["LANES", "PullChannel", "PullLanes", "is_of_proxy"]
+__all__ = ["LANES", "SUSPENDED_LANES", "PullChannel", "PullLanes", "is_of_proxy"]
 
 LANES: Final = 8
 """The most connections to a proxy. Each pull brings up to 32 messages, so 256 are on the way."""
+
+SUSPENDED_LANES: Final = 64
+"""The most connections for pulls that brokers hold until a message comes; they are apart from the others."""
 
 _POLL_S: Final = 0.005
 
@@ -61,8 +66,24 @@ class PullChannel(Protocol):
         """As `Connection.abandon`."""
 
 
+@dataclass(eq=False)
+class _Lane:
+    """A connection; while ``taken`` by the thread that opens it or sends, it may be None."""
+
+    connection: Connection | None = None
+    taken: bool = True
+    latest: int = 0
+    """The number of the request that it had last."""
+
+    def owes(self, number: int) -> bool:
+        """Whether the answer to a request is still to come."""
+        return self.latest == number and self.connection is not None and self.connection.in_flight > 0
+
+
 class PullLanes:
     """The connections of a process to a proxy that are for pulls only; safe to share between threads.
+
+    A lane is free again when its answer has arrived, whether or not that has been taken.
 
     Parameters
     ----------
@@ -72,19 +93,31 @@ class PullLanes:
     clock : Clock
     timeout_ms : int
         How long to wait for a free connection where a caller gives no deadline.
+    most : int
+        How many connections to open.
     """
 
     def __init__(
-        self, addr: str, connect: Callable[[], Connection], *, clock: Clock, timeout_ms: int
+        self,
+        addr: str,
+        connect: Callable[[], Connection],
+        *,
+        clock: Clock,
+        timeout_ms: int,
+        most: int = LANES,
     ) -> None:
         self.addr = addr
         self._connect = connect
         self._clock = clock
         self._timeout_ms = timeout_ms
-        self._lock = threading.Lock()
-        self._lanes: list[Connection] = []
+        self._most = most
         self._numbers = itertools.count(1)
-        self._sent: dict[int, tuple[Connection, int]] = {}
+        self._start_empty()
+
+    def _start_empty(self) -> None:
+        self._lock = threading.Lock()
+        self._lanes: list[_Lane] = []
+        self._sent: dict[int, tuple[_Lane, Connection, int]] = {}
 
     def call(
         self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None
@@ -124,73 +157,95 @@ class PullLanes:
         return numbers
 
     def wait_some(self, opaques: Collection[int], deadline: Deadline) -> list[tuple[int, Response]]:
-        """Wait for the first of these requests, and return all answers that are here by then.
+        """Wait for the first of these requests, unless others are answered; return all answers that are here.
 
         Raises as `Connection.wait_some`.
         """
         answered = [number for number in opaques if self._is_answered(number)]
-        return [(number, self._wait(number, deadline)) for number in answered or [next(iter(opaques))]]
+        here: list[tuple[int, Response]] = []
+        for number in answered or [next(iter(opaques))]:
+            _, connection, opaque = self._sent[number]
+            try:
+                here.append((number, connection.wait(opaque, deadline)))
+            except RocketMQError:
+                if not here:
+                    raise
+                break  # it is raised again when what came is taken
+            self._sent.pop(number, None)
+        return here
 
     def abandon(self, *opaques: int) -> None:
         """Forget requests. A connection on which an answer is due is closed, or it would be in the way."""
         for number in opaques:
             if (sent := self._sent.pop(number, None)) is None:
                 continue
-            lane, opaque = sent
-            if lane.in_flight:
-                lane.close()
+            lane, connection, opaque = sent
+            if lane.owes(number):
+                connection.close()
             else:
-                lane.abandon(opaque)
+                connection.abandon(opaque)
 
     def close(self) -> None:
         """Close the connections; the next pull opens new ones."""
         with self._lock:
-            lanes, self._lanes = self._lanes, []
-        for lane in lanes:
-            lane.close()
+            connections = [lane.connection for lane in self._lanes if lane.connection is not None]
+        for connection in connections:
+            connection.close()
 
     def forget(self) -> None:
-        """Close this process's copies of the descriptors only, see `Connection.forget`."""
+        """Start empty in a child process; close its copies of the descriptors, see `Connection.forget`."""
         for lane in self._lanes:
-            lane.forget()
+            if lane.connection is not None:
+                lane.connection.forget()
+        self._start_empty()
 
     def _deadline(self) -> Deadline:
         return Deadline(self._clock, self._timeout_ms)
 
     def _submit(self, submit: Callable[[Connection], int], deadline: Deadline) -> int:
-        with self._lock:
-            lane = self._free_lane(deadline)
-            opaque = submit(lane)
-        number = next(self._numbers)
-        self._sent[number] = (lane, opaque)
-        return number
-
-    def _free_lane(self, deadline: Deadline) -> Connection:
-        """Return a connection without a request in flight, opening one if there may be more."""
-        while True:
-            for lane in self._lanes:
-                lane.poll()
-            self._lanes = [lane for lane in self._lanes if lane.alive]
-            for lane in self._lanes:
-                if not lane.in_flight:
-                    return lane
-            if len(self._lanes) < LANES:
-                self._lanes.append(self._connect())
-                return self._lanes[-1]
+        while (lane := self._take_lane()) is None:
             deadline.check("every connection to the proxy waits for an answer", addr=self.addr)
-            self._lanes[0].poll(min(_POLL_S, deadline.remaining_s))
+            self._clock.sleep(min(_POLL_S, deadline.remaining_s))
+        try:
+            connection = lane.connection = lane.connection or self._connect()
+            opaque = submit(connection)
+        except BaseException:
+            self._remove(lane)
+            raise
+        with self._lock:
+            lane.latest = next(self._numbers)
+            lane.taken = False
+            self._sent[lane.latest] = (lane, connection, opaque)
+            return lane.latest
+
+    def _take_lane(self) -> _Lane | None:
+        """Return a lane for this caller alone, its connection free or yet to be opened; None if none is."""
+        with self._lock:
+            for lane in [each for each in self._lanes if not each.taken and each.connection is not None]:
+                assert lane.connection is not None
+                lane.connection.poll()
+                if not lane.connection.alive:
+                    lane.connection.close()
+                    self._lanes.remove(lane)
+                elif not lane.connection.in_flight:
+                    lane.taken = True
+                    return lane
+            if len(self._lanes) == self._most:
+                return None
+            self._lanes.append(_Lane())
+            return self._lanes[-1]
+
+    def _remove(self, lane: _Lane) -> None:
+        with self._lock:
+            self._lanes.remove(lane)
+        if lane.connection is not None:
+            lane.connection.close()
 
     def _is_answered(self, number: int) -> bool:
         """Whether a request's answer, or its connection's end, is here."""
-        lane, _ = self._sent[number]
-        lane.poll()
-        return not lane.in_flight
-
-    def _wait(self, number: int, deadline: Deadline) -> Response:
-        lane, opaque = self._sent[number]
-        response = lane.wait(opaque, deadline)
-        del self._sent[number]
-        return response
+        lane, connection, _ = self._sent[number]
+        connection.poll()
+        return not lane.owes(number)
 
 
 def _pull(

@@ -186,7 +186,8 @@ class PullConsumer:
         def attempt() -> PullResult:
             route = client.routes.get_served((queue.topic,), deadline=deadline)[queue.topic]
             broker_data = route.broker(route.owner(queue) or queue.broker_name)
-            channel = client.pull_channel(self._address(queue, broker_data), broker_data)
+            addr = self._address(queue, broker_data)
+            channel = client.pull_channel(addr, broker_data, suspended=suspend_ms is not None)
             agreed = agree_on_selector(client, channel, queue.topic, selector, self.group)
             call = broker.pull(
                 queue, offset, group=self.group, max_nums=max_nums, selector=agreed, suspend_ms=suspend_ms

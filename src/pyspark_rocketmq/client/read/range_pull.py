@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, assert_never
 
-from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.client.net.connection import Connection, Response
 from pyspark_rocketmq.client.net.pull_lanes import PullChannel
 from pyspark_rocketmq.client.read import pull_answer
 from pyspark_rocketmq.client.read.pull_answer import PullPayload, Records, Removed, Scanned
@@ -268,8 +268,8 @@ class RangePull:
             raise error
         if self._channel is not None:
             self._replica.refuse(self._channel.addr)
-            if isinstance(error, RequestTimeoutError):  # half-open, or a peer that is stuck
-                self._client.drop(self._channel.addr)
+            if isinstance(error, RequestTimeoutError) and isinstance(self._channel, Connection):
+                self._client.drop(self._channel.addr)  # half-open, or a peer that is stuck
         self.close()
         self._window.restart()
         # A master that became a slave only says that it is busy.

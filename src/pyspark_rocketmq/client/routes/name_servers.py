@@ -270,7 +270,7 @@ def _require_list(answer: Response, what: str) -> Response:
     """Return an answer that lists brokers or topics, or raise the error of a server that keeps no lists."""
     if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         raise UnsupportedRequestError(
-            f"a proxy does not list {what}: set the name servers' address, or name the topics",
+            f"a proxy or a broker, which lists no {what}, answers here: set the name servers' address",
             code=answer.code,
             remark=answer.remark,
             addr=answer.addr,
@@ -330,5 +330,7 @@ def merge_routes(routes: Sequence[TopicRoute]) -> TopicRoute | None:
 def _add_broker(known: dict[str, BrokerData], data: BrokerData) -> None:
     """Add what another name server knows of a broker; what is known has precedence."""
     first = known.setdefault(data.broker_name, data)
+    if first.behind_proxy != data.behind_proxy:
+        return
     addresses = {**data.addresses, **first.addresses}
     known[data.broker_name] = replace(first, addresses=addresses)

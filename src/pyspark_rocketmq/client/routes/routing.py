@@ -10,6 +10,7 @@ from pyspark_rocketmq.client.net.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host, Outcome
 from pyspark_rocketmq.client.routes.name_servers import NameServers
 from pyspark_rocketmq.errors import (
+    BrokerError,
     BrokerNotFoundError,
     NameServerError,
     RequestTimeoutError,
@@ -120,12 +121,15 @@ class RouteCache:
             seen = dict(self._seen)
             homes = [seen[name] for name in self._had.get(topic, ()) if name in seen]
         topics: tuple[str, ...] = ()
-        if registered is None:
-            registered = self._name_servers.fetch_registered_brokers(deadline=deadline)
-        # Only then may the topic be missing. The list may be long, and a known topic is looked up often.
-        if registered and registered.issuperset(each.broker_name for each in homes):
-            names = self._name_servers.topics(deadline=deadline)
-            topics = tuple(self._namespace.plain(n) for n in names if self._is_users(n, registered))
+        try:
+            if registered is None:
+                registered = self._name_servers.fetch_registered_brokers(deadline=deadline)
+            # Only then may the topic be missing. The list may be long, and a known topic is looked up often.
+            if registered and registered.issuperset(each.broker_name for each in homes):
+                names = self._name_servers.topics(deadline=deadline)
+                topics = tuple(self._namespace.plain(n) for n in names if self._is_users(n, registered))
+        except BrokerError:  # a managed endpoint may forbid these requests
+            registered = None
         return why_missing(
             topic,
             registered=registered,

@@ -39,6 +39,9 @@ def file_lock(file: Path, deadline: Deadline, clock: Clock) -> Iterator[None]:
 def try_file_lock(file: Path) -> contextlib.AbstractContextManager[object] | None:
     """Lock a file, which is created if missing. Return None if another process, or this one, holds the lock.
 
+    On a file system without locks, `filelock` uses the existence of the file: it stays locked if its holder
+    is killed.
+
     The end of the returned context manager's block releases the lock, from any thread.
     """
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -50,3 +50,12 @@ def test_answers_that_come_together_count_together():
     depth.record_answer(100, sent, 2.0)
     assert depth.limit == 200
     assert depth.record_sent(2.0) == (2.0, 100)
+
+
+@pytest.mark.parametrize("fixed", [None, 64])
+def test_a_server_bounds_the_depth_for_good(fixed: int | None) -> None:
+    depth = PullDepth(fixed)
+    depth.bound(8)
+    assert depth.limit == 8
+    depth.record_answer(100, depth.record_sent(0.0), 0.1)
+    assert depth.limit == 8
