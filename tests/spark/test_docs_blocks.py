@@ -25,8 +25,16 @@ def here(block: str, mq, topic: str) -> str:
 
 def test_what_source_md_shows(spark, mq, send, topic, tmp_path, capsys):
     name = topic(queues=2)
-    heartbeat, watching = blocks("source.md")
+    named, heartbeat, watching = blocks("source.md")
     send(name, 4)
+    evolution = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+    before = spark.conf.get(evolution)
+    sources: dict[str, object] = {"spark": spark, "options": {"nameServer": mq.name_server, "topic": name}}
+    try:
+        exec(named, sources)
+        assert sources["orders"].isStreaming
+    finally:
+        spark.conf.set(evolution, before)
     reader = spark.readStream.format("rocketmq").option("nameServer", mq.name_server)
     df = reader.options(topic=name, startingOffsets="earliest", consumerGroup="report").load()
     result = eval(heartbeat, {"df": df})
