@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tests.support.clocks import FakeClock
 from tests.support.fakes import Lowest
 from tests.support.scripted_cluster import ScriptedCluster, stored
 from tests.support.scripted_peer import Peer, answer
@@ -20,13 +21,16 @@ from pyspark_rocketmq.client import (
 )
 from pyspark_rocketmq.errors import (
     AuthenticationError,
+    ConnectionLostError,
     FlowControlError,
     MessageIllegalError,
     OptionError,
     RequestTimeoutError,
+    RocketMQError,
     SendError,
     SendRefusedError,
 )
+from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
 
@@ -111,6 +115,28 @@ def test_a_silent_broker_is_given_up() -> None:
             producer.send(MESSAGE)
         producer.client.close()
     assert isinstance(caught.value.__cause__, RequestTimeoutError)
+
+
+@pytest.mark.parametrize(
+    ("error", "skipped_s"), [(RequestTimeoutError("no answer"), 30), (ConnectionLostError("reset"), 5)]
+)
+def test_a_broker_that_hangs_is_skipped_for_three_timeouts(error: RocketMQError, skipped_s: float) -> None:
+    clock = FakeClock()
+    with (
+        ScriptedCluster(lambda peer, frame, name: peer.send(stored(frame)), brokers=TWO) as cluster,
+        Client(cluster.name_server, clock=clock) as client,
+    ):
+        producer = Producer(client, options=ProducerOptions(send_timeout_ms=10_000))
+
+        def used() -> set[str]:
+            return {producer.send(MESSAGE).queue.broker_name for _ in range(8)}
+
+        assert used() == set(TWO)
+        producer.note_failure(MessageQueue("orders", "broker-a", 0), error)
+        clock.now_s += skipped_s - 1
+        assert used() == {"broker-b"}
+        clock.now_s += 2
+        assert used() == set(TWO)
 
 
 def test_a_key_stays_with_its_queue_over_retries() -> None:

@@ -273,6 +273,25 @@ def test_answers_that_came_while_the_rows_were_slow_count(mq: MockCluster) -> No
     assert stored_bodies(mq) == stored_bodies_of(3)
 
 
+@pytest.mark.parametrize("limit", ["slaveTimeout", "syncFlushTimeout", "putMessageTimeout"])
+def test_a_store_as_slow_as_brokers_let_it_be_is_not_sent_again(mq: MockCluster, limit: str) -> None:
+    """By default. A broker answers by then, with a status that acceptStatuses may name."""
+    clock = FakeClock()
+    slow_s = {"slaveTimeout": 3, "syncFlushTimeout": 5, "putMessageTimeout": 8}[limit] + 1
+    sends = mq.inject(Delay(0.3), on=SENDS)
+
+    def taken() -> Iterator[pa.RecordBatch]:
+        yield numbered(1)
+        clock.now_s += slow_s
+
+    options = parse_options(SinkOptions, {"nameServer": mq.name_server, "topic": "orders"}, environ={})
+    layout = sink_layout(from_arrow_schema(numbered(1).schema), options)
+    with Client(options.client, clock=clock) as client:
+        WriteTask(client, options, layout, SCOPE).run(taken())
+    assert sends.hits == 1
+    assert stored_bodies(mq) == stored_bodies_of(1)
+
+
 def test_an_outage_is_waited_for(mq: MockCluster, write: Write) -> None:
     mq.fail(SENDS, code=ResponseCode.SYSTEM_BUSY, times=6)
     write(numbered(10), retries=1, outageTimeout="30s")

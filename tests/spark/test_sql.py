@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tests.support.patient import patient_producer
+from tests.support.patient import PATIENCE_MS, patient_producer
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage
@@ -69,8 +69,10 @@ def run(spark: SparkSession, mq: DevCluster, tmp_path: Path) -> Iterator[Run]:
     """``run(text, topic, setting=value)``: a job whose places are the test's, stopped at the end."""
     jobs: list[SqlJob] = []
 
+    patience = f"'connector' = 'rocketmq', 'sendTimeoutMs' = '{PATIENCE_MS}'"
+
     def start(text: str, topic: str | None = None, **settings: str) -> SqlJob:
-        text = text.replace("127.0.0.1:9876", mq.name_server)
+        text = text.replace("127.0.0.1:9876", mq.name_server).replace("'connector' = 'rocketmq'", patience)
         if topic is not None:
             text = text.replace("'user_behavior'", f"'{topic}'")
         job = execute(spark, text, checkpoint_location=str(tmp_path / "checkpoint"), settings=settings)

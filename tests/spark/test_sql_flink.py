@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from tests.support.patient import patient_producer
+from tests.support.patient import PATIENCE_MS, patient_producer
 from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
@@ -93,7 +93,8 @@ def test_the_guides_example_from_source_to_sink(
             "body"
         ),
     )
-    sink = RocketMQSink({RocketMQConfig.NAME_SERVER_ADDR: mq.name_server}).withBatchFlushOnCheckpoint(True)
+    props = {RocketMQConfig.NAME_SERVER_ADDR: mq.name_server, "sendTimeoutMs": str(PATIENCE_MS)}
+    sink = RocketMQSink(props).withBatchFlushOnCheckpoint(True)
     query = (
         sink.writeStream(result)
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -205,7 +206,11 @@ def test_selectors_and_schemas_of_ones_own_write_what_the_native_ones_do(
         def getTag(self, row):
             return row["g"] or "none"
 
-    props = {RocketMQConfig.NAME_SERVER_ADDR: mq.name_server, RocketMQConfig.PRODUCER_GROUP: "p"}
+    props = {
+        RocketMQConfig.NAME_SERVER_ADDR: mq.name_server,
+        RocketMQConfig.PRODUCER_GROUP: "p",
+        "sendTimeoutMs": str(PATIENCE_MS),
+    }
     simple = SimpleTopicSelector("t", native, "g", "none")
     RocketMQSink(SimpleKeyValueSerializationSchema(), simple, props).write(rows).save()
     RocketMQSink(Schema(), Selector(), props).withAsync(True).write(rows).save()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 from tests.spark.streams_support import CLICKS, FLOWS, table
-from tests.support.patient import patient_producer
+from tests.support.patient import PATIENCE_MS, patient_producer
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
@@ -175,7 +175,7 @@ def test_page_clicks_to_a_topic_and_again_after_a_restart(spark, mq, topic, clie
             .waterMark(5)
             .setMaxMsgGap(2)
             .toDataStream()
-            .toRocketmq(out, mq.name_server)
+            .toRocketmq(out, mq.name_server, sendTimeoutMs=PATIENCE_MS)
         )
 
     put(client, name, CLICKS)
@@ -268,7 +268,7 @@ def test_results_before_a_windows_end_go_to_a_topic_under_one_key(
         .sum("n")
         .emitBeforeFire(Time.seconds(1))
         .toDataStream()
-        .toRocketmq(out, mq.name_server)
+        .toRocketmq(out, mq.name_server, sendTimeoutMs=PATIENCE_MS)
     )
     query = running(pipeline)
 
@@ -289,7 +289,8 @@ def test_a_serializers_bytes_are_the_body_under_the_groups_key(spark, mq, topic,
     put(client, name, ['{"user": "a"}'])
     users = StreamBuilder(fresh_name("bytes"), spark).source(name, namesrv=mq.name_server)
     counts = users.keyBy(lambda record: record["user"]).count()
-    query = running(counts.sink(out, lambda found: b"\xff%d" % found["value"], namesrvAddr=mq.name_server))
+    options = {"namesrvAddr": mq.name_server, "sendTimeoutMs": PATIENCE_MS}
+    query = running(counts.sink(out, lambda found: b"\xff%d" % found["value"], **options))
 
     def sent():
         assert query.isActive, query.exception()

@@ -23,7 +23,7 @@ def parse(**given: object) -> SinkOptions:
 def test_defaults_are_safe() -> None:
     options = parse()
     assert options.accept_statuses == {SendStatus.SEND_OK}
-    assert (options.retries, options.send_timeout_ms, options.create_topic) == (3, 3_000, False)
+    assert (options.retries, options.send_timeout_ms, options.create_topic) == (3, 10_000, False)
     assert options.guarantee is Guarantee.AT_LEAST_ONCE
     assert not options.takes_dead_letters
 

@@ -9,13 +9,16 @@ from itertools import islice
 from types import TracebackType
 from typing import Final, Self
 
-from pyspark_rocketmq.client import Client, Producer
+from pyspark_rocketmq.client import Client, Producer, ProducerOptions
 from pyspark_rocketmq.demo.orders import Order, Total, Totals, Window
 from pyspark_rocketmq.errors import RocketMQError
 
 __all__ = ["Feed"]
 
 _BATCH: Final = 500
+
+_PATIENT: Final = ProducerOptions(send_timeout_ms=30_000)
+"""The totals are compared exactly: a batch that was sent again, because its answer was late, counts twice."""
 
 
 class Feed:
@@ -69,7 +72,7 @@ class Feed:
 
     def _run(self) -> None:
         clock = self._client.clock
-        producer = Producer(self._client)
+        producer = Producer(self._client, options=_PATIENT)
         start = clock.monotonic()
         try:
             for batch in self._batches():

@@ -147,10 +147,11 @@ class SinkOptions(Options):
     )
     send_timeout_ms: int = option(
         "sendTimeoutMs",
-        whole_number(1, example=3_000),
-        default=3_000,
+        whole_number(1, example=10_000),
+        default=10_000,
         aliases=("producer.timeout",),
-        doc="Timeout of one send attempt, in milliseconds.",
+        doc="Timeout of one send attempt, in milliseconds. Above the brokers' own timeouts (3 s for slaves, "
+        "5 s for the disk, 8 s in all), so that a slow store is answered, not sent again.",
     )
     retries: int = option(
         "retries",

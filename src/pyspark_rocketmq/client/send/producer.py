@@ -35,6 +35,7 @@ from pyspark_rocketmq.errors import (
     FlowControlError,
     MessageIllegalError,
     PermissionDeniedError,
+    RequestTimeoutError,
     RocketMQError,
     SendError,
     SendRefusedError,
@@ -325,7 +326,8 @@ class Producer:
         route = self.client.routes.remembered(queue.topic) if error.retriable else None
         owner = None if route is None else route.owner(queue)
         if owner is not None:
-            self._selector.avoid(owner)
+            silent = isinstance(error, RequestTimeoutError)
+            self._selector.avoid(owner, cost_s=self.options.send_timeout_ms / 1000 if silent else 0.0)
 
     def total_deadline(self) -> Deadline:
         """Return the deadline of a send with all its attempts."""

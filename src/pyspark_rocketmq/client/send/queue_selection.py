@@ -25,6 +25,9 @@ __all__ = ["QueueSelector", "queue_for_key", "queue_numbers"]
 _AVOID_S: Final = 5.0
 """How long a broker is skipped after a failure: a dead broker stays in the route for up to 120 s."""
 
+_AVOID_COSTS: Final = 3
+"""The same as a multiple of what the attempt took: a broker that hangs costs a quarter of the time."""
+
 _LONG_KEY: Final = 200
 
 
@@ -72,10 +75,16 @@ class QueueSelector:
         self._turns: dict[str, int] = {}
         self._avoided: dict[str, float] = {}
 
-    def avoid(self, broker_name: str) -> None:
-        """Skip a broker for some seconds, as long as there is another one."""
+    def avoid(self, broker_name: str, *, cost_s: float = 0.0) -> None:
+        """Skip a broker for some seconds, as long as there is another one.
+
+        Parameters
+        ----------
+        cost_s : float
+            The duration of the attempt that failed. A broker that hangs costs a timeout at each attempt.
+        """
         with self._lock:
-            self._avoided[broker_name] = self._clock.monotonic() + _AVOID_S
+            self._avoided[broker_name] = self._clock.monotonic() + max(_AVOID_S, _AVOID_COSTS * cost_s)
 
     def next(
         self,
