@@ -54,36 +54,36 @@ def join(client: Client, name: str, on_change: object = lambda: None) -> Members
 
 def test_a_heartbeat_is_sent_once_a_connection_unless_it_is_time(mq, client):
     member, addr = join(client, "one"), mq.address("broker-a")
-    assert member.beat(addr, again=False)
-    assert not member.beat(addr, again=False)
+    assert member.send_heartbeat(addr, again=False)
+    assert not member.send_heartbeat(addr, again=False)
     assert mq.asked[RequestCode.HEART_BEAT] == 1
-    assert not member.beat(addr, again=True)
+    assert not member.send_heartbeat(addr, again=True)
     assert mq.asked[RequestCode.HEART_BEAT] == 2
     mq.disconnect("broker-a")
-    eventually(lambda: member.beat(addr, again=False), what="a heartbeat on the new connection")
+    eventually(lambda: member.send_heartbeat(addr, again=False), what="a heartbeat on the new connection")
     assert member.is_registered([addr])
     assert not member.is_registered([mq.address("broker-b")])
 
 
 def test_a_broker_that_does_not_take_a_heartbeat_does_not_know_the_member(mq, client):
     member, addr = join(client, "one"), mq.address("broker-a")
-    member.beat(addr, again=False)
+    member.send_heartbeat(addr, again=False)
     mq.stop_broker("broker-a", unregister=False)
     with pytest.raises(TransportError):
-        member.beat(addr, again=True)
+        member.send_heartbeat(addr, again=True)
     assert not member.is_registered([addr])
     with pytest.raises(ConnectError):
-        member.beat(addr, again=False)
+        member.send_heartbeat(addr, again=False)
 
 
 def test_members_are_asked_of_a_broker_that_knows_this_one(mq, client):
     member = join(client, "one")
-    with pytest.raises(RouteError, match="no broker of the topic took a heartbeat yet"):
+    with pytest.raises(RouteError, match="no broker of the topic accepted a heartbeat yet"):
         member.members("orders")
     assert mq.asked[RequestCode.GET_CONSUMER_LIST_BY_GROUP] == 0
-    member.beat(mq.address("broker-b"), again=False)
+    member.send_heartbeat(mq.address("broker-b"), again=False)
     assert member.members("orders") == ("one",)
-    member.beat(mq.address("broker-a"), again=False)
+    member.send_heartbeat(mq.address("broker-a"), again=False)
     silent = mq.inject(Silence(), on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None, broker="broker-a")
     for _ in range(3):
         assert member.members("orders") == ("one",)
@@ -109,8 +109,8 @@ def test_who_leaves_is_no_member_any_more(mq, client):
     one, addr = join(client, "one"), mq.address("broker-a")
     with client_of(mq.name_server) as other_client:
         two = join(other_client, "two")
-        one.beat(addr, again=False)
-        two.beat(addr, again=False)
+        one.send_heartbeat(addr, again=False)
+        two.send_heartbeat(addr, again=False)
         assert two.members("orders") == ("one", "two")
         one.leave(addr)
         assert two.members("orders") == ("two",)
@@ -135,7 +135,7 @@ def test_a_broker_tells_that_members_changed():
     with ScriptedCluster(script) as cluster, client_of(cluster.name_server) as client:
         member = join(client, "one", told.release)
         addr = cluster.addresses["broker-a"]
-        member.beat(addr, again=False)
+        member.send_heartbeat(addr, again=False)
 
         def heard() -> bool:
             client.connection(addr)  # reads what came

@@ -252,7 +252,7 @@ def test_closing_waits_for_no_broker_that_is_away(mq, member):
 
 
 def test_a_message_that_cannot_be_sent_back_holds_no_thread_of_the_listener(mq, member, monkeypatch):
-    monkeypatch.setattr(push_worker, "_SEND_BACK_AGAIN_S", 0.5)
+    monkeypatch.setattr(push_worker, "_SEND_BACK_RETRY_S", 0.5)
     there, here = mq.queue("orders", 0, "broker-b"), mq.queue("orders", 0, "broker-a")
     failed = mq.fail(
         RequestCode.CONSUMER_SEND_MSG_BACK, code=ResponseCode.SYSTEM_BUSY, times=None, broker="broker-b"
@@ -363,7 +363,7 @@ def test_a_message_that_does_not_decode_can_be_skipped(mq, member, damage: str, 
     one = member(start=FIRST, ordered=ordered, on_corrupt="skip", check_crc=True).start("orders")
     eventually(lambda: mq.committed(GROUP, queue) == 4, 30, what="the commit")
     assert sorted(one.bodies) == [b"1", b"2", b"3"]
-    (warning,) = [record.message for record in caplog.records if "does not decode" in record.message]
+    (warning,) = [record.message for record in caplog.records if "cannot be decoded" in record.message]
     assert "orders@broker-a:0 at 1" in warning
 
 

@@ -31,6 +31,6 @@ def _find_made(rdd: RDD[Any]) -> RDD[Any]:
     made = _LIVE.get(rdd.id(), rdd)
     level = rdd.getStorageLevel()
     # PySpark runs a chain of Python steps as one, from its beginning, unless the RDD before them is cached.
-    # # For a persisted stream, Spark has marked only the JVM's RDD as cached.
+    # For a persisted stream, Spark has marked only the JVM's RDD as cached.
     made.is_cached = made.is_cached or level.useMemory or level.useDisk
     return made

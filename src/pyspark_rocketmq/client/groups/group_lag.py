@@ -91,12 +91,12 @@ def group_lag(
     look_up(client, topics)
     away: set[str] = set()
 
-    def tell(name: str, cause: RocketMQError) -> None:
+    def report(name: str, cause: RocketMQError) -> None:
         away.add(name)
         if on_away is not None:
             on_away(name, cause)
 
-    on_late = None if on_away is None else tell
+    on_late = None if on_away is None else report
     queues = [queue for topic in topics for queue in client.read_queues(topic)]
     committed = _ask(client, {q: broker.committed_offset(group, q) for q in queues}, on_late)
     mins = _ask(client, {q: broker.min_offset(q) for q in committed}, on_late)
@@ -117,7 +117,7 @@ def group_lag(
 def _stats(
     client: Client, group: str, topics: Iterable[str], on_away: OnAway | None, *, without: Collection[str]
 ) -> dict[MessageQueue, ConsumerOffset]:
-    """Return the group's progress in topics; with ``on_away``, once, and not of the brokers ``without``."""
+    """Return the group's progress in topics; with ``on_away``, without retries and these brokers."""
     if on_away is None:
         admin = Admin(client)
         return {q: seen for topic in topics for q, seen in admin.consume_stats(group, topic).items()}
@@ -130,7 +130,7 @@ def _stats(
 def _ask(
     client: Client, calls: Mapping[MessageQueue, Call[T]], on_away: OnAway | None
 ) -> dict[MessageQueue, T]:
-    """Make one call per queue; with ``on_away``, only at brokers that answer soon."""
+    """Make one call per queue; with ``on_away``, brokers that do not answer soon are reported to it."""
     if on_away is None:
         return client.ask(calls)
     deadline = glance_deadline(client)
@@ -208,7 +208,7 @@ def _tables(
     calls: Mapping[tuple[str, str], Call[dict[MessageQueue, ConsumerOffset]]],
     on_away: OnAway,
 ) -> dict[str, dict[MessageQueue, ConsumerOffset]]:
-    """Make calls at the brokers with which their keys begin; return the answers by the rest of the keys."""
+    """Make calls by (broker, key); return the answers of all brokers by key."""
     namespace = client.namespace
     found: dict[str, dict[MessageQueue, ConsumerOffset]] = {key: {} for _, key in calls}
     for (name, key), outcome in calls_at_once(client, info, calls, glance_deadline(client)).items():

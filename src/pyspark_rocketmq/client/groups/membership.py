@@ -1,12 +1,12 @@
 """Membership in a consumer group: heartbeats, the list of members, queue locks."""
 
 # Facts (MQClientInstance, RebalanceImpl, ConsumerManager, RebalanceLockManager; 5.4.0 and 4.9.7)
-# - A consumer is registered by connection: when that ends the broker forgets it at once and tells the others
-#   (NOTIFY_CONSUMER_IDS_CHANGED). It must beat at every broker, slaves too, every 30 s; a broker forgets the
-#   silent after 120 s.
-# - The list of members is asked of one broker of the topic; code 1 means that no member is registered there.
-# - A lock lives for 60 s at the broker; Java renews it every 20 s and trusts it for 30 s.
-# - A heartbeat makes the group's topic %RETRY%group.
+# - A consumer is registered by connection: when the connection closes, the broker removes the consumer and
+#   notifies the others (NOTIFY_CONSUMER_IDS_CHANGED). A member sends a heartbeat to every server, slaves
+#   included, every 30 s; a broker removes a member after 120 s without one.
+# - The list of members is requested from one broker of the topic; code 1: no member is registered there.
+# - A lock expires after 60 s at the broker; Java renews it every 20 s and relies on it for 30 s.
+# - The first heartbeat creates the group's topic %RETRY%group.
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ class Membership:
             consume_from_where=start,
         )
 
-    def beat(self, addr: str, *, again: bool) -> bool:
-        """Register at a broker's server: again, or only if the connection is new.
+    def send_heartbeat(self, addr: str, *, again: bool) -> bool:
+        """Send a heartbeat to a broker's server: always with ``again``, else only on a new connection.
 
         Returns
         -------
@@ -140,7 +140,7 @@ class Membership:
             No broker of the topic can answer or be reached.
         """
         request = GetConsumerListByGroupRequest(consumer_group=self._group)
-        failure: RocketMQError = RouteError("no broker of the topic took a heartbeat yet", topic=topic)
+        failure: RocketMQError = RouteError("no broker of the topic accepted a heartbeat yet", topic=topic)
         for addr in [addr for data in self._client.served_route(topic).brokers for addr in data]:
             if addr not in self._registered:
                 continue

@@ -19,7 +19,7 @@ from pyspark_rocketmq.client.groups.membership import Membership, create_client_
 from pyspark_rocketmq.client.groups.push_delivery import Delivery, Listener
 from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
 from pyspark_rocketmq.client.groups.push_options import PushOptions
-from pyspark_rocketmq.client.groups.push_progress import Beginnings, FileProgress, GroupProgress, Progress
+from pyspark_rocketmq.client.groups.push_progress import FileProgress, GroupProgress, Progress, StartOffsets
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker, TakeRun
 from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import OptionError, RocketMQError, TopicNotFoundError
@@ -38,7 +38,7 @@ _JOIN_S: Final = 5.0
 _OPERATION_MS: Final = 5_000
 """The timeout of one step at a broker, after which the next step runs."""
 _MANY: Final = 1e12
-_PATIENCE: Final = 10
+_LOOKUPS: Final = 10
 """How often a missing retry topic is looked up before the next rebalance (``rebalance_ms``)."""
 
 
@@ -67,7 +67,7 @@ class PushConsumer:
     >>> with PushConsumer("billing", "127.0.0.1:9876") as consumer:  # doctest: +SKIP
     ...     consumer.subscribe("orders", "paid || refunded")
     ...     consumer.start(lambda messages: print([message.body for message in messages]))
-    ...     input("Enter ends it")
+    ...     input("Press Enter to stop")
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class PushConsumer:
         self._wake = threading.Event()
         self._ends = threading.Event()
         self._rebalance_now = True
-        self._undealt: set[str] = set()
-        self._patience = _PATIENCE
+        self._unassigned: set[str] = set()
+        self._lookups_left = _LOOKUPS
         self._rebalance_at = 0.0
         self._membership: Membership | None = None
         self._lane_member: LaneMember | None = None
@@ -130,12 +130,12 @@ class PushConsumer:
             server answers.
         """
         if self._thread is not None or not self._subscriptions:
-            raise OptionError("a push consumer is started once, with a subscription", group=self.group)
+            raise OptionError("call start() once, after subscribe()", group=self.group)
         options = self.options
         progress: Progress = GroupProgress(self._client, self.group)
         if options.broadcasting:
             progress = FileProgress(options.progress_file)
-        beginnings = Beginnings(self._client, progress, options, self.group)
+        start_offsets = StartOffsets(self._client, progress, options, self.group)
         for topic, selector in self._subscriptions.items():
             queues = retry(
                 functools.partial(self._client.read_queues, topic),
@@ -145,13 +145,13 @@ class PushConsumer:
             )
             if any(data.behind_proxy for data in self._client.route(topic).brokers):
                 raise OptionError(
-                    "a push consumer needs the name servers' address: brokers do not hear of members "
-                    "that are behind a proxy",
+                    "a push consumer needs the name servers' address, not that of a proxy: the brokers do "
+                    "not see members that connect through a proxy",
                     group=self.group,
                     topic=topic,
                 )
             self._client.check_selector(selector, topic, group=self.group)
-            beginnings.look(topic, queues)
+            start_offsets.record_queues(topic, queues)
         if not options.broadcasting:
             self._subscriptions[retry_topic(self.group)] = MessageSelector()
         self._delivery = Delivery(self._client, self.group, options, listener)
@@ -170,7 +170,7 @@ class PushConsumer:
             options=options,
             membership=self._membership,
             progress=progress,
-            beginnings=beginnings,
+            start_offsets=start_offsets,
             make_worker=self._make_worker,
             on_registered=self.rebalance,
         )
@@ -225,9 +225,9 @@ class PushConsumer:
             self._delivery.close(workers, timeout_s)
         for lane in lanes:
             lane.finish()
-        goodbye = self._client.deadline(_JOIN_S * 1000)
+        leaving = self._client.deadline(_JOIN_S * 1000)
         for lane in lanes:
-            lane.join(goodbye.remaining_s)
+            lane.join(leaving.remaining_s)
         self._client.close()  # wakes up the workers that wait for messages, and lanes of brokers that hang
         for lane in (*lanes, *self._ended_lanes):
             lane.join(_JOIN_S)
@@ -235,10 +235,12 @@ class PushConsumer:
             lane.stop_pulling()
             for worker in lane.workers:
                 worker.join(_JOIN_S)
-        self._client.close()  # a worker may have connected once more meanwhile
+        self._client.close()  # a worker may have connected again meanwhile
         self._lanes.clear()
 
-    def _make_worker(self, queue: MessageQueue, position: int, on_put_off: Callable[[], None]) -> QueueWorker:
+    def _make_worker(
+        self, queue: MessageQueue, position: int, on_deferred: Callable[[], None]
+    ) -> QueueWorker:
         assert self._delivery is not None
         return QueueWorker(
             self._client,
@@ -249,34 +251,34 @@ class PushConsumer:
             options=self.options,
             deliver=self._delivery,
             take_run=self._take_run,
-            on_put_off=on_put_off,
+            on_deferred=on_deferred,
         )
 
-    # --- whose queues: the member's own thread, which asks name servers and for the members only ---
+    # --- the rebalancing thread: it requests routes and the list of members, nothing else ---
 
     def _run(self) -> None:
         while not self._ends.is_set():
             try:
-                self._turn()
+                self._rebalance_if_due()
             except Exception:  # noqa: BLE001 - the thread's outermost frame
-                _LOG.exception("group %s: trying again", self.group)
+                _LOG.exception("group %s: rebalancing failed and is retried", self.group)
             self._wake.wait(min(_TICK_S, max(_SHORTEST_TICK_S, self.options.rebalance_ms / 1000)))
             self._wake.clear()
 
-    def _turn(self) -> None:
+    def _rebalance_if_due(self) -> None:
         now = self._client.clock.monotonic()
         if self._rebalance_now or now >= self._rebalance_at:
             self._rebalance_now = False
             self._rebalance_at = now + self.options.rebalance_ms / 1000
-            self._undealt = set(self._subscriptions)
+            self._unassigned = set(self._subscriptions)
         routes = self._routes()
         self._place_lanes(routes)
         for topic, route in routes.items():
-            if topic in self._undealt:
+            if topic in self._unassigned:
                 try:
-                    self._deal(topic, route)
-                except RocketMQError as error:  # the member keeps what it has of the topic
-                    _LOG.warning("group %s: %s; trying again", self.group, error)
+                    self._assign_topic(topic, route)
+                except RocketMQError as error:  # the member keeps its queues of the topic
+                    _LOG.warning("group %s: %s; this is retried", self.group, error)
 
     def _routes(self) -> dict[str, TopicRoute]:
         """Return the routes of the topics that have one."""
@@ -285,27 +287,27 @@ class PushConsumer:
             try:
                 routes[topic] = self._client.route(topic)
             except TopicNotFoundError as error:
-                if topic.startswith(RETRY_PREFIX) and self._patience > 0:
-                    self._patience -= 1  # it comes with the first heartbeat, if brokers may create groups
+                if topic.startswith(RETRY_PREFIX) and self._lookups_left > 0:
+                    self._lookups_left -= 1  # the first heartbeat creates it, if brokers may create groups
                     continue
-                if topic in self._undealt and not topic.startswith(RETRY_PREFIX):
+                if topic in self._unassigned and not topic.startswith(RETRY_PREFIX):
                     _LOG.warning("group %s: %s", self.group, error)
-                self._undealt.discard(topic)  # until the next turn of `rebalance_ms`
+                self._unassigned.discard(topic)  # until the next rebalance
             except RocketMQError as error:
-                _LOG.warning("group %s: %s; trying again", self.group, error)
+                _LOG.warning("group %s: %s; this is retried", self.group, error)
         return routes
 
     def _place_lanes(self, routes: Mapping[str, TopicRoute]) -> None:
-        """Have a lane for each broker of the topics, which all get heartbeats; end lanes without use."""
-        self._known_routes |= routes  # a route that is missing now says nothing about its brokers
+        """Start a lane for each broker of the topics, which all get heartbeats; end unused lanes."""
+        self._known_routes |= routes  # the brokers of a route that is missing now may still run
         addrs: dict[str, dict[str, None]] = {name: {} for name in self._lanes}
         for route in self._known_routes.values():
             for data in route.brokers:
                 addrs.setdefault(data.broker_name, {}).update(dict.fromkeys(data))
         for name, servers in addrs.items():
-            self._lane(name).reach(servers)
+            self._lane(name).set_addresses(servers)
         for name, lane in list(self._lanes.items()):
-            if lane.needless:
+            if lane.unused:
                 lane.finish()
                 self._ended_lanes = [one for one in self._ended_lanes if not one.ended]
                 self._ended_lanes.append(self._lanes.pop(name))
@@ -317,19 +319,19 @@ class PushConsumer:
             self._lanes[name].start()
         return self._lanes[name]
 
-    def _deal(self, topic: str, route: TopicRoute) -> None:
-        """Compute this member's queues of a topic and hand them to the lanes of their brokers."""
+    def _assign_topic(self, topic: str, route: TopicRoute) -> None:
+        """Compute this member's queues of a topic and assign them to the lanes of their brokers."""
         membership = self._membership
         assert membership is not None
         everything = route.read_queues()
         mine = set(everything)
         if not self.options.broadcasting:
             members = membership.members(topic)
-            if self.client_id not in members:  # a broker that restarted learns by the next heartbeat
+            if self.client_id not in members:  # a restarted broker gets the member with the next heartbeat
                 for lane in self._lanes.values():
-                    lane.register_again()
+                    lane.request_heartbeat()
                 return
             mine = set(allocate(self.options.allocate, everything, members, self.client_id))
         for name in {*self._lanes, *(queue.broker_name for queue in mine)}:
             self._lane(name).assign(topic, {queue for queue in mine if queue.broker_name == name})
-        self._undealt.discard(topic)
+        self._unassigned.discard(topic)

@@ -1,4 +1,4 @@
-"""What a push consumer's pulls found, as messages: those of its filter, and what of them does not decode."""
+"""Decodes the messages of a push consumer's pulls, applies its filter, and handles corrupt messages."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class PushDecoder:
         self._decoder = MessageDecoder(queue, on_corrupt=options.on_corrupt, check_crc=options.check_crc)
 
     def messages(self, answer: PullAnswer, begin: int) -> list[Message]:
-        """Return what a pull at ``begin`` found; brokers compare hashes of tags, so it looks again.
+        """Return the messages of a pull at ``begin``. Brokers compare hashes of tags; here tags are compared.
 
         Raises
         ------
         CorruptMessageError
-            A message does not decode, and ``on_corrupt`` is "fail".
+            A message cannot be decoded, and ``on_corrupt`` is "fail".
         RocketMQError
-            Messages have to be pulled again one by one, and the broker does not answer.
+            Messages must be pulled again one by one, and the broker does not answer.
         """
         if answer.status is not PullStatus.FOUND:
             return []
@@ -72,5 +72,5 @@ class PushDecoder:
     def _decode(self, chunks: Sequence[Chunk]) -> list[Message]:
         found = list(self._decoder.messages(chunks))
         for corrupt in self._decoder.corrupt.first:
-            _LOG.warning("skipped, it does not decode: %s", corrupt)
+            _LOG.warning("skipped a message that cannot be decoded: %s", corrupt)
         return found

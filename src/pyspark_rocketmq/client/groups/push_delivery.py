@@ -2,10 +2,10 @@
 
 # Facts (ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService, DefaultMQPushConsumerImpl; 5.4.0)
 # - The client sends deferred messages back to the broker, which stores them in %RETRY%group with a delay, and
-# #   after maxReconsumeTimes in %DLQ%group. The property RETRY_TOPIC contains the original topic.
+#   after maxReconsumeTimes in %DLQ%group. The property RETRY_TOPIC contains the original topic.
 # - Broadcasting members send nothing back.
 # - In order, deferred messages are delivered again after a second, by default without limit; after
-# #   maxReconsumeTimes the client itself sends them to %DLQ%group: the broker does not know the attempts.
+#   maxReconsumeTimes the client itself sends them to %DLQ%group: the broker does not know the attempts.
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
 
-__all__ = ["Delivery", "Listener", "home_address", "send_back_request", "shown_message"]
+__all__ = ["Delivery", "Listener", "send_back_request", "storing_address", "with_original_topic"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 _TO_DEAD_LETTERS: Final = -1
 _DEFAULT_RECONSUME_TIMES: Final = 16
 _RETRY_TOPIC: Final = "RETRY_TOPIC"
-_LOOK_AGAIN_S: Final = 0.02
+_POLL_S: Final = 0.02
 
 Listener: TypeAlias = Callable[[Sequence[Message]], ConsumeResult | None]
 """Called with up to ``batch_size`` messages of a queue, in order. None is ``SUCCESS``, an error ``LATER``."""
@@ -58,7 +58,7 @@ class Delivery:
         """Take the messages of one pull. Returns before they are finished, except in ordered mode."""
         for some in _batches(messages, self._options.batch_size):
             if self._pool is None:
-                if not self._in_order(worker, some):
+                if not self._deliver_in_order(worker, some):
                     return
                 continue
             try:
@@ -76,20 +76,24 @@ class Delivery:
             wait(list(self._calls), deadline.remaining_s)
             return
         while not all(worker.idle for worker in workers) and not deadline.expired:
-            self._client.clock.sleep(min(_LOOK_AGAIN_S, deadline.remaining_s))
+            self._client.clock.sleep(min(_POLL_S, deadline.remaining_s))
 
     def _consume(self, worker: QueueWorker, messages: Sequence[Message]) -> None:
         if worker.stopped:
             return
         if self._call(messages) is ConsumeResult.LATER:
             if self._options.broadcasting:
-                _LOG.warning("%d messages of %s were to come again and are lost", len(messages), worker.queue)
+                _LOG.warning(
+                    "%d messages of %s failed and are lost: broadcasting",
+                    len(messages),
+                    worker.queue,
+                )
             else:
-                worker.put_off(messages)
+                worker.defer(messages)
         worker.finish(messages)
 
-    def _in_order(self, worker: QueueWorker, messages: Sequence[Message]) -> bool:
-        """Call until the messages are finished; return False if the queue is revoked before that."""
+    def _deliver_in_order(self, worker: QueueWorker, messages: Sequence[Message]) -> bool:
+        """Call the listener until the messages are finished; return False if the queue is revoked first."""
         left = list(messages)
 
         def call() -> None:
@@ -98,40 +102,42 @@ class Delivery:
                 worker.finish(left)
                 left = []
                 return
-            gone = {m.queue_offset for m in left if self._gives_up(worker, m)}
-            worker.finish([m for m in left if m.queue_offset in gone])
+            stored = {m.queue_offset for m in left if self._store_dead_letter(worker, m)}
+            worker.finish([m for m in left if m.queue_offset in stored])
             left = [
-                m._replace(reconsume_times=m.reconsume_times + 1) for m in left if m.queue_offset not in gone
+                m._replace(reconsume_times=m.reconsume_times + 1)
+                for m in left
+                if m.queue_offset not in stored
             ]
 
-        worker.in_order(call)
+        worker.call_in_order(call)
         while left and not worker.stopped:
             worker.pause(self._options.order_pause_ms / 1000)
-            worker.in_order(call)
+            worker.call_in_order(call)
         return not left
 
-    def _gives_up(self, worker: QueueWorker, message: Message) -> bool:
-        """Send an ordered message that failed too often to the dead letters; return whether it is stored."""
+    def _store_dead_letter(self, worker: QueueWorker, message: Message) -> bool:
+        """Store an ordered message that failed too often as a dead letter; return whether this succeeded."""
         most = self._options.max_reconsume_times
         if most < 0 or message.reconsume_times < most or self._options.broadcasting:
             return False
         request = send_back_request(self._group, self._options, message, delay_level=_TO_DEAD_LETTERS)
         try:
-            addr = home_address(self._client, message, worker.queue)
+            addr = storing_address(self._client, message, worker.queue)
             deadline = self._client.deadline(self._client.request_timeout_ms)
             self._client.connection(addr).call(request, deadline=deadline).require(queue=worker.queue)
         except RocketMQError as error:
-            _LOG.warning("a message of %s is not with the dead letters yet: %s", worker.queue, error)
+            _LOG.warning("a dead letter of %s could not be stored yet: %s", worker.queue, error)
             return False
         return True
 
     def _call(self, messages: Sequence[Message]) -> ConsumeResult:
         try:
-            result = self._listener([shown_message(message) for message in messages])
+            result = self._listener([with_original_topic(message) for message in messages])
             if result is not None:
                 require_member(ConsumeResult, result, "the listener's result")
         except Exception:  # noqa: BLE001 - the user's code; as in Java an exception defers messages
-            _LOG.exception("the listener of group %s failed: the messages come again", self._group)
+            _LOG.exception("the listener of group %s failed: the messages are redelivered", self._group)
             return ConsumeResult.LATER
         return result or ConsumeResult.SUCCESS
 
@@ -146,14 +152,14 @@ def send_back_request(
         group=group,
         delay_level=options.retry_delay_level if delay_level is None else delay_level,
         origin_msg_id=message.msg_id,
-        origin_topic=shown_message(message).topic,
+        origin_topic=with_original_topic(message).topic,
         max_reconsume_times=_DEFAULT_RECONSUME_TIMES if most < 0 else most,
         broker_name=message.broker_name,
     )
 
 
-def home_address(client: Client, message: Message, queue: MessageQueue) -> str:
-    """Return the address of the broker that has the message: a static topic's queue may be elsewhere now.
+def storing_address(client: Client, message: Message, queue: MessageQueue) -> str:
+    """Return the address of the broker that stores the message: a static topic's queue may have moved.
 
     Raises
     ------
@@ -172,7 +178,7 @@ def _batches(messages: Sequence[Message], size: int) -> Iterator[Sequence[Messag
     return (messages[start : start + size] for start in range(0, len(messages), size))
 
 
-def shown_message(message: Message) -> Message:
-    """Return a message that came through ``%RETRY%group`` as one of the topic that it was sent to."""
+def with_original_topic(message: Message) -> Message:
+    """Return a redelivered message, from ``%RETRY%group``, with the topic that it was sent to."""
     topic = message.properties.get(_RETRY_TOPIC)
     return message if topic is None else message._replace(topic=topic)

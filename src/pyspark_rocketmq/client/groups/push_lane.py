@@ -1,8 +1,8 @@
-"""The work of a member at one broker, in one thread per broker: a broker that is down does not delay others.
+"""A member's requests to one broker, in one thread per broker: a broker that is down does not delay others.
 
-Heartbeats, locks, start offsets, commits, hand-overs and messages that are sent back are all requests to one
-broker. Each broker has a lane; a lane has the queues that the member was dealt there, topic by topic: what
-fails for one topic is tried again later and does not stop the others.
+Heartbeats, locks, start offsets, commits and messages that are sent back are requests to one broker. Each
+broker has a lane. The lane has the member's queues at this broker, by topic: a step that fails for one topic
+is retried after a pause and does not delay the other topics.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final, Literal, TypeAlias
 
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.groups.membership import Membership
-from pyspark_rocketmq.client.groups.push_delivery import home_address, send_back_request
+from pyspark_rocketmq.client.groups.push_delivery import send_back_request, storing_address
 from pyspark_rocketmq.client.groups.push_options import PushOptions
-from pyspark_rocketmq.client.groups.push_progress import Beginnings, Progress
+from pyspark_rocketmq.client.groups.push_progress import Progress, StartOffsets
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.client.net.connection import Connection, Response
 from pyspark_rocketmq.client.net.pipelining import Call, pipeline
@@ -29,17 +29,17 @@ __all__ = ["BrokerLane", "LaneMember"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_Step: TypeAlias = Literal["begin", "commit", "farewell", "heartbeat", "lock", "release"]
+_Step: TypeAlias = Literal["begin", "commit", "leave", "heartbeat", "lock", "release"]
 
 _TICK_S: Final = 1.0
 _SHORTEST_TICK_S: Final = 0.1
 _LOCK_S: Final = 20.0
-_LOCK_AGAIN_S: Final = 2.0
+_LOCK_RETRY_S: Final = 2.0
 _HAND_OVER_S: Final = 25.0
-"""How long the last commit of a queue that was given up is tried; from when its lock was held last."""
+"""How long the last commit of a released queue is retried, counted from the last renewal of its lock."""
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 8.0
-_SENT_AT_ONCE: Final = 64
+_MOST_SENT_BACK: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class LaneMember:
     options : PushOptions
     membership : Membership
     progress : Progress
-    beginnings : Beginnings
+    start_offsets : StartOffsets
     make_worker : Callable
-        Makes the worker of a queue, from a position on; it is not started yet.
+        Creates the worker of a queue for an offset, without starting it.
     on_registered : Callable
-        Called when a broker has learned of this member; must return at once.
+        Called when a broker has registered this member. Must return immediately.
     """
 
     client: Client
@@ -65,7 +65,7 @@ class LaneMember:
     options: PushOptions
     membership: Membership
     progress: Progress
-    beginnings: Beginnings
+    start_offsets: StartOffsets
     make_worker: Callable[[MessageQueue, int, Callable[[], None]], QueueWorker]
     on_registered: Callable[[], None]
 
@@ -78,13 +78,13 @@ class LaneMember:
 class BrokerLane:
     """The member at one broker.
 
-    `assign` and `reach` set what should be; each `turn` of the thread does it, as far as the broker
-    can be reached.
+    `assign` and `set_addresses` set the goal. The thread calls `run_once` repeatedly, which takes the steps
+    that are due, as far as the broker can be reached.
 
     Parameters
     ----------
     name : str
-        The broker's.
+        The broker's name.
     member : LaneMember
     """
 
@@ -99,59 +99,59 @@ class BrokerLane:
         self._due: dict[_Step, float] = {}
         self._pauses: dict[tuple[_Step, str], tuple[float, float]] = {}
         self._wake = threading.Event()
-        self._takes_on = True
+        self._accepting = True
         self._ends = False
         self._thread = threading.Thread(target=self._run, name=f"push-{member.group}-{name}", daemon=True)
 
     # --- from other threads ---
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def assign(self, topic: str, queues: Collection[MessageQueue]) -> None:
-        """Set which queues of a topic the member should have at this broker."""
+        """Set the member's queues of a topic at this broker."""
         wanted = frozenset(queues)
         if self._wanted.get(topic, frozenset()) != wanted:
             self._wanted = {**self._wanted, topic: wanted}
             self.wake()
 
-    def reach(self, addrs: Collection[str]) -> None:
-        """Set the addresses of the broker's servers; none if no route names the broker any more."""
+    def set_addresses(self, addrs: Collection[str]) -> None:
+        """Set the addresses of the broker's servers; none if no route contains the broker."""
         self._addrs = tuple(addrs)
 
-    def register_again(self) -> None:
-        """Have the next turn send a heartbeat."""
+    def request_heartbeat(self) -> None:
+        """Send a heartbeat in the next run."""
         self._due.pop("heartbeat", None)
         self.wake()
 
     def wake(self) -> None:
-        """Have the next turn begin now."""
+        """Start the next run now."""
         self._wake.set()
 
     @property
     def workers(self) -> tuple[QueueWorker, ...]:
-        """The workers of the queues that the member has here, and of those that it is giving up."""
+        """The workers of the member's queues here, including those that it is releasing."""
         return (*list(self._workers.values()), *list(self._leaving))
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that the member has here."""
+        """The member's queues here."""
         return tuple(self._workers)
 
     @property
-    def needless(self) -> bool:
-        """Whether no route names the broker, and nothing of it is left."""
+    def unused(self) -> bool:
+        """Whether no route contains the broker, and the member has no queue there."""
         return not self._addrs and not self.workers and not any(self._wanted.values())
 
     def stop_pulling(self) -> None:
-        """Stop pulling and begin no queue; heartbeats, locks and commits continue."""
-        self._takes_on = False
+        """Stop pulling and accept no more queues; heartbeats, locks and commits continue."""
+        self._accepting = False
         for worker in self.workers:
             worker.stop()
 
     def finish(self) -> None:
-        """Hand over what there is, leave the group at this broker, and end the thread."""
+        """Commit, release the queues, leave the group at this broker, and end the thread."""
         self.stop_pulling()
         self._ends = True
         self.wake()
@@ -171,52 +171,52 @@ class BrokerLane:
     def _run(self) -> None:
         while not self._ends:
             try:
-                self.turn()
+                self.run_once()
             except Exception:  # noqa: BLE001 - the thread's outermost frame
-                _LOG.exception("group %s at %s: trying again", self._member.group, self.name)
+                _LOG.exception("group %s at %s: a step failed and is retried", self._member.group, self.name)
             self._wake.wait(min(_TICK_S, max(_SHORTEST_TICK_S, self._member.options.commit_ms / 1000)))
             self._wake.clear()
-        self.stop_pulling()  # also what began while another thread said so
+        self.stop_pulling()  # including workers that were started meanwhile
         try:
-            self._farewell()
+            self._leave_group()
         except RocketMQError as error:
-            _LOG.warning("group %s leaves %s without a word: %s", self._member.group, self.name, error)
+            _LOG.warning("group %s could not unregister at %s: %s", self._member.group, self.name, error)
         except Exception:  # noqa: BLE001 - the thread's outermost frame
-            _LOG.exception("group %s leaves %s without a word", self._member.group, self.name)
+            _LOG.exception("group %s could not unregister at %s", self._member.group, self.name)
 
-    def turn(self) -> None:
-        """Do what is due; what fails is tried again after a pause."""
-        if not self._takes_on:
-            self.stop_pulling()  # also what began while another thread said so
+    def run_once(self) -> None:
+        """Take the steps that are due. A step that fails is retried after a pause."""
+        if not self._accepting:
+            self.stop_pulling()  # including workers that were started meanwhile
         self._register()
-        if not self._is_reached():
-            self._give_up_unwanted()
+        if not self._is_registered():
+            self._stop_unwanted()
             return
         if self._member.locks and self._is_due("lock", _LOCK_S):
             self._renew_locks()
         self._send_back()
         commits = self._is_due("commit", self._member.options.commit_ms / 1000)
-        self._give_up_unwanted()
+        self._stop_unwanted()
         topics = {*self._wanted, *(worker.queue.topic for worker in self.workers)}
         for topic in sorted(topics):
             if commits:
                 self._attempt(("commit", topic), partial(self._commit, topic))
             self._attempt(("release", topic), partial(self._release, topic))
-            if self._takes_on:
-                self._attempt(("begin", topic), partial(self._begin, topic))
+            if self._accepting:
+                self._attempt(("begin", topic), partial(self._start_workers, topic))
 
-    def _is_reached(self) -> bool:
-        """Whether the broker is worth asking; the queues of static topics have no fixed broker."""
+    def _is_registered(self) -> bool:
+        """Whether the broker accepts heartbeats; the queues of static topics have no fixed broker."""
         return not self._addrs or self._member.membership.is_registered(self._addrs)
 
     def _register(self) -> None:
         again = self._is_due("heartbeat", self._member.options.heartbeat_ms / 1000)
         for addr in self._addrs:
-            self._attempt(("heartbeat", addr), partial(self._beat, addr, again=again))
+            self._attempt(("heartbeat", addr), partial(self._send_heartbeat, addr, again=again))
 
-    def _beat(self, addr: str, *, again: bool) -> None:
-        if self._member.membership.beat(addr, again=again):
-            self._pauses.clear()  # it is back: what waited for it may continue
+    def _send_heartbeat(self, addr: str, *, again: bool) -> None:
+        if self._member.membership.send_heartbeat(addr, again=again):
+            self._pauses.clear()  # the broker is back: retry now
             self._member.on_registered()
 
     def _renew_locks(self) -> None:
@@ -224,61 +224,61 @@ class BrokerLane:
         held = self._member.membership.lock([worker.queue for worker in workers])
         for worker in workers:
             if worker.queue not in held:
-                self._due["lock"] = self._now() + _LOCK_AGAIN_S
+                self._due["lock"] = self._now() + _LOCK_RETRY_S
                 continue
-            worker.note_lock(held=True)
+            worker.record_lock(held=True)
             if worker in self._leaving:
                 self._leaving[worker] = self._now()
 
     # --- queues ---
 
-    def _give_up_unwanted(self) -> None:
+    def _stop_unwanted(self) -> None:
         wanted = {queue for queues in self._wanted.values() for queue in queues}
         for queue, worker in list(self._workers.items()):
             if queue in wanted and not worker.broken:
                 continue
             del self._workers[queue]
             if self._member.options.ordered:
-                worker.stop()  # the running call still counts: no other member gets the queue before its end
+                worker.stop()  # the running call counts: no other member gets the queue before it ends
             else:
                 worker.drop()
             self._leaving[worker] = self._now()
 
     def _release(self, topic: str) -> None:
-        """Commit and unlock queues that were given up, when no listener works on them in order any more."""
+        """Commit and unlock the queues that are being released; ordered ones after the running call."""
         ordered = self._member.options.ordered
         for worker in [w for w in self._leaving if w.queue.topic == topic and (w.idle or not ordered)]:
             if self._now() < self._leaving[worker] + _HAND_OVER_S:
                 self._write({worker.queue: worker.position})
             else:  # its next owner may have committed since
-                _LOG.warning("%s was released without its last commit", worker.queue)
+                _LOG.warning("%s was released, and its last commit failed", worker.queue)
             if self._member.locks:
                 self._member.membership.unlock([worker.queue])
             self._forget(worker)
 
     def _forget(self, worker: QueueWorker) -> None:
-        self._member.beginnings.leave(worker.queue, worker.position)
+        self._member.start_offsets.record_position(worker.queue, worker.position)
         self._leaving.pop(worker, None)
         self._committed.pop(worker.queue, None)
 
-    def _begin(self, topic: str) -> None:
+    def _start_workers(self, topic: str) -> None:
         member = self._member
         leaving = {worker.queue for worker in self._leaving}
         wanted = sorted(self._wanted.get(topic, frozenset()) - self._workers.keys() - leaving)
         if wanted and member.locks:
-            wanted = sorted(member.membership.lock(wanted) & set(wanted))  # the rest when it is let go
+            wanted = sorted(member.membership.lock(wanted) & set(wanted))  # the others when released
         if not wanted:
             return
-        # After the lock: until then the owner before may have committed.
-        begins = member.beginnings.offsets(wanted)
+        # After the lock: the previous owner may have committed until then.
+        begins = member.start_offsets.offsets(wanted)
         for queue in wanted:
-            if not self._takes_on:
+            if not self._accepting:
                 return
             worker = member.make_worker(queue, begins[queue], self.wake)
-            worker.note_lock(held=True)
+            worker.record_lock(held=True)
             self._workers[queue] = worker
             worker.start()
-        # At once: a queue without an offset would begin elsewhere after a crash.
+        # Immediately: without an offset the queue would start elsewhere after a crash.
         self._attempt(("commit", topic), partial(self._write, begins))
 
     # --- offsets ---
@@ -287,27 +287,29 @@ class BrokerLane:
         self._write({q: worker.position for q, worker in self._workers.items() if q.topic == topic})
 
     def _write(self, offsets: dict[MessageQueue, int]) -> None:
-        news = {queue: offset for queue, offset in offsets.items() if self._committed.get(queue) != offset}
-        if news:
-            self._member.progress.write(news)
-            self._committed |= news
+        changed = {queue: offset for queue, offset in offsets.items() if self._committed.get(queue) != offset}
+        if changed:
+            self._member.progress.write(changed)
+            self._committed |= changed
 
     # --- deferred messages ---
 
     def _send_back(self) -> None:
         member = self._member
         waiting = [
-            (worker, message) for worker in self._workers.values() for message in worker.to_send_back()
+            (worker, message)
+            for worker in self._workers.values()
+            for message in worker.messages_to_send_back()
         ]
         if not waiting:
             return
-        if len(waiting) > _SENT_AT_ONCE:
+        if len(waiting) > _MOST_SENT_BACK:
             self.wake()
         calls: list[tuple[int, Connection, Call[Response]]] = []
         outcomes: dict[int, Response | RocketMQError] = {}
-        for index, (worker, message) in enumerate(waiting[:_SENT_AT_ONCE]):
+        for index, (worker, message) in enumerate(waiting[:_MOST_SENT_BACK]):
             try:
-                addr = home_address(member.client, message, worker.queue)
+                addr = storing_address(member.client, message, worker.queue)
                 connection = member.client.connection(addr)
             except RocketMQError as error:
                 outcomes[index] = error
@@ -317,25 +319,25 @@ class BrokerLane:
         answers = pipeline(calls, deadline=member.client.deadline(member.client.request_timeout_ms))
         for index, outcome in {**outcomes, **answers}.items():
             failure = outcome if isinstance(outcome, RocketMQError) else None
-            self._note_sent_back(*waiting[index], failure)
+            self._record_outcome(*waiting[index], failure)
 
     @staticmethod
-    def _note_sent_back(worker: QueueWorker, message: Message, error: RocketMQError | None) -> None:
+    def _record_outcome(worker: QueueWorker, message: Message, error: RocketMQError | None) -> None:
         if error is None:
             worker.record_sent_back(message)
             return
-        _LOG.warning("a message of %s could not be sent back yet: %s", worker.queue, error)
+        _LOG.warning("a message of %s could not be sent back and is retried: %s", worker.queue, error)
         worker.record_not_sent_back(message, refused=isinstance(error, BrokerError) and not error.retriable)
 
     # --- the end ---
 
-    def _farewell(self) -> None:
+    def _leave_group(self) -> None:
         member, workers = self._member, self.workers
-        if self._is_reached():
+        if self._is_registered():
             self._send_back()
             for topic in {worker.queue.topic for worker in workers}:
                 some = {w.queue: w.position for w in workers if w.queue.topic == topic}
-                self._attempt(("farewell", topic), partial(self._write, some))
+                self._attempt(("leave", topic), partial(self._write, some))
             if member.locks:
                 member.membership.unlock([worker.queue for worker in workers])
         for addr in self._addrs:
@@ -354,7 +356,7 @@ class BrokerLane:
         return True
 
     def _attempt(self, what: tuple[_Step, str], step: Callable[[], None]) -> None:
-        """Do a step unless it failed a moment ago; the pause doubles with each failure."""
+        """Take a step, unless it pauses after a failure; the pause doubles with each failure."""
         until, pause_s = self._pauses.get(what, (0.0, _FIRST_PAUSE_S))
         if self._now() < until:
             return

@@ -1,11 +1,11 @@
-"""Where a push consumer's offsets are kept: at the brokers for the group, or in a local file."""
+"""The offsets of a push consumer: the group's at the brokers, or a member's own in a local file."""
 
 # Facts (RebalancePushImpl.computePullFromWhere, ConsumerManageProcessor, ConsumerOffsetManager; 5.4.0, 4.9.7)
 # - Java starts at 0 in a queue without an offset whose first message is still in the broker's memory
-#   (setZeroIfNotFound): that is how a queue that a topic gained later is read from its start. Brokers before
-#   5.0 answer so to everybody.
-# - A broker that gets a group's first commits of a topic side by side makes a table for each and keeps the
-#   last one: one commit goes ahead.
+#   (setZeroIfNotFound): so a queue that was added to a topic later is read from its start. Brokers before 5.0
+#   answer 0 to every client.
+# - A broker that gets a group's first commits of a topic concurrently creates a table for each and keeps only
+#   the last one: the first commit of a topic must be acknowledged before others are sent.
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.names import RETRY_PREFIX
 
-__all__ = ["Beginnings", "FileProgress", "GroupProgress", "Progress", "starting_offsets"]
+__all__ = ["FileProgress", "GroupProgress", "Progress", "StartOffsets", "starting_offsets"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -34,28 +34,28 @@ _V5: Final = 413
 _HALF_AN_HOUR_MS = 30 * 60 * 1000
 
 
-class Known(Protocol):
-    """Knows the next offset of queues."""
+class OffsetReader(Protocol):
+    """Reads the next offset of queues."""
 
     def read(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int | None]:
-        """Return the next offset of each queue, None where there is none yet."""
+        """Return the next offset of each queue, or None."""
         ...
 
 
-class Progress(Known, Protocol):
-    """Keeps the next offset of queues."""
+class Progress(OffsetReader, Protocol):
+    """Reads and writes the next offset of queues."""
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Keep offsets; others stay."""
+        """Store offsets; those of other queues are unchanged."""
         ...
 
     def reads(self, queues: Collection[MessageQueue]) -> bool:
-        """Return whether there is an offset of one of the queues."""
+        """Return whether one of the queues has an offset."""
         ...
 
 
 class GroupProgress:
-    """The group's offsets at the brokers, which know the group by its members' heartbeats.
+    """The group's offsets, which brokers accept from members that send heartbeats.
 
     Safe for threads that write different queues. Raises as `Client.ask`.
     """
@@ -66,7 +66,7 @@ class GroupProgress:
         self._committed: set[tuple[str, str]] = set()
 
     def read(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int | None]:
-        """Ask the brokers."""
+        """Request them from the brokers."""
         return self._client.committed_offsets(self._group, queues)
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
@@ -74,20 +74,20 @@ class GroupProgress:
         calls = {queue: broker.commit_offset(self._group, queue, at) for queue, at in offsets.items()}
         owners = self._client.owners(offsets)
         first = {(owners[queue] or queue.broker_name, queue.topic): queue for queue in offsets}
-        ahead = {queue: calls.pop(queue) for key, queue in first.items() if key not in self._committed}
-        self._client.ask(ahead)
+        first_calls = {queue: calls.pop(queue) for key, queue in first.items() if key not in self._committed}
+        self._client.ask(first_calls)
         self._committed |= first.keys()
         self._client.ask(calls)
 
     def reads(self, queues: Collection[MessageQueue]) -> bool:
-        """Return whether the group has an offset in one of the queues; brokers that are away do not count."""
+        """Return whether the group has an offset in one of the queues; brokers that are down are skipped."""
         for name in dict.fromkeys(queue.broker_name for queue in queues):
             calls = {q: _is_committed(self._group, q) for q in queues if q.broker_name == name}
             try:
                 if any(self._client.ask(calls).values()):
                     return True
             except RocketMQError as error:
-                _LOG.warning("group %s: %s does not tell whether it is read: %s", self._group, name, error)
+                _LOG.warning("group %s: the offsets at %s are unknown: %s", self._group, name, error)
         return False
 
 
@@ -102,7 +102,7 @@ def _is_committed(group: str, queue: MessageQueue) -> Call[bool]:
 
 
 class FileProgress:
-    """Offsets of one broadcasting member, in a JSON file; without one only in memory.
+    """Offsets of one broadcasting member, in a JSON file, or only in memory.
 
     Parameters
     ----------
@@ -129,11 +129,11 @@ class FileProgress:
             raise OptionError("the file does not hold a member's offsets", path=path) from error
 
     def read(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int | None]:
-        """Return what is known."""
+        """Return the stored offsets."""
         return {queue: self._offsets.get(queue) for queue in queues}
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Replace the file, whole or not at all."""
+        """Replace the file atomically."""
         with self._lock:
             self._offsets.update(offsets)
             if self._path is None:
@@ -148,12 +148,12 @@ class FileProgress:
         return any(queue in self._offsets for queue in queues)
 
 
-class Beginnings:
-    """Where a member begins in each queue that it is dealt; safe for threads.
+class StartOffsets:
+    """Computes the start offset of each queue that is assigned to a member. Thread-safe.
 
-    ``consumeFromWhere`` is about the queues that a topic has when its group starts. A queue that comes later
-    is read from its first message: it was written while the group read the topic. So is a queue without an
-    offset of a topic in which the group has an offset already: it came while no member was looking.
+    ``consumeFromWhere`` applies to the queues that a topic has when the group starts. A queue that is added
+    later is read from its first message: it was written while the group read the topic. So is a queue without
+    an offset if the group has an offset in another queue of the topic: it was added while no member ran.
 
     Parameters
     ----------
@@ -170,22 +170,22 @@ class Beginnings:
         self._started_ms = client.clock.now_ms()
         self._group = group
         self._first: dict[str, frozenset[MessageQueue]] = {}
-        self._left: dict[MessageQueue, int] = {}
+        self._released: dict[MessageQueue, int] = {}
 
-    def look(self, topic: str, queues: Collection[MessageQueue]) -> None:
+    def record_queues(self, topic: str, queues: Collection[MessageQueue]) -> None:
         """Record the queues of a topic, before the member joins the group.
 
-        A member that joins later would see the first offsets of others that start at the same time.
+        After that it could see the first offsets of other members that start at the same time.
         """
         started = self._options.start is not ConsumeFromWhere.FIRST_OFFSET and self._progress.reads(queues)
         self._first[topic] = frozenset() if started else frozenset(queues)
 
-    def leave(self, queue: MessageQueue, position: int) -> None:
-        """Record the position of the member in a queue that it gives up."""
-        self._left[queue] = position
+    def record_position(self, queue: MessageQueue, position: int) -> None:
+        """Record the member's position in a queue that it releases."""
+        self._released[queue] = position
 
     def offsets(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
-        """Return where to begin in each queue.
+        """Return the start offset of each queue.
 
         Raises
         ------
@@ -193,29 +193,29 @@ class Beginnings:
             A broker does not answer.
         """
         later = {queue for queue in queues if queue not in self._first.get(queue.topic, ())}
-        known = _Remembered(self._progress, self._left)
+        stored = _WithReleased(self._progress, self._released)
         return starting_offsets(
-            *(self._client, known, queues, self._options, self._group),
+            *(self._client, stored, queues, self._options, self._group),
             later=later,
             started_ms=self._started_ms,
         )
 
 
-class _Remembered:
-    """What is kept, else (a broker may lose its last seconds in a crash) what this member remembers."""
+class _WithReleased:
+    """The stored offsets, else those of this member: a broker may lose its last seconds in a crash."""
 
-    def __init__(self, progress: Progress, left: Mapping[MessageQueue, int]) -> None:
+    def __init__(self, progress: Progress, released: Mapping[MessageQueue, int]) -> None:
         self._progress = progress
-        self._left = left
+        self._released = released
 
     def read(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int | None]:
-        kept = self._progress.read(queues)
-        return {queue: self._left.get(queue) if at is None else at for queue, at in kept.items()}
+        stored = self._progress.read(queues)
+        return {queue: self._released.get(queue) if at is None else at for queue, at in stored.items()}
 
 
 def starting_offsets(
     client: Client,
-    progress: Known,
+    progress: OffsetReader,
     queues: Collection[MessageQueue],
     options: PushOptions,
     group: str,
@@ -223,19 +223,19 @@ def starting_offsets(
     later: Collection[MessageQueue] = (),
     started_ms: int | None = None,
 ) -> dict[MessageQueue, int]:
-    """Return where to begin in each queue: at what is kept, else where ``consumeFromWhere`` says.
+    """Return the start offset of each queue: the stored one, else as ``consumeFromWhere`` sets it.
 
-    As Java's ``RebalancePushImpl.computePullFromWhere``: what comes back through ``%RETRY%group`` is read
-    from its begin, whatever the start. So are ``later`` queues, which the topic gained while the group read
-    it; a moment that the user gave holds for them, too.
+    As in Java's ``RebalancePushImpl.computePullFromWhere``, the queues of ``%RETRY%group`` are read from
+    their first message. So are ``later`` queues, which were added while the group read the topic, unless the
+    user set a time.
 
     Raises
     ------
     RocketMQError
         A broker does not answer.
     """
-    known = progress.read(queues)
-    begins = {queue: offset for queue, offset in known.items() if offset is not None}
+    stored = progress.read(queues)
+    begins = {queue: offset for queue, offset in stored.items() if offset is not None}
     new = [queue for queue in queues if queue not in begins]
     given = options.start is ConsumeFromWhere.TIMESTAMP and options.timestamp_ms is not None
     whole = [q for q in new if q.topic.startswith(RETRY_PREFIX) or (q in later and not given)]

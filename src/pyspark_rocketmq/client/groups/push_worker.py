@@ -1,11 +1,11 @@
-"""One queue of a push consumer: a thread that pulls it, and what of it is under way."""
+"""One queue of a push consumer: a thread that pulls it, and its messages in flight."""
 
 # Facts (DefaultMQPushConsumerImpl.pullMessage, ProcessQueue, ConsumeMessageOrderlyService; 5.4.0)
-# - A queue is not pulled while too much of it waits: 1,000 messages, 100 MiB, or a span of 2,000 offsets.
-# - After OFFSET_ILLEGAL Java continues where the broker says.
-# - Messages of a queue that was taken away are not consumed any more, and their ends are not committed.
-# - Consumed in order, a queue's lock counts for 30 s after the broker gave or renewed it.
-# - A suspended pull's time is looked at every 5 s only: its answer may come 5 s late.
+# - A queue is not pulled while 1,000 messages, 100 MiB, or a span of 2,000 offsets of it wait.
+# - After OFFSET_ILLEGAL Java continues at the broker's offset.
+# - Messages of a revoked queue are no longer consumed, and their offsets are not committed.
+# - In ordered mode, a queue's lock is valid for 30 s after the broker granted or renewed it.
+# - Brokers check the time of suspended pulls every 5 s: an answer may be 5 s late.
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ __all__ = ["Deliver", "PulledRun", "QueueWorker", "TakeRun"]
 _LOG: Final = logging.getLogger(__name__)
 
 _PAUSE_AFTER_ERROR_S: Final = 1.0
-_SEND_BACK_AGAIN_S: Final = 5.0
-_LOOK_AGAIN_S: Final = 0.05
-_LOCK_LIVES_S: Final = 30.0
+_SEND_BACK_RETRY_S: Final = 5.0
+_POLL_S: Final = 0.05
+_LOCK_VALID_S: Final = 30.0
 _SUSPEND_LAG_MS: Final = 5_000
 _FOREVER: Final = (1 << 63) - 1
-_FAR_BEHIND: Final = 4
-"""From how many full pulls on it is worth to have several under way; of whole pulls only."""
+_LAG_IN_PULLS: Final = 4
+"""A lag of this number of full pulls is read with several pulls in flight; only by `TakeRun`."""
 _PULLS_IN_FLIGHT: Final = 8
-_MOST_AT_ONCE: Final = 10_000
+_MOST_CAUGHT_UP: Final = 10_000
 _STALL_MS: Final = 20_000
 
 Deliver = Callable[["QueueWorker", Sequence[Message]], None]
@@ -51,18 +51,18 @@ Deliver = Callable[["QueueWorker", Sequence[Message]], None]
 
 @dataclass(frozen=True, slots=True)
 class PulledRun:
-    """What one pull found, undecoded: what takes runs is spared an object a message.
+    """The undecoded records of one pull: no object per message is created.
 
     Parameters
     ----------
     queue : MessageQueue
     from_offset : int
-        What was asked for; names the run for `QueueWorker.finish_run`.
+        The requested offset. It identifies the run for `QueueWorker.finish_run`.
     offset_delta : int
         See `Chunk`.
     records : bytes or memoryview
     until_offset : int
-        Records from there on belong to another run.
+        Records from this offset on belong to another run.
     """
 
     queue: MessageQueue
@@ -72,26 +72,26 @@ class PulledRun:
     until_offset: int = _FOREVER
 
     def chunk(self, buffer: memoryview | None = None, start: int = 0) -> Chunk:
-        """Return the records as a decoder takes them; in a larger buffer if they lie in one."""
+        """Return the records as the decoder's input; ``buffer`` contains them at ``start``."""
         data = memoryview(self.records) if buffer is None else buffer
         end = start + len(self.records)
         return Chunk(data, start, end, self.from_offset, self.until_offset, self.offset_delta)
 
 
 TakeRun = Callable[["QueueWorker", PulledRun], None]
-"""Takes what a pull found instead of `Deliver`; ends with `QueueWorker.finish_run`, at any time."""
+"""Takes the records of a pull instead of `Deliver`, and calls `QueueWorker.finish_run` at any time."""
 
 
 @dataclass(frozen=True, slots=True)
-class _PutOff:
-    """A message that is to be sent back to its broker, from a moment on."""
+class _Deferred:
+    """A message to be sent back to its broker, at this time or later."""
 
     message: Message
     due_s: float = 0.0
 
 
 class QueueWorker:
-    """Pulls a queue in one thread, as long as the member has it.
+    """Pulls a queue in one thread, as long as the member owns it.
 
     Parameters
     ----------
@@ -99,14 +99,14 @@ class QueueWorker:
     group : str
     queue : MessageQueue
     position : int
-        Where to begin.
+        The first offset to pull.
     selector : MessageSelector
     options : PushOptions
     deliver : Callable
     take_run : Callable, optional
-        Takes whole pulls in its place; limits in messages then count pulls.
-    on_put_off : Callable
-        Called when messages wait to be sent back; must return at once.
+        Takes whole pulls instead; limits in messages then count pulls.
+    on_deferred : Callable
+        Called when messages wait to be sent back. Must return immediately.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class QueueWorker:
         options: PushOptions,
         deliver: Deliver,
         take_run: TakeRun | None = None,
-        on_put_off: Callable[[], None] = lambda: None,
+        on_deferred: Callable[[], None] = lambda: None,
     ) -> None:
         self.queue = queue
         self._client = client
@@ -129,8 +129,8 @@ class QueueWorker:
         self._options = options
         self._deliver = deliver
         self._take_run = take_run
-        self._on_put_off = on_put_off
-        self._put_off: dict[int, _PutOff] = {}
+        self._on_deferred = on_deferred
+        self._deferred: dict[int, _Deferred] = {}
         self._decoder = PushDecoder(client, group, queue, selector, options)
         self._next = position
         self._in_flight = InFlight(position)
@@ -142,17 +142,17 @@ class QueueWorker:
         self._thread = threading.Thread(target=self._run, name=f"push-{queue}", daemon=True)
 
     def start(self) -> None:
-        """Begin to pull."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Pull no more, and begin no further call of the listener; what is under way still counts."""
+        """Stop pulling and calling the listener; running calls still count."""
         self._stopped.set()
         with self._state:
             self._state.notify_all()
 
     def drop(self) -> None:
-        """Stop because the queue is another member's now: what is under way does not count any more."""
+        """Stop because the queue is another member's now: running calls no longer count."""
         with self._state:
             self._dropped = True
         self.stop()
@@ -163,7 +163,7 @@ class QueueWorker:
 
     @property
     def stopped(self) -> bool:
-        """Whether no further message may go to the listener."""
+        """Whether no further message may be passed to the listener."""
         return self._stopped.is_set()
 
     @property
@@ -173,9 +173,9 @@ class QueueWorker:
 
     @property
     def position(self) -> int:
-        """The next offset to commit: everything below is finished, or was taken back by the broker."""
+        """The next offset to commit: all messages below are finished, or accepted by the broker again."""
         with self._state:
-            return min([self._in_flight.position, *self._put_off])
+            return min([self._in_flight.position, *self._deferred])
 
     def finish(self, messages: Sequence[Message]) -> None:
         """Record that messages are finished."""
@@ -193,71 +193,72 @@ class QueueWorker:
 
     # --- deferred ---
 
-    def put_off(self, messages: Sequence[Message]) -> None:
-        """Have messages sent back to the broker; until it has taken them their offsets are not committed.
+    def defer(self, messages: Sequence[Message]) -> None:
+        """Send messages back to the broker, later. Until it accepts them, their offsets are not committed.
 
-        Returns at once: a broker that does not answer holds no thread of a listener.
+        Returns immediately: a broker that does not answer does not block a listener's thread.
         """
         with self._state:
             if self._dropped:
                 return
             for message in messages:
-                self._put_off[message.queue_offset] = _PutOff(message)
-        self._on_put_off()
+                self._deferred[message.queue_offset] = _Deferred(message)
+        self._on_deferred()
 
-    def to_send_back(self) -> list[Message]:
-        """Return the messages that are to be sent back now, in the order of their offsets."""
+    def messages_to_send_back(self) -> list[Message]:
+        """Return the messages to be sent back now, by offset."""
         now = self._client.clock.monotonic()
         with self._state:
-            return [put_off.message for _, put_off in sorted(self._put_off.items()) if put_off.due_s <= now]
+            return [each.message for _, each in sorted(self._deferred.items()) if each.due_s <= now]
 
     def record_sent_back(self, message: Message) -> None:
         """Record that the broker has accepted a message for redelivery."""
         with self._state:
-            self._put_off.pop(message.queue_offset, None)
+            self._deferred.pop(message.queue_offset, None)
             self._state.notify_all()
 
     def record_not_sent_back(self, message: Message, *, refused: bool) -> None:
-        """Record that it has not: this is retried or, if refused permanently, the listener gets it again.
+        """Record that the broker has not accepted a message.
 
-        As Java's client, which then counts the tries itself.
+        It is sent again later. If the broker refused it permanently, the listener gets it again, as in Java,
+        and the client counts the attempts.
         """
-        due_s = self._client.clock.monotonic() + _SEND_BACK_AGAIN_S
+        due_s = self._client.clock.monotonic() + _SEND_BACK_RETRY_S
         with self._state:
             if self._dropped or self.stopped:
                 return
             if not refused or self._take_run is not None:
-                self._put_off[message.queue_offset] = _PutOff(message, due_s)
+                self._deferred[message.queue_offset] = _Deferred(message, due_s)
                 return
-            del self._put_off[message.queue_offset]
+            del self._deferred[message.queue_offset]
             self._in_flight.add([(message.queue_offset, len(message.body))], next_offset=self._next)
         self._deliver(self, [message._replace(reconsume_times=message.reconsume_times + 1)])
 
     def pause(self, seconds: float) -> bool:
-        """Wait, but not longer than until the worker is stopped; return whether it was."""
+        """Wait, or until the worker is stopped; return whether it was stopped."""
         return self._stopped.wait(seconds)
 
-    # --- consumed in order ---
+    # --- ordered mode ---
 
     @property
     def idle(self) -> bool:
-        """Whether no thread works on the queue in order: it may be unlocked for the next owner."""
+        """Whether no ordered call runs: the queue may be unlocked for the next owner."""
         with self._state:
             runs = len(self._in_flight) if self._take_run is not None else 0
         return not runs and not self._calling.locked()
 
-    def note_lock(self, *, held: bool) -> None:
+    def record_lock(self, *, held: bool) -> None:
         """Record the broker's answer to a lock request."""
-        self._locked_until = self._client.clock.monotonic() + _LOCK_LIVES_S if held else 0.0
+        self._locked_until = self._client.clock.monotonic() + _LOCK_VALID_S if held else 0.0
 
-    def in_order(self, call: Callable[[], None]) -> None:
-        """Call while no other member may have the queue, unless the worker is stopped first."""
+    def call_in_order(self, call: Callable[[], None]) -> None:
+        """Call a function while the queue's lock is valid, unless the worker is stopped first."""
         with self._calling:
             while not self.stopped:
                 if self._options.broadcasting or self._client.clock.monotonic() < self._locked_until:
                     call()
                     return
-                self.pause(_LOOK_AGAIN_S)
+                self.pause(_POLL_S)
 
     # --- pulling ---
 
@@ -268,13 +269,13 @@ class QueueWorker:
                 if not self._stopped.is_set():
                     self._pull()
             except RocketMQError as error:
-                if self._stopped.is_set():  # the consumer closes the connections under its workers
+                if self._stopped.is_set():  # the consumer closed the connections
                     return
-                _LOG.warning("a pull of %s failed and is repeated: %s", self.queue, error)
+                _LOG.warning("a pull of %s failed and is retried: %s", self.queue, error)
                 if error.stale_route:
                     self._client.invalidate(self.queue.topic)
                 self.pause(_PAUSE_AFTER_ERROR_S)
-            except Exception:  # noqa: BLE001 - the thread's outermost frame; the consumer starts another one
+            except Exception:  # noqa: BLE001 - the thread's outermost frame; the consumer starts a new worker
                 _LOG.exception("pulling %s ended", self.queue)
                 return
 
@@ -284,10 +285,10 @@ class QueueWorker:
                 self._state.wait(1.0)
 
     def _is_full(self) -> bool:
-        limits, waiting, put_off = self._options, self._in_flight, self._put_off
-        span = max(waiting.span, self._next - min(put_off) if put_off else 0)
+        limits, waiting, deferred = self._options, self._in_flight, self._deferred
+        span = max(waiting.span, self._next - min(deferred) if deferred else 0)
         return (
-            len(waiting) + len(put_off) >= limits.max_queued
+            len(waiting) + len(deferred) >= limits.max_queued
             or waiting.bytes >= limits.max_queued_bytes
             or (not limits.ordered and span >= limits.max_span)
         )
@@ -308,11 +309,11 @@ class QueueWorker:
         answer = call.on(connection, deadline=client.deadline(patience_ms))
         check_pull(answer, self.queue, self._next, self._selector, lambda: self._is_master(addr))
         take = self._take_run
-        run = None if take is None else self._run_of(answer)
+        run = None if take is None else self._to_run(answer)
         messages = self._decoder.messages(answer, self._next) if take is None else []
         next_offset = answer.header.next_begin_offset
         if answer.status is PullStatus.OFFSET_ILLEGAL:
-            _LOG.warning("%s has no offset %d: going on at %d", self.queue, self._next, next_offset)
+            _LOG.warning("%s has no offset %d: continuing at %d", self.queue, self._next, next_offset)
         elif answer.status is PullStatus.NO_MATCHED_MSG and next_offset == self._next:
             self.pause(_PAUSE_AFTER_ERROR_S)  # a slave that lags answers without progress
         with self._state:
@@ -327,7 +328,7 @@ class QueueWorker:
             self._deliver(self, messages)
         if run is not None and take is not None:
             take(self, run)
-            if answer.header.max_offset - next_offset > _FAR_BEHIND * options.pull_batch_size:
+            if answer.header.max_offset - next_offset > _LAG_IN_PULLS * options.pull_batch_size:
                 self._catch_up(take, answer.header.max_offset)
 
     def _is_master(self, addr: str) -> bool:
@@ -337,7 +338,7 @@ class QueueWorker:
             return False
 
     def _catch_up(self, take: TakeRun, end: int) -> None:
-        """Read on with several pulls under way, as batches do, until where the queue ended a moment ago."""
+        """Read up to the queue's last known end with several pulls in flight, as batches do."""
         options = ReadOptions(
             consumer_group=self._group,
             selector=self._selector,
@@ -346,7 +347,7 @@ class QueueWorker:
             pulls_in_flight=_PULLS_IN_FLIGHT,
             stall_timeout_ms=_STALL_MS,
         )
-        wanted = OffsetRange(self.queue, self._next, min(end, self._next + _MOST_AT_ONCE))
+        wanted = OffsetRange(self.queue, self._next, min(end, self._next + _MOST_CAUGHT_UP))
         for event in read_chunks(self._client, [wanted], options):
             for lost in event.pull.lost if isinstance(event, RangeEnd) else ():
                 _LOG.warning("%d messages lost (%s): %s", len(lost.offsets), lost.condition, lost.offsets)
@@ -365,8 +366,8 @@ class QueueWorker:
                 self._next = wanted.until_offset
                 self._in_flight.add([], next_offset=self._next)
 
-    def _run_of(self, answer: PullAnswer) -> PulledRun | None:
+    def _to_run(self, answer: PullAnswer) -> PulledRun | None:
         if answer.status is not PullStatus.FOUND:
             return None
-        # A copy: the run may wait for long, and must not hold a connection's whole buffer.
+        # A copy: the run may wait for a long time and must not keep a connection's whole buffer alive.
         return PulledRun(self.queue, self._next, answer.header.offset_delta, bytes(answer.records))

@@ -5,7 +5,7 @@
 # - With a syntax error in an SQL92 expression the broker returns every message: check it first.
 # - A suspended pull's timeout is checked only every 5 s: the response may be 5 s late.
 # - suggestWhichBrokerId is a hint for the next pull of that queue; the response of a lagging slave has no
-# #   progress.
+#   progress.
 
 from __future__ import annotations
 

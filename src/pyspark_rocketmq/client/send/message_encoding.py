@@ -2,7 +2,7 @@
 
 # Facts (MessageConst.STRING_HASH_SET, DefaultMQProducerImpl.sendKernelImpl, MessageBatch; 4.9 and 5.4)
 # - Brokers store the items of a batch unchanged: the client sets UNIQ_KEY, and properties for delays are
-# #   ignored. The header's sysFlag applies to all items: either all bodies are compressed or none.
+#   ignored. The header's sysFlag applies to all items: either all bodies are compressed or none.
 # - Java compresses bodies of 4096 bytes and more, with zlib level 5, but no batches.
 # - Brokers from 5.1 on fail on an empty body.
 

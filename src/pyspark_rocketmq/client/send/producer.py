@@ -4,7 +4,7 @@
 # - Codes 10, 11 and 12 mean: stored, but not (yet) as durably as the broker is configured to make it.
 # - Java tries another broker on 17, 14, 1, 2, 16, 204, 205, 1500 and on transport errors.
 # - A broker creates an unknown topic from `defaultTopic` if that exists. We send the topic itself, so that a
-# #   topic that was deleted meanwhile is not re-created with other settings.
+#   topic that was deleted meanwhile is not re-created with other settings.
 # - Brokers do not check a topic's write permission: the route's is checked here.
 
 from __future__ import annotations

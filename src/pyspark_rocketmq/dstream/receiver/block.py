@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import cloudpickle
 
-from pyspark_rocketmq.client.groups.push_delivery import shown_message
+from pyspark_rocketmq.client.groups.push_delivery import with_original_topic
 from pyspark_rocketmq.client.groups.push_worker import PulledRun
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, decode_batches
 from pyspark_rocketmq.errors import CorruptMessageError, OptionError
@@ -145,7 +145,7 @@ def block_elements(block: bytes, reading: BlockReading = _ALL) -> Iterator[Any]:
         yield from pickle.loads(data)  # noqa: S301 - written by a task of the same job
         return
     for queue, chunks in _by_queue(block, head_size):
-        yield from map(shown_message, reading.messages(queue, chunks))
+        yield from map(with_original_topic, reading.messages(queue, chunks))
 
 
 def block_batches(

@@ -252,11 +252,11 @@ class ReceiverTask:
         if not self._receiver.makes_objects:
             collected = Collected(worker, run, messages)
             if ordered:
-                worker.in_order(lambda: self._collector.add(collected))
+                worker.call_in_order(lambda: self._collector.add(collected))
             else:
                 self._collector.add(collected)
         elif ordered:
-            worker.in_order(lambda: self._deserialize(worker, run, messages, self._collector.add))
+            worker.call_in_order(lambda: self._deserialize(worker, run, messages, self._collector.add))
         else:
             hand_on = partial(self._in_turn.leave, worker, self._in_turn.enter(worker))
             try:
@@ -293,7 +293,7 @@ class ReceiverTask:
                         "a message of %s could not be deserialized: it comes again%s",
                         *(run.queue, _hint(message.body)),
                     )
-                    if self._put_off(message, worker):
+                    if self._defer(message, worker):
                         break
                     worker.pause(_PUT_OFF_AGAIN_S)
                     continue
@@ -314,14 +314,14 @@ class ReceiverTask:
         finally:
             self._of_message.elements = None
 
-    def _put_off(self, message: Message, worker: QueueWorker) -> bool:
+    def _defer(self, message: Message, worker: QueueWorker) -> bool:
         """Have a message redelivered later. Ordered: retried in place. Broadcasting: no redelivery."""
         if self._options.message_model is MessageModel.BROADCASTING:
             self._skipped += 1
             return True
         if self._options.ordered:
             return False
-        worker.put_off([message])
+        worker.defer([message])
         return True
 
 

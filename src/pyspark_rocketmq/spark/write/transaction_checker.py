@@ -3,7 +3,7 @@
 # Facts (AbstractTransactionalMessageCheckListener, ProducerManager; 4.9.7 and 5.4.0)
 # - A broker sends a check to one connection of the producer group whose heartbeat named it in the last 120 s.
 # - The request is one-way. Its offsets are those of the newest copy of the half message, and only they end
-# #   the checks. Its body is the record, with its own topic and properties.
+#   the checks. Its body is the record, with its own topic and properties.
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 # A process claims the right in the log and checks repeatedly that no other process has claimed it since. It
 # sends commits only within the lease time after a check at which it had the right. So a successor that waits
-# # for the lease time after its claim sees everything that its predecessor sent, except what brokers still
-# queue. # Only durations are compared: the clocks of the two processes need not agree.
+# for the lease time after its claim sees everything that its predecessor sent, except what brokers still
+# queue. Only durations are compared: the clocks of the two processes need not agree.
 
 from __future__ import annotations
 

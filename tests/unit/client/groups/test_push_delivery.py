@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client.groups.push_delivery import Delivery, send_back_request, shown_message
+from pyspark_rocketmq.client.groups.push_delivery import Delivery, send_back_request, with_original_topic
 from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptions
 from pyspark_rocketmq.errors import ConnectError
 from pyspark_rocketmq.model import Message, MessageQueue
@@ -36,10 +36,10 @@ class Worker:
     def finish(self, some: Sequence[Message]) -> None:
         self.finished += [message.body for message in some]
 
-    def put_off(self, some: Sequence[Message]) -> None:
+    def defer(self, some: Sequence[Message]) -> None:
         self.put_back += [message.body for message in some]
 
-    def in_order(self, call: Callable[[], None]) -> None:
+    def call_in_order(self, call: Callable[[], None]) -> None:
         call()
 
     def pause(self, seconds: float) -> None:
@@ -151,7 +151,7 @@ def test_side_by_side_a_message_is_put_off_at_once(failure: bool, broadcasting: 
 
 def test_a_message_that_came_again_shows_the_topic_it_was_sent_to():
     (again,) = messages(b"a", properties={"RETRY_TOPIC": "payments"})
-    assert shown_message(again).topic == "payments"
+    assert with_original_topic(again).topic == "payments"
     request = send_back_request("billing", PushOptions(retry_delay_level=3), again)
     assert (request.origin_topic, request.delay_level, request.max_reconsume_times) == ("payments", 3, 16)
     assert request.broker_name == "broker-a"

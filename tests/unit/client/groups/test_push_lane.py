@@ -41,7 +41,7 @@ class Broker:
 
     # the membership
 
-    def beat(self, addr: str, *, again: bool) -> bool:
+    def send_heartbeat(self, addr: str, *, again: bool) -> bool:
         assert addr == ADDR
         new = not self.registered
         if new or again:
@@ -60,11 +60,9 @@ class Broker:
     def unlock(self, queues: Collection[MessageQueue]) -> None:
         self.unlocked += queues
 
-    def leave(self, what: object, position: int = 0) -> None:
-        if isinstance(what, MessageQueue):  # the beginnings'
-            self.left[what] = position
-        else:
-            self.asked["goodbye"] += 1
+    def leave(self, addr: str) -> None:
+        assert addr == ADDR
+        self.asked["goodbye"] += 1
 
     # offsets
 
@@ -84,9 +82,9 @@ class Broker:
         self.stale.append(topic)
 
 
-class Beginnings:
+class StartOffsets:
     def __init__(self, broker: Broker) -> None:
-        self.offsets, self.leave = broker.begin, broker.leave
+        self.offsets, self.record_position = broker.begin, broker.left.__setitem__
 
 
 class Worker:
@@ -114,12 +112,12 @@ class World:
             options=PushOptions(**{"commit_ms": 1_000, **options}),
             membership=self.broker,
             progress=self.broker,
-            beginnings=Beginnings(self.broker),
+            start_offsets=StartOffsets(self.broker),
             make_worker=self._make,
             on_registered=self._registered,
         )
         self.lane = BrokerLane("broker-a", member)
-        self.lane.reach([ADDR])
+        self.lane.set_addresses([ADDR])
 
     def _make(self, queue: MessageQueue, position: int, wake: Callable[[], None]) -> QueueWorker:
         assert callable(wake)
@@ -131,7 +129,7 @@ class World:
 
     def turn(self, times: int = 1) -> None:
         for _ in range(times):
-            self.lane.turn()
+            self.lane.run_once()
             self.broker.clock.sleep(1.0)
 
     def worker(self, queue: MessageQueue) -> Worker:
@@ -150,7 +148,7 @@ def test_queues_begin_when_the_broker_knows_the_member_and_their_start_is_commit
     assert set(world.lane.queues) == {A0, A1}
     assert world.registrations == 1
     assert world.broker.offsets == {A0: 7, A1: 7}
-    assert world.worker(A0).calls == ["note_lock", "start", "to_send_back"]
+    assert world.worker(A0).calls == ["record_lock", "start", "messages_to_send_back"]
 
 
 def test_a_broker_that_is_away_is_asked_less_and_less_often():
@@ -164,7 +162,7 @@ def test_heartbeats_are_repeated_in_time():
     world = World(heartbeat_ms=10_000)
     world.turn(31)
     assert world.broker.asked["heartbeat"] == 4
-    world.lane.register_again()
+    world.lane.request_heartbeat()
     world.turn()
     assert world.broker.asked["heartbeat"] == 5
     assert world.registrations == 1
@@ -244,7 +242,7 @@ def test_in_order_a_queue_is_let_go_when_its_call_is_over_and_its_lock_is_held_u
     assert "stop" in busy.calls
     assert "drop" not in busy.calls
     assert world.broker.unlocked == []
-    assert busy.calls.count("note_lock") >= 5
+    assert busy.calls.count("record_lock") >= 5
     world.lane.assign("orders", {A0, A1})
     world.turn()
     assert world.lane.queues == (A1,), "it is not begun again before it is let go"
@@ -265,7 +263,7 @@ def test_a_lock_that_is_lost_is_tried_again_soon():
     world.broker.taken = set()
     world.turn(4)
     assert world.broker.asked["lock"] > renewed + 1
-    assert world.worker(A0).calls.count("note_lock") >= 2
+    assert world.worker(A0).calls.count("record_lock") >= 2
 
 
 def test_a_worker_that_broke_is_replaced():
@@ -299,14 +297,14 @@ def test_what_begins_while_another_thread_says_stop_is_stopped():
         world.lane.stop_pulling()
         return found
 
-    world.lane._member.beginnings.offsets = slow
+    world.lane._member.start_offsets.offsets = slow
     world.lane.assign("orders", {A0})
     world.turn(2)
     assert world.made == []
     late = World()
     late.lane.assign("orders", {A0})
     late.turn()
-    late.lane._takes_on = False  # said a moment before the worker was there
+    late.lane._accepting = False  # said a moment before the worker was there
     late.turn()
     assert "stop" in late.worker(A0).calls
 
@@ -330,11 +328,11 @@ def test_the_end_commits_unlocks_and_leaves(away: bool):
 
 def test_a_lane_without_use_can_end():
     world = World()
-    assert not world.lane.needless
+    assert not world.lane.unused
     world.lane.assign("orders", {A0})
     world.turn()
-    world.lane.reach(())
-    assert not world.lane.needless
+    world.lane.set_addresses(())
+    assert not world.lane.unused
     world.lane.assign("orders", set())
     world.turn()
-    assert world.lane.needless
+    assert world.lane.unused

@@ -36,7 +36,7 @@ class World:
             options=PushOptions(**options),
             deliver=lambda _, some: self.delivered.append(list(some)),
             take_run=(lambda _, run: None) if runs else None,
-            on_put_off=self._wake,
+            on_deferred=self._wake,
         )
         self.messages = messages(*offsets)
         sizes = [(message.queue_offset, len(message.body)) for message in self.messages]
@@ -46,8 +46,8 @@ class World:
     def _wake(self) -> None:
         self.wakes += 1
 
-    def put_off(self, some: Sequence[Message]) -> None:
-        self.worker.put_off(some)
+    def defer(self, some: Sequence[Message]) -> None:
+        self.worker.defer(some)
         self.worker.finish(some)
 
 
@@ -63,16 +63,16 @@ def test_the_position_is_the_lowest_offset_that_is_not_finished():
 def test_a_message_that_is_put_off_is_not_committed_until_the_broker_has_taken_it():
     world = World(0, 1, 2)
     first, second, third = world.messages
-    world.put_off([first, second])
+    world.defer([first, second])
     world.worker.finish([third])
     assert (world.worker.position, world.wakes) == (0, 1)
-    assert world.worker.to_send_back() == [first, second]
+    assert world.worker.messages_to_send_back() == [first, second]
     world.worker.record_sent_back(first)
     assert world.worker.position == 1
     world.worker.record_not_sent_back(second, refused=False)
-    assert world.worker.to_send_back() == []
+    assert world.worker.messages_to_send_back() == []
     world.clock.sleep(5.0)
-    assert world.worker.to_send_back() == [second]
+    assert world.worker.messages_to_send_back() == [second]
     world.worker.record_sent_back(second)
     assert world.worker.position == 3
     assert world.delivered == []
@@ -80,11 +80,11 @@ def test_a_message_that_is_put_off_is_not_committed_until_the_broker_has_taken_i
 
 def test_a_message_that_the_broker_refuses_goes_to_the_listener_again_and_counts_its_tries():
     world = World(0, 1)
-    world.put_off(world.messages[:1])
+    world.defer(world.messages[:1])
     world.worker.record_not_sent_back(world.messages[0], refused=True)
     ((again,),) = world.delivered
     assert (again.queue_offset, again.reconsume_times) == (0, 1)
-    assert world.worker.to_send_back() == []
+    assert world.worker.messages_to_send_back() == []
     world.worker.finish([world.messages[1]])
     assert world.worker.position == 0
     world.worker.finish([again])
@@ -95,21 +95,21 @@ def test_a_message_of_a_run_is_tried_again_at_the_broker_only():
     world = World(runs=True)
     run = PulledRun(QUEUE, 0, 0, b"")
     world.worker._in_flight.add([(0, 0)], next_offset=3)
-    world.worker.put_off(messages(1))
+    world.worker.defer(messages(1))
     world.worker.finish_run(run)
     assert world.worker.position == 1
     world.worker.record_not_sent_back(messages(1)[0], refused=True)
     assert world.delivered == []
     world.clock.sleep(5.0)
-    assert [message.queue_offset for message in world.worker.to_send_back()] == [1]
+    assert [message.queue_offset for message in world.worker.messages_to_send_back()] == [1]
 
 
 def test_what_another_member_has_now_does_not_count():
     world = World(0, 1)
-    world.put_off(world.messages[:1])
+    world.defer(world.messages[:1])
     world.worker.drop()
     world.worker.finish(world.messages)
-    world.worker.put_off(world.messages[1:])
+    world.worker.defer(world.messages[1:])
     world.worker.record_not_sent_back(world.messages[0], refused=True)
     assert (world.worker.position, world.delivered, world.wakes) == (0, [], 1)
 
@@ -128,7 +128,7 @@ def test_what_another_member_has_now_does_not_count():
 )
 def test_what_waits_to_be_sent_back_counts_as_waiting(options: dict[str, object], full: bool):
     world = World(0, 1, 9, **options)
-    world.put_off(world.messages[:2])
+    world.defer(world.messages[:2])
     assert world.worker._is_full() is full
 
 
@@ -144,7 +144,7 @@ def called_in_order(world: World) -> bool:
     """Return whether a call is made at once; else the worker is stopped when it would wait."""
     calls: list[bool] = []
     world.worker.pause = lambda _: world.worker.stop() or True
-    world.worker.in_order(lambda: calls.append(world.worker.idle))
+    world.worker.call_in_order(lambda: calls.append(world.worker.idle))
     assert calls in ([], [False]), "a worker is not idle during a call"
     assert world.worker.idle
     return bool(calls)
@@ -166,7 +166,7 @@ def test_messages_go_to_an_ordered_listener_only_under_a_lock(
 ):
     world = World(ordered=True)
     for held in answers:
-        world.worker.note_lock(held=held)
+        world.worker.record_lock(held=held)
     world.clock.sleep(seconds)
     assert called_in_order(world) is called
 

@@ -59,14 +59,14 @@ class Worker:
     def finish_run(self, run: PulledRun) -> None:
         self.finished.append(run.from_offset)
 
-    def put_off(self, messages: list[Message]) -> None:
+    def defer(self, messages: list[Message]) -> None:
         self.came_again += [message.queue_offset for message in messages]
 
     def pause(self, seconds: float) -> bool:
         del seconds
         return self.stopped
 
-    def in_order(self, call: Callable[[], None]) -> None:
+    def call_in_order(self, call: Callable[[], None]) -> None:
         call()
 
 
