@@ -16,7 +16,14 @@ from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["FileTransaction", "HadoopFileOffsetStore", "OffsetStore", "StoreTransaction"]
+__all__ = [
+    "FileTransaction",
+    "HadoopFileOffsetStore",
+    "OffsetStore",
+    "StoreTransaction",
+    "decode_progress",
+    "encode_progress",
+]
 
 H = TypeVar("H")
 
@@ -120,7 +127,7 @@ class HadoopFileOffsetStore(OffsetStore[None]):
             return StoredProgress()
         stream = files.open(self._path)
         try:
-            return _from_document(str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")))
+            return decode_progress(str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")))
         finally:
             stream.close()
 
@@ -128,7 +135,7 @@ class HadoopFileOffsetStore(OffsetStore[None]):
         files = self._path.getFileSystem(self._configuration)
         stream = files.create(self._temporary, True)
         try:
-            stream.write(bytearray(_to_document(progress).encode()))
+            stream.write(bytearray(encode_progress(progress).encode()))
         finally:
             stream.close()
         # On HDFS, FileSystem.rename does not replace a file; FileContext.rename does so atomically.
@@ -184,14 +191,22 @@ class FileTransaction(StoreTransaction[None]):
             )
 
 
-def _to_document(progress: StoredProgress) -> str:
+def encode_progress(progress: StoredProgress) -> str:
+    """Return the content of the file of a `HadoopFileOffsetStore`."""
     document: dict[str, Any] = {"version": _VERSION, "offsets": nest(progress.offsets)}
     if progress.batch is not None:
         document |= {"queryId": progress.batch.query_id, "batch": progress.batch.number}
     return json.dumps(document)
 
 
-def _from_document(text: str) -> StoredProgress:
+def decode_progress(text: str) -> StoredProgress:
+    """Parse the content of the file of a `HadoopFileOffsetStore`.
+
+    Raises
+    ------
+    OptionError
+        Another release wrote the file.
+    """
     document = json.loads(text)
     if document.get("version") != _VERSION:
         raise OptionError(f"the file holds offsets of version {document.get('version')!r}, not {_VERSION}")
