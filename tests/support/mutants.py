@@ -101,13 +101,13 @@ def select(wanted: list[str]) -> dict[str, list[list[str]]]:
 
 
 def _stages(module: str, own: list[str], of_users: list[str]) -> list[list[str]]:
-    """Return the unit tests of the module's package; with properties; with those of its users."""
+    """Return the unit tests of the module's package; with properties; with those of its users; all."""
     unit = f"tests/unit/{module.partition('/')[0]}/"
     pure = (unit, "tests/property/", "tests/golden/")
     near = [test for test in own if test.startswith(pure)]
     near = near or own
     more = {*near, *(test for test in of_users if not test.startswith("tests/network/"))}
-    stages = [[test for test in near if test.startswith(unit)], near, sorted(more)]
+    stages = [[test for test in near if test.startswith(unit)], near, sorted(more), sorted({*more, *own})]
     return [stage for at, stage in enumerate(stages) if stage and stage not in stages[:at]]
 
 
