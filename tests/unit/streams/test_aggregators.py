@@ -167,14 +167,111 @@ def test_a_late_record_is_put_where_its_time_says():
             assert fold.result(state) == result, name
 
 
+def added(fold, *values):
+    state = fold.empty()
+    for value in values:
+        state = fold.add(state, (value,))
+    return fold.result(state)
+
+
 def test_sums_of_decimals_are_exact_and_averages_are_rounded_as_spark_rounds_them():
-    rows = [(Decimal("99999999999999999999.05"),), (Decimal("0.01"),), (None,)]
-    total, mean = folds.Sum(0, 2), folds.Average(0, 6)
-    states = [total.empty(), mean.empty()]
-    for row in rows:
-        states = [total.add(states[0], row), mean.add(states[1], row)]
-    assert total.result(states[0]) == Decimal("99999999999999999999.06")
-    assert mean.result(states[1]) == Decimal("49999999999999999999.530000")
+    rows = [Decimal("99999999999999999999.05"), Decimal("0.01"), None]
+    assert added(folds.Sum(0, 2), *rows) == Decimal("99999999999999999999.06")
+    assert added(folds.Average(0, 6), *rows) == Decimal("49999999999999999999.530000")
+
+
+def test_decimals_keep_all_38_digits():
+    """Python's own context has 28."""
+    largest, cent = Decimal("9" * 35 + ".98"), Decimal("0.01")
+    assert str(added(folds.Sum(0, 2), largest, cent)) == "9" * 35 + ".99"
+    assert str(added(folds.Average(0, 2), largest, largest, largest)) == str(largest)
+    assert added(folds.Sum(0, 2)) is None
+    assert added(folds.Average(0, 2), None) is None
+
+
+@pytest.mark.parametrize(
+    ("fold", "values", "result"),
+    [
+        (folds.Sum(0, 2), ["1.005", "1"], "2.01"),  # half up, where Python's own context rounds to even
+        (folds.Sum(0, 3), ["1.5", "1"], "2.500"),
+        (folds.Average(0, 6), ["1", "0", "0"], "0.333333"),
+        (folds.Average(0, 0), ["1", "0"], "1"),
+        (folds.Sum(0), [0.1, 0.2], "0.30000000000000004"),
+    ],
+)
+def test_results_have_the_places_of_their_type(fold, values, result):
+    values = [Decimal(value) if isinstance(value, str) else value for value in values]
+    assert str(added(fold, *values)) == result
+
+
+def test_values_that_are_not_numbers_come_last_and_are_compared_as_texts():
+    one, other = float("nan"), float("nan")
+    assert str(added(folds.Different(0, counted=False), one, 2.0, 1.0)) == "[1.0, 2.0, nan]"
+    for rows in ([("nan", one), ("NaN", other)], [("NaN", other), ("nan", one)]):
+        for least, result in ((True, "NaN"), (False, "nan")):
+            fold, state = folds.NumberOrText(0, 1, least=least), (True, None, None)
+            for row in rows:
+                state = fold.add(state, row)
+            assert fold.result(state) == result
+
+
+class Plain:
+    """Its state is a dictionary."""
+
+    def __init__(self):
+        self.total, self.rows = 0, 0
+
+    def addValue(self, value):
+        self.total, self.rows = self.total + value, self.rows + 1
+
+    def result(self, context):  # noqa: ARG002
+        return [self.total, self.rows]
+
+    def clone(self):
+        return type(self)()
+
+
+class Inherited(Plain):
+    """Its state is a pair: of a dictionary, and of slots."""
+
+    __slots__ = ("last",)
+
+    def addValue(self, value):
+        super().addValue(value)
+        self.last = value
+
+    def result(self, context):
+        return [*super().result(context), self.last]
+
+
+class Own(Plain):
+    """It packs its state itself."""
+
+    def __getstate__(self):
+        return f"{self.total}/{self.rows}"
+
+    def __setstate__(self, state):
+        self.total, self.rows = map(int, state.split("/"))
+
+
+@pytest.mark.parametrize(("kind", "result"), [(Plain, "[5,2]"), (Inherited, "[5,2,3]"), (Own, "[5,2]")])
+def test_an_accumulator_continues_from_its_attributes(kind, result):
+    fold = folds.User(kind(), 0)
+    state = fold.add(fold.empty(), ("2",))
+    state = fold.unpack(pickle.loads(pickle.dumps(fold.pack(state))))
+    assert fold.result(fold.add(state, ("3",))).replace(" ", "") == result
+
+
+def test_an_accumulator_may_change_its_state_in_place():
+    class Changed(Listed):
+        def accumulate(self, accumulator, value):
+            accumulator.append(value)
+
+    assert json.loads(added(folds.ClassicUser(Changed(), 0), "1", "2")) == [1, 2]
+
+
+def test_a_reduction_of_nothing_is_null():
+    assert added(folds.Reduce(joined, 0)) is None
 
 
 def test_what_is_not_a_number_is_the_greatest():
