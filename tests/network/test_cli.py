@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -361,57 +360,3 @@ def test_the_lag_of_a_group_that_does_not_exist_names_near_ones(cli, mq, billing
     done = cli("lag", "biling", "-n", mq.name_server)
     assert done.code == 1
     assert done.err.startswith("error: the group biling does not exist (did you mean billing?)")
-
-
-# --- names in JSON ---
-
-MAPS = {"addresses", "attributes", "brokers", "configs", "machine", "packages", "properties"}
-"""Objects whose keys are names of brokers, properties and so on, not of fields."""
-
-
-def fields(value: object) -> set[str]:
-    if isinstance(value, list):
-        return set().union(*map(fields, value))
-    if not isinstance(value, dict):
-        return set()
-    inner = [each for name, each in value.items() if name not in MAPS]
-    for name in MAPS & value.keys():
-        inner += value[name].values() if isinstance(value[name], dict) else value[name]
-    return set(value).union(*map(fields, inner))
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "bench --messages 10 --body-bytes 1",
-        "doctor",
-        "groups",
-        "lag billing",
-        "offsets reset billing orders --to latest",
-        "offsets show billing",
-        "options",
-        "peek orders",
-        "produce orders",
-        "report",
-        "tables describe orders",
-        "tables list",
-        "topic alter orders --queues 4",
-        "topic create orders",
-        "topic show orders",
-        "topics",
-    ],
-)
-def test_fields_are_spelled_as_the_columns_of_the_data_source(cli, mq, billing, words, monkeypatch):
-    mq.send(OutgoingMessage("orders", b'{"id": 1}', tags="new", keys="1"))
-    monkeypatch.setenv("NAMESRV_ADDR", mq.name_server)
-    names = fields(cli(*words.split(), "--json").json())
-    assert names or words == "tables list"
-    assert {name for name in names if not re.fullmatch("[a-z][a-zA-Z0-9]*", name)} == set()
-
-
-def test_facts_of_an_error_are_spelled_so_too(cli, closed_port, monkeypatch):
-    monkeypatch.setattr(connect, "_OPERATION_TIMEOUT_MS", 200)
-    done = cli("topics", "-n", closed_port, "--json")
-    told = json.loads(done.err)
-    assert (done.out, told["type"], told["exitCode"]) == ("", "NameServerError", 1)
-    assert told["facts"]["nameServer"] == closed_port

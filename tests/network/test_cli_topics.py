@@ -91,8 +91,8 @@ def test_what_is_not_given_stays(cli, mq):
     assert done["changes"][0] == {
         "brokerName": "broker-a",
         "setting": "write queues",
-        "before": "16",
-        "after": "4",
+        "from": "16",
+        "to": "4",
     }
     for config in configs(mq).values():
         assert (config.read_queues, config.write_queues) == (16, 4)

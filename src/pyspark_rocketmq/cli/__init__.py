@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     object on standard error.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    as_json = "--json" in words and words[:2] != ["streams", "run"]  # whose arguments are the script's
+    as_json = "--json" in _own_words(words)
     try:
         code = app(words, prog_name="pyspark-rocketmq", standalone_mode=False)
     except RocketMQError as error:
@@ -168,3 +168,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = 130
     if code:
         sys.exit(code)
+
+
+def _own_words(words: Sequence[str]) -> Sequence[str]:
+    """Return the words that are not a script's: those before the script of `streams run` and `explain`."""
+    if tuple(words[:2]) not in {("streams", "run"), ("streams", "explain")}:
+        return words
+    script = next((at for at, word in enumerate(words) if at > 1 and word.endswith(".py")), len(words))
+    return words[:script]

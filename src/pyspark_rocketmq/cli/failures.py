@@ -12,6 +12,9 @@ __all__ = ["USAGE_EXIT_CODE", "report_error", "report_usage_error"]
 
 USAGE_EXIT_CODE: Final = 2
 
+_JSON_NAMES: Final = {"addr": "address"}
+"""Facts whose names in JSON differ from those in the text: every command prints an address as ``address``."""
+
 
 def report_error(error: RocketMQError, *, as_json: bool) -> int:
     """Print an error of the package to standard error, and return the exit code."""
@@ -51,5 +54,13 @@ def _print(text: str) -> None:
 def _print_json(message: str, kind: str, code: int, facts: dict[str, Any]) -> None:
     from pyspark_rocketmq.cli.printing import to_plain
 
-    told = {"error": message, "type": kind, "exitCode": code, "facts": to_plain(facts, names=True)}
-    print(json.dumps(told, ensure_ascii=False, default=str), file=sys.stderr)
+    values = {_JSON_NAMES.get(name, name): _plain_fact(value) for name, value in facts.items()}
+    told = {"error": message, "type": kind, "exitCode": code, "facts": to_plain(values, names=True)}
+    print(json.dumps(told, ensure_ascii=False), file=sys.stderr)
+
+
+def _plain_fact(value: object) -> object:
+    """Return numbers and lists as they are, and everything else (queues, paths) as in the error's text."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain_fact(each) for each in value]
+    return value if isinstance(value, bool | int | float) else str(value)

@@ -195,7 +195,9 @@ class DevCluster:
         for broker in self._brokers:
             if broker.name == name:
                 return broker
-        raise OptionError("no such broker", broker=name, brokers=[broker.name for broker in self._brokers])
+        raise OptionError(
+            "no such broker", broker_name=name, brokers=[broker.name for broker in self._brokers]
+        )
 
     # --- life --------------------------------------------------------------------------------
 

@@ -163,6 +163,6 @@ def _first_topic(message: Message) -> str:
     if topic is None:
         raise OptionError(
             "a message does not say which topic it was first sent to: give one with --to",
-            message_id=message.msg_id,
+            msg_id=message.msg_id,
         )
     return topic

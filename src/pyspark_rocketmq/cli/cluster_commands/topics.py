@@ -249,7 +249,11 @@ def alter(
                 brokers=configs,
             )
     if json:
-        print_json({"topic": topic, "applied": applied, "changes": changes, "hiddenMessages": hidden})
+        rows = [
+            {"brokerName": each.broker_name, "setting": each.setting, "from": each.before, "to": each.after}
+            for each in changes
+        ]
+        print_json({"topic": topic, "applied": applied, "changes": rows, "hiddenMessages": hidden})
     elif changes:
         print_applied(applied=applied)
 

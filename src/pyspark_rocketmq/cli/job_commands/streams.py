@@ -92,7 +92,13 @@ def list_(json: AsJson = False) -> None:
     if json:
         print_json(
             [
-                {"job": r.job, "running": r.is_running(), "pid": r.pid, "checkpoint": r.checkpoint}
+                {
+                    "job": r.job,
+                    "running": r.is_running(),
+                    "pid": r.pid,
+                    "startTimestamp": r.started_ms,
+                    "checkpoint": r.checkpoint,
+                }
                 for r in rows
             ]
         )

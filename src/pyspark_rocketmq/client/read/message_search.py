@@ -84,7 +84,7 @@ def message_by_id(client: Client, topic: str, message_id: str) -> Message | None
     except ValueError:
         raw = b""
     if not raw:
-        raise OptionError("a message id is hexadecimal", message_id=message_id)
+        raise OptionError("a message id is hexadecimal", msg_id=message_id)
     for message in _indexed(client, topic, wanted, 32):
         if message.msg_id == wanted:
             return message

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from tests.support.clocks import FakeClock
 
-from pyspark_rocketmq.cli.job_commands.demo_view import LiveView, result_view, summary
+from pyspark_rocketmq.cli.job_commands.demo_view import LiveView, result_json, result_view, summary
 from pyspark_rocketmq.demo.orders import WINDOW_MS, Total
 from pyspark_rocketmq.demo.run import DemoRun, DemoSettings
 
@@ -74,3 +74,10 @@ def test_a_difference_is_told(run):
     assert verdict.startswith(
         "✘ 1 of 2 sums differ from what was sent: 2 of 3 orders, €10,244.01 of €10,493.01"
     )
+
+
+def test_the_result_as_json(run):
+    told = result_json(run)
+    assert (told["sent"], told["read"], told["cents"], told["differences"]) == (3, 3, 1_049_301, 0)
+    assert told["seconds"] == {"start Spark": 5, "first rows": 3, "stream the rest": 2}
+    assert told["revenue"][0] == {"windowStart": START_MS, "product": "Tent", "orders": 2, "cents": 49_800}
