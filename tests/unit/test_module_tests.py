@@ -20,15 +20,19 @@ from pyspark_rocketmq.options import (
     option_reference,
 )
 
-TABLE = find_tests(ALL)
+
+@pytest.fixture(scope="module")
+def table() -> dict[str, list[str]]:
+    """Parse all files once, in the process that runs these tests."""
+    return find_tests(ALL)
 
 
-def test_every_module_has_tests() -> None:
-    assert TABLE.keys() == {
+def test_every_module_has_tests(table: dict[str, list[str]]) -> None:
+    assert table.keys() == {
         str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if path.name != "__init__.py"
     }
-    assert [module for module, tests in TABLE.items() if not tests] == []
-    assert {test for tests in TABLE.values() for test in tests if not (ROOT / test).is_file()} == set()
+    assert [module for module, tests in table.items() if not tests] == []
+    assert {test for tests in table.values() for test in tests if not (ROOT / test).is_file()} == set()
 
 
 @pytest.mark.parametrize(
@@ -42,8 +46,8 @@ def test_every_module_has_tests() -> None:
         ("__main__.py", "tests/network/test_dashboard.py"),  # run as a program
     ],
 )
-def test_the_table_says_what_concerns_a_module(module: str, test: str) -> None:
-    assert test in TABLE[module]
+def test_the_table_says_what_concerns_a_module(table: dict[str, list[str]], module: str, test: str) -> None:
+    assert test in table[module]
 
 
 def test_pure_decisions_have_tests_without_a_socket() -> None:
