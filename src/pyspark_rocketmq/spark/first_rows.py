@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options.text.kinds import parse_duration_ms
-from pyspark_rocketmq.spark.query_end import stop_query
+from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 
 __all__ = ["take_rows"]
 
@@ -70,8 +70,7 @@ def _when_there(query: StreamingQuery, found: DataFrame, rows: int, timeout_s: f
     deadline = SYSTEM_CLOCK.monotonic() + timeout_s
     seen: str | None = None
     while (left := deadline - SYSTEM_CLOCK.monotonic()) > 0:
-        # Spark takes whole milliseconds, and refuses 0.
-        ended = query.awaitTermination(min(_LOOK_S, max(left, 0.001)))  # type: ignore[arg-type]
+        ended = ends_within(query, min(_LOOK_S, left))
         progress = query.lastProgress
         at = None if progress is None else str(progress["timestamp"])
         if at != seen and len(taken := found.limit(rows).collect()) >= rows:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_rocketmq.errors import RocketMQError, SqlError
 from pyspark_rocketmq.options import BadRecords, JobOptions, OutputMode, RuntimeMode
 from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows, write_counted
-from pyspark_rocketmq.spark.query_end import stop_query
+from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.sql.error_positions import place_of, reason_of
@@ -336,7 +336,7 @@ class SqlJob:
             if left <= 0:
                 return False
             with contextlib.suppress(PySparkException):  # checked above
-                active[0].awaitTermination(max(left, 0.001))  # type: ignore[arg-type]  # not less: Spark refuses 0
+                ends_within(active[0], left)
 
     def stop(self) -> None:
         """Stop every query."""

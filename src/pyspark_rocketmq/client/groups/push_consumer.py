@@ -137,13 +137,13 @@ class PushConsumer:
             progress = FileProgress(options.progress_file)
         start_offsets = StartOffsets(self._client, progress, options, self.group)
         for topic, selector in self._subscriptions.items():
-            queues = retry(
-                functools.partial(self._client.read_queues, topic),
+            route = retry(
+                functools.partial(self._client.route, topic),
                 deadline=self._client.deadline(),
                 clock=self._client.clock,
                 random=self._client.random,
             )
-            if any(data.behind_proxy for data in self._client.route(topic).brokers):
+            if any(data.behind_proxy for data in route.brokers):
                 raise OptionError(
                     "a push consumer needs the name servers' address, not that of a proxy: the brokers do "
                     "not see members that connect through a proxy",
@@ -151,7 +151,7 @@ class PushConsumer:
                     topic=topic,
                 )
             self._client.check_selector(selector, topic, group=self.group)
-            start_offsets.record_queues(topic, queues)
+            start_offsets.record_queues(topic, route.read_queues())
         if not options.broadcasting:
             self._subscriptions[retry_topic(self.group)] = MessageSelector()
         self._delivery = Delivery(self._client, self.group, options, listener)

@@ -221,8 +221,9 @@ class PullLanes:
     def _take_lane(self) -> _Lane | None:
         """Return a lane for this caller alone, its connection free or yet to be opened; None if none is."""
         with self._lock:
-            for lane in [each for each in self._lanes if not each.taken and each.connection is not None]:
-                assert lane.connection is not None
+            for lane in list(self._lanes):
+                if lane.taken or lane.connection is None:
+                    continue
                 lane.connection.poll()
                 if not lane.connection.alive:
                     lane.connection.close()

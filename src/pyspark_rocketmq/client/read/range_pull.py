@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, assert_never
 
-from pyspark_rocketmq.client.net.connection import Connection, Response
-from pyspark_rocketmq.client.net.pull_lanes import PullChannel
+from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.client.net.pull_lanes import PullChannel, PullLanes
 from pyspark_rocketmq.client.read import pull_answer
 from pyspark_rocketmq.client.read.pull_answer import PullPayload, Records, Removed, Scanned
 from pyspark_rocketmq.client.read.pull_filter import pull_template
@@ -268,7 +268,7 @@ class RangePull:
             raise error
         if self._channel is not None:
             self._replica.refuse(self._channel.addr)
-            if isinstance(error, RequestTimeoutError) and isinstance(self._channel, Connection):
+            if isinstance(error, RequestTimeoutError) and not isinstance(self._channel, PullLanes):
                 self._client.drop(self._channel.addr)  # half-open, or a peer that is stuck
         self.close()
         self._window.restart()

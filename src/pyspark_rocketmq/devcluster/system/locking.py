@@ -45,14 +45,9 @@ def try_file_lock(file: Path) -> contextlib.AbstractContextManager[object] | Non
     The end of the returned context manager's block releases the lock, from any thread.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(file, thread_local=False)
-    with contextlib.ExitStack() as stack:
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            return None
-        stack.callback(lock.release)
-        return stack.pop_all()
+    with contextlib.suppress(Timeout):
+        return FileLock(file, thread_local=False).acquire(blocking=False)
+    return None
 
 
 def is_locked(file: Path) -> bool:

@@ -54,6 +54,10 @@ class _SeenBrokers:
     names: set[str] = field(default_factory=set)
     settled_until_s: float = -math.inf
 
+    def among(self, registered: Collection[str] | None) -> Collection[str]:
+        """Return the registered brokers; where a proxy answers, which tells none, those that were seen."""
+        return self.names if registered is None else registered
+
     def are_all_there(self, registered: Collection[str], now_s: float) -> bool:
         """Return whether no broker is known to be down, and no unknown broker is expected."""
         return now_s < self.settled_until_s and self.names.issubset(registered)
@@ -163,7 +167,7 @@ class SinkTopics:
             with contextlib.suppress(TopicExistsError):  # another writer was first: its topic stays as it is
                 Admin(client).create_topic(topic, queues=self._options.topic_queues)
             return client.write_queues(topic)
-        known = self._seen.names if registered is None else registered
+        known = self._seen.among(registered)
         now_s = client.clock.monotonic()
         of_row = self._options.topic is None
         if not restart.expired and not (of_row and self._seen.are_all_there(known, now_s)):
@@ -186,7 +190,7 @@ class SinkTopics:
         if not absent or not self._restart_ms:
             return
         registered = self._client.name_servers.fetch_registered_brokers(deadline=self._client.deadline())
-        known = self._seen.names if registered is None else registered
+        known = self._seen.among(registered)
         now_s = self._client.clock.monotonic()
         away = absent.difference(known)
         if not away or self._seen.are_all_there(known, now_s):

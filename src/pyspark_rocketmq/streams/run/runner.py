@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import PlanError, RocketMQError
+from pyspark_rocketmq.spark.query_end import ends_within
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
 from pyspark_rocketmq.streams.connectors.base import SourceConnector
@@ -194,7 +195,7 @@ def _watch(
     with held:
         try:
             while query.isActive:
-                query.awaitTermination(_POLL_S)  # type: ignore[arg-type]
+                ends_within(query, _POLL_S)
                 if take_stop_request(job):
                     query.stop()
         except Exception:  # noqa: BLE001, S110 - the query's own error is for whoever awaits the query
