@@ -11,7 +11,7 @@ from tests.support.lean_jvm import LEAN, lean_spark, lean_workers
 from tests.support.patient import patient_client
 from tests.support.places import needs
 from tests.support.topics import TopicFactory, create_topic, fresh_name
-from tests.support.wait import BUSY
+from tests.support.wait import BUSY, eventually
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
@@ -55,6 +55,33 @@ def mq49() -> Iterator[DevCluster]:
     """A RocketMQ 4.9 with one broker, shared by the suite: leave it running and unchanged."""
     with DevCluster(version="4.9.7", broker_options=LIGHT_JVM) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def proxied() -> Iterator[DevCluster]:
+    """A RocketMQ 5.4.0 with two brokers behind a proxy: leave it running and unchanged."""
+    with DevCluster(brokers=2, proxies=1, broker_options=LIGHT_JVM) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def proxied_client(proxied: DevCluster) -> Iterator[Client]:
+    """A client that knows the proxy only."""
+    with Client(proxied.proxy) as client:
+        yield client
+
+
+@pytest.fixture
+def proxied_topic(proxied: DevCluster, proxied_client: Client, topic: TopicFactory) -> str:
+    """A fresh topic with two queues a broker, which the proxy shows; it keeps routes for a second."""
+    name = topic(queues=2, cluster=proxied)
+
+    def is_shown() -> bool:
+        proxied_client.invalidate(name)
+        return proxied_client.find_route(name) is not None
+
+    eventually(is_shown, 30, what="the route")
+    return name
 
 
 @pytest.fixture

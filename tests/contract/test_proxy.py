@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pytest
-from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
@@ -30,26 +27,6 @@ from pyspark_rocketmq.remoting.header import GetRouteInfoRequest
 pytestmark = pytest.mark.needs("cluster")
 
 
-@pytest.fixture(scope="module")
-def proxied() -> Iterator[DevCluster]:
-    with DevCluster(brokers=2, proxies=1) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def client(proxied: DevCluster) -> Iterator[Client]:
-    with Client(proxied.proxy) as client:
-        yield client
-
-
-@pytest.fixture
-def topic(proxied: DevCluster, client: Client) -> str:
-    name = fresh_name("proxied")
-    create_topic(proxied, name, 2, 6)
-    eventually(lambda: client.find_route(name) is not None or client.invalidate(name), 30, what="the route")
-    return name
-
-
 def fill(client: Client, topic: str, body: bytes, count: int) -> dict[MessageQueue, int]:
     producer = Producer(client)
     queues = client.write_queues(topic)
@@ -60,58 +37,62 @@ def fill(client: Client, topic: str, body: bytes, count: int) -> dict[MessageQue
     return client.max_offsets(client.read_queues(topic))
 
 
-def test_a_proxy_is_recognized_by_its_answers(proxied: DevCluster, client: Client, topic: str) -> None:
+def test_a_proxy_is_recognized_by_its_answers(
+    proxied: DevCluster, proxied_client: Client, proxied_topic: str
+) -> None:
     def fields(addr: str) -> set[str]:
-        return set(client.connection(addr).call(GetRouteInfoRequest(topic=topic)).fields)
+        return set(proxied_client.connection(addr).call(GetRouteInfoRequest(topic=proxied_topic)).fields)
 
     assert fields(proxied.proxy) == {"TRACE_ON", "MSG_REGION"}
     assert fields(proxied.name_server) == set()
-    assert all(data.behind_proxy for data in client.route(topic).brokers)
+    assert all(data.behind_proxy for data in proxied_client.route(proxied_topic).brokers)
     with Client(proxied.name_server) as direct:
-        assert not any(data.behind_proxy for data in direct.route(topic).brokers)
+        assert not any(data.behind_proxy for data in direct.route(proxied_topic).brokers)
 
 
-def test_every_message_comes_without_a_request_that_times_out(client: Client, topic: str) -> None:
-    ends = fill(client, topic, b"x" * 2_000, 2_000)
+def test_every_message_comes_without_a_request_that_times_out(
+    proxied_client: Client, proxied_topic: str
+) -> None:
+    ends = fill(proxied_client, proxied_topic, b"x" * 2_000, 2_000)
     ranges = [OffsetRange(queue, 0, end) for queue, end in ends.items()]
     options = ReadOptions(consumer_group="g", stall_timeout_ms=1)  # the first time-out fails the read
     rows = 0
-    for batch in read_batches(client, ranges, options, DecodeOptions(columns=("body",))):
+    for batch in read_batches(proxied_client, ranges, options, DecodeOptions(columns=("body",))):
         rows += batch.num_rows if isinstance(batch, pa.RecordBatch) else 0
     assert rows == sum(ends.values()) == 8_000
 
 
-def test_many_sends_are_in_flight(client: Client, topic: str) -> None:
-    producer = Producer(client)
+def test_many_sends_are_in_flight(proxied_client: Client, proxied_topic: str) -> None:
+    producer = Producer(proxied_client)
     outcomes = []
     with SendPipeline(producer, outage_timeout_ms=60_000) as pipeline:
         for _ in range(200):
-            messages = [OutgoingMessage(topic, b"x" * 500) for _ in range(50)]
+            messages = [OutgoingMessage(proxied_topic, b"x" * 500) for _ in range(50)]
             outcomes += pipeline.submit(encode_many(messages, producer.ids))
         outcomes += pipeline.flush()
     assert [outcome.error for outcome in outcomes if outcome.error] == []
-    queues = client.read_queues(topic)
-    eventually(lambda: sum(client.max_offsets(queues).values()) == 10_000, 30, what="all messages")
+    queues = proxied_client.read_queues(proxied_topic)
+    eventually(lambda: sum(proxied_client.max_offsets(queues).values()) == 10_000, 30, what="all messages")
 
 
-def test_groups_times_tags_and_sql(client: Client, topic: str, group: str) -> None:
-    ends = fill(client, topic, b"x", 100)
-    assert set(client.committed_offsets(group, ends).values()) == {None}
-    client.commit_offsets(group, ends)
-    assert client.committed_offsets(group, ends) == ends
-    assert client.offsets_at(dict.fromkeys(ends, 0)) == dict.fromkeys(ends, 0)
-    consumer = PullConsumer(group, client=client)
+def test_groups_times_tags_and_sql(proxied_client: Client, proxied_topic: str, group: str) -> None:
+    ends = fill(proxied_client, proxied_topic, b"x", 100)
+    assert set(proxied_client.committed_offsets(group, ends).values()) == {None}
+    proxied_client.commit_offsets(group, ends)
+    assert proxied_client.committed_offsets(group, ends) == ends
+    assert proxied_client.offsets_at(dict.fromkeys(ends, 0)) == dict.fromkeys(ends, 0)
+    consumer = PullConsumer(group, client=proxied_client)
     queue = min(ends)
     assert len(consumer.pull(queue, "T", 0).messages) == 32
     assert not consumer.pull(queue, "U", 0).messages
     with pytest.raises(OptionError, match="a proxy does not check"):
-        client.check_selector(MessageSelector.by_sql("a = 1"), topic, group=group)
+        proxied_client.check_selector(MessageSelector.by_sql("a = 1"), proxied_topic, group=group)
 
 
-def test_what_a_proxy_does_not_serve(client: Client, topic: str) -> None:
+def test_what_a_proxy_does_not_serve(proxied_client: Client, proxied_topic: str) -> None:
     with pytest.raises(TopicNotFoundError, match="does not exist"):
-        client.read_queues("missing")
-    admin = Admin(client)
+        proxied_client.read_queues("missing")
+    admin = Admin(proxied_client)
     for use in (admin.topics, admin.cluster_info, lambda: admin.create_topic("new")):
         with pytest.raises(UnsupportedRequestError, match="set the name servers' address") as caught:
             use()
