@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from types import SimpleNamespace
 
 import pytest
 
 from pyspark_rocketmq.streams import StreamBuilder
 from pyspark_rocketmq.streams.compile.stateful import LatestPairs
+from pyspark_rocketmq.streams.frame.python_steps import ERROR, VALUE
 from pyspark_rocketmq.streams.plan.nodes import LatestJoin
 
 
 def pairs(function, *, outer=False, strict=False):
     """Return a function of a batch's ``(time, side, value)`` that gives ``(time, value, error)``."""
+    processor = processor_of(function, outer=outer, strict=strict)
+
+    def batch(*rows):
+        its = [("key", at, side, json.dumps(value)) for at, side, value in rows]
+        return [tuple(row) for row in processor.handleInputRows(("key",), iter(its), None)]
+
+    return batch
+
+
+def processor_of(function, *, outer=False, strict=False):
     left, right = StreamBuilder("l").source("t"), StreamBuilder("r").source("t")
     node = LatestJoin(name="join#1", left=left._node, right=right._node, outer=outer, function=function)
     stored = {}
@@ -25,12 +37,7 @@ def pairs(function, *, outer=False, strict=False):
 
     processor = LatestPairs(node, strict=strict)
     processor.init(SimpleNamespace(getValueState=state))
-
-    def batch(*rows):
-        its = [("key", at, side, json.dumps(value)) for at, side, value in rows]
-        return [tuple(row) for row in processor.handleInputRows(("key",), iter(its), None)]
-
-    return batch
+    return processor
 
 
 BATCHES = [[(1, 0, "a")], [(3, 1, "y"), (2, 1, "x")], [(4, 0, "b"), (5, 1, "z")]]
@@ -58,3 +65,28 @@ def test_a_function_that_raises_marks_its_pair_or_fails():
     with pytest.raises(KeyError) as failure:
         pairs(wrong, outer=True, strict=True)((1, 0, "a"))
     assert "at a pair, in join#1" in failure.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([(2, 0, "a"), (1, 0, "b"), (3, 1, "x")], [(3, ["a", "x"])]),  # by time, not by text
+        ([(2, 1, "x"), (1, 1, "y"), (3, 0, "a")], [(3, ["a", "x"])]),
+        (  # of equal times, the left side is first
+            [(0, 0, "z"), (0, 1, "w"), (1, 1, "a"), (1, 0, "b")],
+            [(0, ["z", "w"]), (1, ["b", "w"]), (1, ["b", "a"])],
+        ),
+        ([(1, 0, "b"), (1, 0, "a"), (2, 1, "x")], [(2, ["b", "x"])]),  # then by text
+        ([(2, 0, "a"), (1, 1, "x"), (3, 1, "y")], [(2, ["a", "x"]), (3, ["a", "y"])]),
+    ],
+)
+def test_a_batch_counts_in_the_order_of_its_times(rows, found):
+    for order in (rows, rows[::-1]):
+        pairs_of = pairs(lambda left, right: [left, right])
+        assert [(at, json.loads(value)) for at, value, _ in pairs_of(*order)] == found
+
+
+def test_a_value_is_sent_as_its_function_made_it():
+    processor = processor_of(lambda left, right: {left: date(2030, 1, 31)}, outer=True)
+    (row,) = processor.handleInputRows(("key",), iter([("key", 7, 0, '"é"')]), None)
+    assert row.asDict() == {"__at": 7, VALUE: '{"é": "2030-01-31"}', ERROR: None}
