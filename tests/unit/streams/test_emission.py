@@ -13,11 +13,12 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 from pyspark_rocketmq.streams.compile.aggregator_columns import Folded
 from pyspark_rocketmq.streams.compile.aggregators import Count, Sum
-from pyspark_rocketmq.streams.compile.window_state import FiredWindows
+from pyspark_rocketmq.streams.compile.window_state import FIRE, KEY, NUMBER, UNTIL, FiredWindows
 from pyspark_rocketmq.streams.frame import extras
 from pyspark_rocketmq.streams.plan.emission import Schedule
 
 SIZE, DELAY, START = 10_000, 5_000, 1_000_000
+KEY_TEXT = '{"user":"a"}'
 
 
 class Game:
@@ -27,12 +28,12 @@ class Game:
         self.schedule = schedule
         outputs = [StructField(name, LongType()) for name in ("c", "n")]
         results = Folded(
-            2, outputs=outputs, folds=[Count(None), Sum(2)], aliases=["c", "n"], user=[False] * 2
+            2, outputs=outputs, folds=[Count(None), Sum(2)], aliases=["c", "größe"], user=[False] * 2
         )
         self.processor = FiredWindows(schedule, results)
         self.values, self.timers, self.key = {}, set(), None
         self.watermarks, self.newest, self.accepted, self.late = [0, 0], 0, {}, 0
-        self.ends = []
+        self.ends, self.rows = [], []
         self.processor.init(self)
 
     # what the processor asks of Spark
@@ -61,7 +62,7 @@ class Game:
                 self.late += 1
                 continue
             self.accepted[end] = self.accepted.get(end, 0) + n
-            groups.setdefault((until, "{}"), []).append((until, "{}", n))
+            groups.setdefault((until, KEY_TEXT), []).append((until, KEY_TEXT, n))
         for self.key, its in groups.items():
             found += self.processor.handleInputRows(self.key, iter(its), given)
         due_now = sorted(timer for timer in self.timers if timer[0] <= now)
@@ -69,6 +70,7 @@ class Game:
             info = SimpleNamespace(getExpiryTimeInMs=lambda due=due: due)
             found += self.processor.handleExpiredTimer(self.key, timerValues=given, expiredTimerInfo=info)
             self.timers.discard((due, self.key))
+        self.rows += found
         self.ends += [row[0] // 1000 - self.schedule.keep_ms for row in found]
         self.newest = max([self.newest, *(_ms(second) for second, _ in rows)])
         self.watermarks.append(max(now, self.newest - DELAY))
@@ -156,6 +158,43 @@ def test_every_row_that_is_not_late_counts_once(seconds, kind):
         assert newest == game.accepted
     assert sum(map(len, seconds)) == game.late + sum(game.accepted.values())
     assert len(game.values) <= 1, "what is over is forgotten"
+
+
+def test_results_of_a_window_are_numbered_for_their_write_ids():
+    game = Game(Schedule(SIZE, DELAY, mode=1))
+    game.run(*BATCHES[:2], [], *BATCHES[2:])
+    of_first = [row for row, end in zip(game.rows, game.ends, strict=True) if end == game.ends[0]]
+    assert [(row[NUMBER], row["c"], row["n"]) for row in of_first] == [(1, 2, 3), (2, 1, 8), (3, 1, 16)]
+    assert list(of_first[0].__fields__) == [UNTIL, KEY, FIRE, NUMBER, "c", "n"]
+    assert {(row[UNTIL], row[KEY]) for row in of_first} == {(of_first[0][UNTIL], KEY_TEXT)}
+
+
+def test_state_says_in_words_what_is_in_it():
+    game = Game(Schedule(SIZE, DELAY))
+    game.run([(1, 1), (2, 3)])
+    ((fires, final, changed, _, shown),) = game.values.values()
+    assert (fires, final, changed, shown) == (0, False, True, '{"c": 2, "größe": 4}')
+
+
+def test_a_row_that_comes_when_the_watermark_is_just_there_is_a_result():
+    """The first result is due where the watermark stands, 5 s before the window's end."""
+    game = Game(Schedule(SIZE, DELAY, mode=1))
+    assert game.run([(1, 1)], [(10, 0)], [], [(5, 8)])[:4] == [[], [], [(1, 1, 10)], [(1, 8, 10)]]
+
+
+def test_a_window_is_over_when_the_watermark_is_at_its_end():
+    for mode in (0, 1, 2):
+        game = Game(Schedule(SIZE, DELAY, mode=mode))
+        game.run([(1, 1)], [(15, 0)])
+        assert [row["n"] for row in game.rows] == [1]
+        assert len(game.values) == 1, "that of the second window"
+        game.run([(2, 4)], [(3, 8)])
+        assert game.late == 2
+
+
+def test_one_batch_of_rows_is_enough_for_a_result_before_the_end():
+    game = Game(Schedule(SIZE, DELAY, before_ms=3_000))
+    assert game.run([(1, 1)], [(12, 0)]) == [[], [], [(1, 1, 3)]]
 
 
 def windows():

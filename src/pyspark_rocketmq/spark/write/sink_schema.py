@@ -57,8 +57,8 @@ def _join_keys(array: pa.Array) -> pa.Array:
     """Return keys in RocketMQ's form: one text, the keys separated by spaces."""
     if not pa.types.is_list(array.type) and not pa.types.is_large_list(array.type):
         return binary_of(array)
-    present = array.flatten().is_valid()
-    if pc.all(present, min_count=0).as_py():
+    filled = pc.greater(pc.binary_length(array.flatten()), 0)
+    if pc.all(filled, skip_nulls=False, min_count=0).as_py():
         return binary_of(pc.binary_join(array.cast(pa.list_(pa.string())), " "))
     texts = [None if keys is None else " ".join(filter(None, keys)) for keys in array.to_pylist()]
     return binary_of(pa.array(texts, pa.string()))

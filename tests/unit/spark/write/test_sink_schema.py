@@ -63,6 +63,7 @@ def test_names_have_aliases_and_no_case(name: str) -> None:
         ("body string, key string, keys string", "two columns mean 'keys'"),
         ("body string, shardingKey string, messageGroup string", "two columns mean 'shardingKey'"),
         ("body string, brokerName string", "needs the column 'queueId'"),
+        ("body string, xyzzy string", "no part of a message: there are 'body', 'topic', 'tags', "),
     ],
 )
 def test_rows_that_do_not_fit(ddl: str, message: str) -> None:
@@ -88,14 +89,15 @@ def test_rows_as_they_were_read_lose_where_they_were() -> None:
 
 
 def test_rows_of_the_long_format_name_go_into_its_sink_as_they_were_read() -> None:
-    found = layout("keys string, body binary, queueOffset bigint, key string, offset bigint")
-    assert (found.positions, found.copies) == ((("keys", 0), ("body", 1)), ((0, 3),))
+    found = layout("keys string, body binary, queueOffset bigint, key string, offset bigint, tags string")
+    assert (found.positions, found.copies) == ((("keys", 0), ("body", 1), ("tags", 5)), ((0, 3),))
     rows = {
         "keys": pa.array(["a", None]),
         "body": pa.array([b"1", b"2"]),
         "queueOffset": pa.array([1, 2]),
         "key": pa.array(["a", None]),
         "offset": pa.array([1, 2]),
+        "tags": pa.array(["t", None]),
     }
     columns = found.columns(pa.record_batch(rows), WITH_TOPIC)
     assert columns.keys.to_pylist() == [b"a", None]
@@ -123,6 +125,58 @@ def test_values_become_what_messages_hold() -> None:
     assert columns.delay_ms.to_pylist() == [1_500]
     assert columns.deliver_at_ms.to_pylist() == [int(moment.timestamp() * 1000)]
     assert columns.topic is None
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.large_list(pa.large_string())])
+@pytest.mark.parametrize("hole", [[], [[None]]])
+def test_keys_of_a_row_are_one_text(kind: pa.DataType, hole: list[list[None]]) -> None:
+    """With a null among the keys of some row, or without."""
+    keys = [["a", "b"], None, ["c"], [], ["d", "", "e"], *hole]
+    batch = pa.RecordBatch.from_pydict({"body": ["x"] * len(keys), "keys": pa.array(keys, kind)})
+    found = layout("body string, keys array<string>").columns(batch, WITH_TOPIC)
+    assert found.keys.to_pylist() == [b"a b", None, b"c", b"", b"d e", *[b""] * len(hole)]
+    assert found.keys.type == pa.binary()
+
+
+def test_keys_without_a_hole_or_an_empty_one_are_joined_by_arrow() -> None:
+    keys = pa.array([["a", "b"], None, ["c"], []], pa.large_list(pa.string()))
+    batch = pa.RecordBatch.from_pydict({"body": ["x"] * 4, "keys": keys})
+    found = layout("body string, keys array<string>").columns(batch, WITH_TOPIC)
+    assert found.keys.to_pylist() == [b"a b", None, b"c", b""]
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64()])
+def test_delays_may_be_milliseconds(kind: pa.DataType) -> None:
+    batch = pa.RecordBatch.from_pydict({"body": ["x", "y"], "delay": pa.array([5, None], kind)})
+    delays = layout("body string, delay bigint").columns(batch, WITH_TOPIC).delay_ms
+    assert (delays.to_pylist(), delays.type) == ([5, None], pa.int64())
+
+
+def test_a_delay_level_for_every_row_overrides_the_column() -> None:
+    given = {"nameServer": "h:1", "topic": "orders", "delayLevel": 3, "tags": "t"}
+    options = parse_options(SinkOptions, given, environ={})
+    batch = pa.RecordBatch.from_pydict({"body": ["x", "y"], "delayLevel": pa.array([1, None], pa.int32())})
+    found = layout("body string, delayLevel int", options).columns(batch, options)
+    assert (found.delay_level.to_pylist(), found.delay_level.type) == ([3, 3], pa.int32())
+    assert found.tags.to_pylist() == [b"t", b"t"]
+
+
+@pytest.mark.parametrize(
+    ("column", "option", "named"),
+    [
+        ("delay bigint", {}, "'delay'"),
+        ("deliverAt timestamp", {}, "'deliverAt'"),
+        ("delayLevel int", {}, "'delayLevel'"),
+        ("tags string", {"delayLevel": 3}, "'delayLevel'"),
+        ("delay bigint, deliverAt timestamp", {}, "'delay', 'deliverAt'"),
+    ],
+)
+def test_messages_of_a_transaction_have_no_delay(column: str, option: dict[str, int], named: str) -> None:
+    given = {"nameServer": "h:1", "topic": "t", "deliveryGuarantee": "transactional", "transactionLog": "/l"}
+    options = parse_options(SinkOptions, given | option, environ={})
+    with pytest.raises(OptionError, match=f"leave out {named}$"):
+        layout(f"body string, {column}", options)
+    assert layout("body string, tags string", parse_options(SinkOptions, given, environ={}))
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
