@@ -23,6 +23,18 @@ def test_every_help_has_an_example_that_begins_as_one_types_it(cli, path):
     assert f"  pyspark-rocketmq {path}" in done.out
 
 
+def test_several_name_servers_are_shown_with_the_quotes_that_a_shell_needs(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for path, command in COMMANDS.items():
+        if any("--namesrv" in param.opts for param in command.params) and path != ("demo",):
+            assert "'host:port;host:port'" in cli(*path, "--help").out
+
+
+def test_a_switch_has_one_name():
+    for path, command in COMMANDS.items():
+        assert [param.name for param in command.params if param.secondary_opts] == [], path
+
+
 def test_the_version_is_the_package_s(cli):
     assert cli("--version").out.strip() == __version__
 

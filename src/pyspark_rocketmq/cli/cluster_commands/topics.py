@@ -204,7 +204,10 @@ def alter(
     cluster: Annotated[str | None, typer.Option(help="Only on this cluster's brokers.")] = None,
     attribute: Attributes = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Apply the change. Without it a terminal is asked.")
+        bool,
+        typer.Option(
+            "--yes", "-y", help="Apply the change. Without it the command asks, or changes nothing."
+        ),
     ] = False,
     namesrv: Namesrv = None,
     option: Settings = None,
@@ -213,7 +216,7 @@ def alter(
     """Change a topic's queues, permission or attributes. Shows the change first.
 
     What is not given stays as it is. To remove queues without losing sight of messages, first reduce
-    --write-queues, and --queues when the messages are read.
+    --write-queues. Reduce --queues when the messages have been read.
     """
     from pyspark_rocketmq.client.admin import Admin
     from pyspark_rocketmq.planning.topics.topic_settings import TopicSettings, changes_of, hidden_messages

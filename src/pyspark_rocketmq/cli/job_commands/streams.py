@@ -130,7 +130,7 @@ def state(
     table: Annotated[
         str | None, typer.Argument(help="The state table; required if there are several.")
     ] = None,
-    changes: Annotated[bool, typer.Option(help="Show the changes per batch.")] = False,
+    changes: Annotated[bool, typer.Option("--changes", help="Show the changes per batch.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 20,
     json: AsJson = False,
 ) -> None:
