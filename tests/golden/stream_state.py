@@ -1,7 +1,7 @@
-"""What a job keeps between runs, beside the offsets of its source: decisions, stores, the state of streams.
+"""What streams keep in Spark's state store.
 
-``checkpoints/<release>`` has these files as each release wrote them. Run it by hand for a new release:
-``python -m tests.golden.kept_state 0.2.0``.
+``checkpoints/<release>/streams`` has it as each release wrote it. Run it by hand for a new release:
+``python -m tests.golden.stream_state 0.2.0``.
 """
 
 from __future__ import annotations
@@ -9,26 +9,17 @@ from __future__ import annotations
 import base64
 import json
 import pickle
-import sqlite3
 import sys
 import zlib
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType, StructField
 
-from pyspark_rocketmq.client.send.half_messages import HALF_SCHEMA
-from pyspark_rocketmq.model import MessageQueue, OffsetRange
-from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
-from pyspark_rocketmq.spark.stores.offset_store import _to_document
-from pyspark_rocketmq.spark.stores.sql_store import SqlOffsetStore
-from pyspark_rocketmq.spark.write.transaction_log import Decision, TransactionLog, TransactionName
 from pyspark_rocketmq.streams import StreamBuilder
 from pyspark_rocketmq.streams.compile import aggregators as folds
 from pyspark_rocketmq.streams.compile.aggregator_columns import Folded
@@ -38,42 +29,6 @@ from pyspark_rocketmq.streams.plan.emission import Schedule
 from pyspark_rocketmq.streams.plan.nodes import LatestJoin
 
 CHECKPOINTS = Path(__file__).with_name("checkpoints")
-TRANSACTIONS, DATABASE, FILE = "transactions", "offset_store.sql", "offset_store.json"
-
-A0, B1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b", 1)
-PROGRESS = StoredProgress({A0: 120, B1: 7}, BatchId("6cf5a2a3", 41))
-
-_HALVES = [("orders", "broker-a", 0, 17, 4_711, "7F0001"), ("orders", "broker-b", 1, 9, 815, "7F0002")]
-DECISION = Decision(
-    name=TransactionName("a query/1", 7),
-    group="PYSPARK_ROCKETMQ_PRODUCER-1",
-    ordered=True,
-    since={A0: 120, B1: 7},
-    halves=pa.Table.from_pylist(
-        [dict(zip(HALF_SCHEMA.names, row, strict=True)) for row in _HALVES], HALF_SCHEMA
-    ),
-)
-
-
-def write_decision(folder: Path) -> None:
-    log = TransactionLog(str(folder))
-    log.finish(TransactionName(DECISION.name.owner, 6))
-    log.decide(DECISION, log.claim(DECISION.name.owner))
-
-
-def write_database(file: Path) -> str:
-    """Return the statements of a database with the offsets."""
-    store = SqlOffsetStore(f"sqlite:///{file}", job="report")
-    assert PROGRESS.batch is not None
-    with store.transaction() as transaction:
-        ranges = [OffsetRange(queue, 0, until) for queue, until in PROGRESS.offsets.items()]
-        transaction.advance(transaction.progress(), PROGRESS.batch, ranges)
-    store.close()
-    with closing(sqlite3.connect(file)) as connection:
-        return "\n".join(connection.iterdump()) + "\n"
-
-
-# --- the state of streams ---------------------------------------------------------------------
 
 
 class Spark:
@@ -243,12 +198,8 @@ def _unpack(field: dict[str, str]) -> bytes:
 
 def main(release: str) -> None:
     """Write this release's files."""
-    folder = CHECKPOINTS / release
-    write_decision(folder / TRANSACTIONS)
-    (folder / FILE).write_text(_to_document(PROGRESS) + "\n", encoding="utf-8")
-    database = folder / "offset_store.db"
-    (folder / DATABASE).write_text(write_database(database), encoding="utf-8")
-    database.unlink()
+    folder = CHECKPOINTS / release / "streams"
+    folder.mkdir(parents=True, exist_ok=True)
     for name, (make, key, rows, _) in STATE.items():
         spark = Spark()
         spark.run(make(), key, rows)
