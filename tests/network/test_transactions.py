@@ -219,6 +219,27 @@ def test_half_messages_that_are_gone_fail_the_commit_and_spoil_no_others(mq, job
         assert sum(visible(mq).values()) == 598
 
 
+def test_a_batch_whose_messages_expire_during_its_commit_can_be_ended(mq, job, monkeypatch) -> None:
+    """A query stops in a commit and starts after the topic's retention: it says how to end the batch."""
+    first, second = job(), job()
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(first.log, "finish", crash)
+    with pytest.raises(KeyboardInterrupt):
+        first.commit(first.write(BODIES[:40], NAME), NAME)
+    for queue in mq.queues("orders"):
+        mq.expire(queue, mq.max_offset(queue) // 2)
+    left = sum(visible(mq).values())
+    with pytest.raises(DataLossError, match="--skip-lost") as failure:
+        second.transactions.finish(NAME)
+    assert failure.value.condition == "HALF_MESSAGES_LOST"
+    assert second.transactions.finish(NAME, skip_lost=True).lost == 40 - left
+    assert second.log.undone("query") == ()
+    assert max(visible(mq).values()) == 1
+
+
 def test_the_command_line_ends_a_batch_without_what_brokers_have_lost(
     mq, job, tmp_path: Path, capsys, monkeypatch
 ) -> None:

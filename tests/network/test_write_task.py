@@ -378,6 +378,21 @@ def test_a_topic_whose_broker_restarts_is_waited_for(
     assert stored_bodies(mq, name) == stored_bodies_of(3)
 
 
+def test_a_topic_that_may_be_written_at_a_broker_that_restarts_is_waited_for(
+    mq: MockCluster, write: Write
+) -> None:
+    """Name servers that restart know the brokers one by one, and the first may be one that is read-only."""
+    mq.create_topic("orders", 1, perm=Permission.READ, brokers=["broker-b"])
+    mq.unregister("broker-a")
+    back = threading.Timer(0.3, lambda: mq.register("broker-a"))
+    back.start()
+    try:
+        assert write(numbered(3), outageTimeout="20s").rows == 3
+    finally:
+        back.join()
+    assert stored_bodies(mq) == stored_bodies_of(3)
+
+
 def test_no_broker_at_all_is_not_a_missing_topic(mq: MockCluster, write: Write) -> None:
     mq.unregister("broker-a")
     mq.unregister("broker-b")

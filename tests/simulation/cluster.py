@@ -23,7 +23,7 @@ from pyspark_rocketmq.testing.handlers.group_requests import group_requests
 from pyspark_rocketmq.testing.handlers.requests import Replica, broker_requests, broker_settings
 from pyspark_rocketmq.testing.log import PullLimits
 from pyspark_rocketmq.testing.static_topics import Part, static_requests
-from pyspark_rocketmq.testing.store import BrokerStore
+from pyspark_rocketmq.testing.store import READ_WRITE, BrokerStore
 from pyspark_rocketmq.testing.wire import Reply
 
 __all__ = ["Cluster", "NameServer"]
@@ -247,11 +247,42 @@ class Cluster(MockData):
             notice_s = self._network.chance.random() * 10
             for one in self.name_servers:
                 self._network.scheduler.after(notice_s, partial(self._gone, one, name, broker_id))
-        self._network.scheduler.after(away_s, partial(self.start_broker, name, broker_id))
+        self._network.scheduler.after(away_s, partial(self._start_again, server))
+
+    def _start_again(self, server: Server) -> None:
+        """Start a server in the role that it has by then."""
+        for key, each in tuple(self.servers.items()):
+            if each is server:
+                self.start_broker(*key)
 
     def _gone(self, one: NameServer, name: str, broker_id: int) -> None:
         if not self.servers[name, broker_id].running:
             self._unregistered(one, name, broker_id)
+
+    def switch_master(self, name: str) -> None:
+        """Make the first slave the master, as a controller does: it is in sync, and the two change places."""
+        master, slave = (name, MASTER_ID), (name, 1)
+        if name in self.retired or not self.servers[slave].running:
+            return
+        for table in (self.servers, self.replicas):
+            table[master], table[slave] = table[slave], table[master]  # type: ignore[index]
+        for key in (master, slave):
+            replica = self.replicas[key]
+            replica.broker_id, replica.lag = key[1], 0
+            replica.readable = self._slave_readable or key == master
+            if self.servers[key].running:
+                self.start_broker(*key)
+
+    def catch_up(self, replica: Replica) -> None:
+        """Have a replica show everything."""
+        replica.lag = 0
+        self._tell_suspended()
+
+    def change_topic(self, topic: str, broker: str, **changes: object) -> None:
+        """Change a topic's settings at a broker, which tells the name servers."""
+        store = self._stores[broker]
+        store.create_topic(replace(store.topics[topic], **changes))  # type: ignore[arg-type]
+        self.announce()
 
     def retire(self, name: str) -> None:
         """Have a master's machine vanish: it never comes back."""
@@ -263,6 +294,10 @@ class Cluster(MockData):
         for number, one in enumerate(self.name_servers):
             if not one.server.running:
                 self._back(number)
+        for name, store in self._stores.items():
+            for topic, config in tuple(store.topics.items()):
+                if config.perm != READ_WRITE:
+                    self.change_topic(topic, name, perm=READ_WRITE)
         for (name, broker_id), server in self.servers.items():
             server.mischief.clear()
             self.replicas[name, broker_id].lag = 0

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from tests.simulation.cluster import Cluster
 from tests.simulation.history import History
 from tests.simulation.network import Network
-from tests.simulation.servers import OFFSETS, PULLS, ROUTES, SENDS, Answering, Mischief, Server, State
+from tests.simulation.reshaping import HIDING_TOO, KINDS_TOO, RESHAPING_TOO
+from tests.simulation.scene import Fault, Scene
+from tests.simulation.servers import OFFSETS, PULLS, ROUTES, SENDS, Answering, Mischief, State
 
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue
 from pyspark_rocketmq.remoting.codes import ResponseCode
@@ -27,81 +28,23 @@ _REFUSALS: Final = (
 _CODES: Final = {"pull": PULLS, "send": SENDS, "offsets": OFFSETS, "route": ROUTES, "any": frozenset[int]()}
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that goes wrong.
-
-    Parameters
-    ----------
-    at_s : float
-    kind : str
-    lasts_s : float
-    dice : int
-        Chooses where and how, among what is there at that moment.
-    """
-
-    at_s: float
-    kind: str
-    lasts_s: float
-    dice: int
-
-    def __str__(self) -> str:
-        return f"{self.kind}, for {self.lasts_s:.1f} s"
-
-
-@dataclass(frozen=True, slots=True)
-class _Scene:
-    """What a fault acts on."""
-
-    cluster: Cluster
-    network: Network
-    history: History
-    topic: str
-    processes: tuple[str, ...]
-    finished: Mapping[MessageQueue, int]
-    """Where the query has come to, for what may be deleted."""
-    deletes: bool
-    """Whether messages may be deleted that were not read."""
-    jump: Callable[[int], None]
-    """Sets the clock of the query's driver: how far it is ahead (ms)."""
-    fault: Fault
-    chance: random.Random
-
-    def server(self) -> Server:
-        return self.chance.choice(self.cluster.all_servers)
-
-    def broker(self) -> str:
-        return self.chance.choice(self.cluster.brokers)
-
-    def queue(self) -> MessageQueue:
-        """A broker's queue; of a static topic, a physical one."""
-        return self.chance.choice(
-            [
-                MessageQueue(self.topic, name, queue_id)
-                for name, store in self.cluster.stores.items()
-                if self.topic in store.topics
-                for queue_id in range(store.topics[self.topic].read_queues)
-            ]
-        )
-
-
-def _master(scene: _Scene, state: State) -> None:
+def _master(scene: Scene, state: State) -> None:
     scene.cluster.stop_broker(scene.broker(), MASTER_ID, scene.fault.lasts_s, state)
 
 
-def _all_brokers(scene: _Scene, state: State) -> None:
+def _all_brokers(scene: Scene, state: State) -> None:
     for name, broker_id in scene.cluster.servers:
         scene.cluster.stop_broker(name, broker_id, scene.fault.lasts_s, state)
 
 
-def _slave(scene: _Scene) -> None:
+def _slave(scene: Scene) -> None:
     slaves = [key for key in scene.cluster.servers if key[1] != MASTER_ID]
     if slaves:
         name, broker_id = scene.chance.choice(slaves)
         scene.cluster.stop_broker(name, broker_id, scene.fault.lasts_s, State.KILLED)
 
 
-def _lagging_master(scene: _Scene) -> None:
+def _lagging_master(scene: Scene) -> None:
     """Let a master vanish whose slaves lack messages."""
     broker = scene.broker()
     lag = scene.chance.choice((1, 5, 100))
@@ -112,16 +55,16 @@ def _lagging_master(scene: _Scene) -> None:
     scene.cluster.stop_broker(broker, MASTER_ID, scene.fault.lasts_s, state)
 
 
-def _for_good(scene: _Scene) -> None:
+def _for_good(scene: Scene) -> None:
     """Let a master vanish that nobody brings back; its slaves have all of its messages."""
     scene.cluster.retire(scene.cluster.brokers[0])
 
 
-def _clock(scene: _Scene) -> None:
+def _clock(scene: Scene) -> None:
     scene.jump(scene.chance.choice((-3_600_000, -30_000, 30_000, 86_400_000)))
 
 
-def _forgetful_name_servers(scene: _Scene) -> None:
+def _forgetful_name_servers(scene: Scene) -> None:
     """Restart all name servers: their links are slow while brokers register one after the other."""
     slowness = scene.chance.choice((0.05, 0.2, 0.5))
     for number, one in enumerate(scene.cluster.name_servers):
@@ -129,39 +72,39 @@ def _forgetful_name_servers(scene: _Scene) -> None:
         scene.network.slowness[one.server.name] = slowness
 
 
-def _name_server(scene: _Scene, state: State) -> None:
+def _name_server(scene: Scene, state: State) -> None:
     number = scene.chance.randrange(len(scene.cluster.name_servers))
     scene.cluster.restart_name_server(number, scene.fault.lasts_s, state)
 
 
-def _every_name_server(scene: _Scene) -> None:
+def _every_name_server(scene: Scene) -> None:
     for number in range(len(scene.cluster.name_servers)):
         scene.cluster.restart_name_server(number, scene.fault.lasts_s, State.KILLED)
 
 
-def _everything(scene: _Scene) -> None:
+def _everything(scene: Scene) -> None:
     _every_name_server(scene)
     _all_brokers(scene, State.KILLED)
 
 
-def _hang_up(scene: _Scene) -> None:
+def _hang_up(scene: Scene) -> None:
     for session in scene.server().sessions():
         session.break_off()
 
 
-def _half_open(scene: _Scene) -> None:
+def _half_open(scene: Scene) -> None:
     for session in scene.server().sessions():
         session.half_open = True
 
 
-def _partition(scene: _Scene) -> None:
+def _partition(scene: Scene) -> None:
     server = scene.server()
     some = scene.chance.sample(scene.processes, scene.chance.randint(1, len(scene.processes)))
     for process in some:
         scene.network.block(process, server.name, scene.fault.lasts_s)
 
 
-def _slow(scene: _Scene) -> None:
+def _slow(scene: Scene) -> None:
     name = scene.server().name
     scene.network.slowness[name] = scene.chance.choice((0.02, 0.1, 0.5, 1.5))
     scene.network.scheduler.after(
@@ -169,7 +112,7 @@ def _slow(scene: _Scene) -> None:
     )
 
 
-def _answers(scene: _Scene, how: Answering, what: str) -> None:
+def _answers(scene: Scene, how: Answering, what: str) -> None:
     mischief = Mischief(
         how,
         _CODES[what],
@@ -182,21 +125,23 @@ def _answers(scene: _Scene, how: Answering, what: str) -> None:
     scene.chance.choice(servers).mischief.append(mischief)
 
 
-def _limits(scene: _Scene) -> None:
+def _limits(scene: Scene) -> None:
     scene.cluster.set_limits(
         PullLimits(scene.chance.randint(1, 40), scene.chance.choice((200, 5_000, 1 << 18)))
     )
 
 
-def _more_queues(scene: _Scene) -> None:
+def _more_queues(scene: Scene) -> None:
     store = scene.cluster.stores[scene.broker()]
     config = store.topics.get(scene.topic)
     if config is not None and not scene.cluster.is_static(scene.topic):
-        scene.cluster.create_topic(scene.topic, config.write_queues + 1, brokers=(store.name,))
-        scene.cluster.announce()
+        more = config.write_queues + 1
+        scene.cluster.change_topic(
+            scene.topic, store.name, write_queues=more, read_queues=max(more, config.read_queues)
+        )
 
 
-def _lag(scene: _Scene) -> None:
+def _lag(scene: Scene) -> None:
     slaves = [key for key in scene.cluster.replicas if key[1] != MASTER_ID]
     if slaves:
         replica = scene.cluster.replicas[scene.chance.choice(slaves)]
@@ -204,7 +149,7 @@ def _lag(scene: _Scene) -> None:
         scene.network.scheduler.after(scene.fault.lasts_s, lambda: setattr(replica, "lag", 0))
 
 
-def _retention(scene: _Scene) -> None:
+def _retention(scene: Scene) -> None:
     """Delete a queue's oldest messages: those that were read or, in a lossy life, any."""
     if scene.cluster.is_static(scene.topic):
         return
@@ -217,7 +162,7 @@ def _retention(scene: _Scene) -> None:
         scene.cluster.expire(queue, until)
 
 
-def _file_deleted(scene: _Scene) -> None:
+def _file_deleted(scene: Scene) -> None:
     """Delete messages in the middle: their log file is gone, their index is not."""
     if scene.cluster.is_static(scene.topic) or not scene.deletes:
         return
@@ -230,17 +175,18 @@ def _file_deleted(scene: _Scene) -> None:
         scene.cluster.remove(queue, first, until)
 
 
-def _delete(scene: _Scene, queue: MessageQueue, first: int, until: int) -> None:
-    places = {(queue.topic, queue.broker_name, queue.queue_id, offset) for offset in range(first, until)}
+def _delete(scene: Scene, queue: MessageQueue, first: int, until: int) -> None:
+    names = (queue.topic, queue.broker_name, queue.queue_id)
+    places = {scene.history.place(*names, offset) for offset in range(first, until)}
     scene.history.expired |= places & scene.history.stored.keys()
 
 
-def _compaction(scene: _Scene) -> None:
+def _compaction(scene: Scene) -> None:
     if scene.cluster.is_compacted(scene.topic):
         scene.cluster.gap(scene.queue(), scene.chance.randint(1, 2_000))
 
 
-def _new_broker(scene: _Scene) -> None:
+def _new_broker(scene: Scene) -> None:
     if scene.cluster.is_static(scene.topic):
         return
     name = f"broker-{len(scene.cluster.stores)}-new"
@@ -249,13 +195,13 @@ def _new_broker(scene: _Scene) -> None:
     scene.cluster.start_broker(name)
 
 
-def _remap(scene: _Scene) -> None:
+def _remap(scene: Scene) -> None:
     if scene.cluster.is_static(scene.topic):
         scene.cluster.remap(scene.topic, scene.broker())
         scene.cluster.announce()
 
 
-_KINDS: Final[dict[str, Callable[[_Scene], None]]] = {
+_KINDS: Final[dict[str, Callable[[Scene], None]]] = {
     "a master is killed": partial(_master, state=State.KILLED),
     "a master vanishes": partial(_master, state=State.VANISHED),
     "a master pauses": partial(_master, state=State.PAUSED),
@@ -289,10 +235,10 @@ _KINDS: Final[dict[str, Callable[[_Scene], None]]] = {
 }
 
 
-RESHAPING: Final = frozenset({"a queue is added", "a broker is added"})
+RESHAPING: Final = frozenset({"a queue is added", "a broker is added"}) | RESHAPING_TOO
 """Faults that change the number of queues."""
 
-HIDING: Final = frozenset(
+HIDING: Final = HIDING_TOO | frozenset(
     {
         "a master is killed",
         "a master vanishes",
@@ -309,7 +255,7 @@ HIDING: Final = frozenset(
 )
 """Faults with which a route may lack some of several brokers."""
 
-_LIKELY_ONLY: Final[dict[str, Callable[[_Scene], None]]] = {"a master is gone for good": _for_good}
+_LIKELY_ONLY: Final[dict[str, Callable[[Scene], None]]] = {"a master is gone for good": _for_good}
 """Faults of lives that are made for them."""
 
 
@@ -362,5 +308,5 @@ def happen(
     """Let a fault happen now."""
     history.did[fault.kind] += 1
     chance = random.Random(fault.dice)
-    scene = _Scene(cluster, network, history, topic, processes, finished, deletes, jump, fault, chance)
-    (_KINDS | _LIKELY_ONLY)[fault.kind](scene)
+    scene = Scene(cluster, network, history, topic, processes, finished, deletes, jump, fault, chance)
+    (_KINDS | _LIKELY_ONLY | KINDS_TOO)[fault.kind](scene)

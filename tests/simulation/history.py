@@ -17,7 +17,9 @@ KEYS: Final = ("ann", "bob", "cy", None)
 """Sharding keys of rows; those of none may be anywhere."""
 
 Place = tuple[str, str, int, int]
-"""Topic, broker, queue and offset, as rows have them."""
+"""Topic, broker, queue and offset; of a topic that was created again, offsets continue elsewhere."""
+
+_GENERATION: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,10 @@ class History:
         Every body that was ever given to a writer.
     write_ids : dict
         The write ids of each body that was stored with one.
+    transactional : bool
+        Whether the sink's rows become visible once, when their batch is decided.
+    undecided : list of str
+        Rows of the sink that were visible before their batch was decided.
     miscounted : list of str
         Reports of tasks whose numbers are wrong.
     ahead : list of str
@@ -72,6 +78,10 @@ class History:
         The timeline.
     did : Counter
         What happened how often.
+    generations : Counter
+        How often each queue's topic was created again.
+    watch : callable
+        Told of each body that becomes visible.
     """
 
     stored: dict[Place, bytes] = field(default_factory=dict)
@@ -85,6 +95,8 @@ class History:
     read: set[Place] = field(default_factory=set)
     sent: set[bytes] = field(default_factory=set)
     write_ids: dict[bytes, set[str]] = field(default_factory=dict)
+    transactional: bool = False
+    undecided: list[str] = field(default_factory=list)
     miscounted: list[str] = field(default_factory=list)
     ahead: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -93,12 +105,35 @@ class History:
     queues: tuple[MessageQueue, ...] = ()
     finished: Mapping[MessageQueue, int] = field(default_factory=dict)
     did: Counter[str] = field(default_factory=Counter)
+    generations: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    watch: Callable[[bytes], None] = lambda body: None
+
+    def place(self, topic: str, broker: str, queue_id: int, offset: int) -> Place:
+        """Return the place of an offset of a queue as it is now."""
+        generation = self.generations[topic, broker, queue_id]
+        return topic, broker, queue_id, generation * _GENERATION + offset
+
+    def row(self, place: Place, body: bytes) -> Row:
+        """Return a row that was read: of a topic that was created again, of the newest that it fits."""
+        topic, broker, queue_id, offset = place
+        newest = self.generations[topic, broker, queue_id]
+        places = [
+            (topic, broker, queue_id, number * _GENERATION + offset) for number in range(newest, -1, -1)
+        ]
+        return Row(next((each for each in places if self.stored.get(each) == body), places[0]), body)
+
+    def begin_again(self, queue: MessageQueue) -> None:
+        """Record that a queue's messages are deleted, and its offsets begin at 0."""
+        key = (queue.topic, queue.broker_name, queue.queue_id)
+        self.expired |= {place for place in self.stored if place[:3] == key}
+        self.generations[key] += 1
 
     def store(self, place: Place, body: bytes, write_id: str | None) -> None:
         """Record a message that a broker stored."""
-        self.stored[place] = body
+        self.stored[self.place(*place)] = body
         if write_id is not None:
             self.write_ids.setdefault(body, set()).add(write_id)
+        self.watch(body)
 
 
 @dataclass(slots=True)

@@ -155,6 +155,19 @@ def mixed_up(history: History) -> list[str]:
     return [f"{write_id} is that of {sorted(o)}" for write_id, o in sorted(owners.items()) if len(o) > 1]
 
 
+def visible_twice(history: History) -> list[str]:
+    """Rows of a transactional sink that are in the topic more than once."""
+    if not history.transactional:
+        return []
+    copies = Counter(history.stored.values())
+    return [f"{body!r} is visible {count} times" for body, count in sorted(copies.items()) if count > 1]
+
+
+def undecided(history: History) -> list[str]:
+    """Rows of a transactional sink that were visible before their batch was decided."""
+    return history.undecided
+
+
 def miscounted(history: History) -> list[str]:
     """Tasks that report other numbers of rows than they wrote."""
     return history.miscounted
@@ -189,6 +202,8 @@ JUDGES: Final[dict[str, Callable[[History], list[str]]]] = {
     "refused": refused,
     "write ids differ": renamed,
     "write ids are shared": mixed_up,
+    "visible twice": visible_twice,
+    "visible too early": undecided,
     "miscounted": miscounted,
     "died of an outage": died,
     "unexpected error": unexpected,

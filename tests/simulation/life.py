@@ -154,6 +154,12 @@ class _World:
             self.stage.heal()
             self.cluster.restore()
 
+    def clean_up(self) -> None:
+        """Leave nothing on the disk."""
+        for writer in self.writers:
+            if isinstance(writer, Sink):
+                writer.clean_up()
+
     def done(self) -> bool:
         """Whether everything was written and read. Faults end early where nothing is left to disturb."""
         if self.plan.strict and any(error.startswith("DataLoss") for error in self.history.errors):
@@ -167,20 +173,29 @@ class _World:
 
     def _is_read(self) -> bool:
         history = self.history
-        if self.plan.retires:
+        if self.plan.retires or history.generations:
             return history.stored.keys() - history.expired - self.out_of_reach() <= history.read
         if len(history.read) < len(history.stored) - len(history.expired):
             return False
         return self.logical_places().keys() - history.expired <= history.read
 
     def out_of_reach(self) -> set[Place]:
-        """Return the messages of masters that are gone for good, unless a batch was planned with them."""
+        """Return the messages of masters that are gone for good, unless a batch was planned with them.
+
+        And those of queues that were created again and have grown to exactly the query's position: what is in
+        them is compared with what was read as soon as one more comes.
+        """
         planned = self.query.planned
-        return {
+        away = {
             place
             for place in self.history.stored
             if place[1] in self.cluster.retired and place[3] >= planned.get(MessageQueue(*place[:3]), 0)
         }
+        for key in self.history.generations:
+            queue = MessageQueue(*key)
+            if planned.get(queue) == self.cluster.max_offset(queue):
+                away |= {place for place in self.history.stored if place[:3] == key}
+        return away
 
     def logical_places(self) -> Mapping[Place, bytes]:
         """Return the stored messages by their places as rows have them."""
@@ -212,6 +227,7 @@ def live(plan: Plan, faults: Sequence[Fault] | None = None) -> Verdict:
         wrong["crashed"] = [f"{type(failure).__name__}: {failure}"]
     finally:
         world.scheduler.end()
+        world.clean_up()
     history.stored = dict(world.logical_places())
     history.expired |= world.out_of_reach()
     history.strict, history.finished = plan.strict, world.query.finished

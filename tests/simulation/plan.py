@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.simulation.faults import Fault, draw_faults
 from tests.simulation.network import Habits
+from tests.simulation.reshaping import draw_more_faults
 from tests.simulation.sink import SinkPlan
 from tests.simulation.stage import Kills
 
@@ -53,6 +54,43 @@ class Plan:
     @classmethod
     def of(cls, seed: int) -> Plan:
         """Draw a plan."""
+        return cls._drawn(seed)._with_transactions()._with_more_faults()
+
+    @property
+    def _binds(self) -> bool:
+        """Whether messages have to go to queues of the writer's choice."""
+        return any(ordered for *_, ordered in self.writers) or (self.sink is not None and self.sink.keyed)
+
+    def _own_chance(self, what: str) -> random.Random:
+        """A source of its own for each later part: what one draws does not change what others do."""
+        return random.Random(f"{self.seed} {what}")
+
+    def _with_transactions(self) -> Plan:
+        """Have some sinks make batches visible as a whole, by drivers that may be replaced unknowingly."""
+        chance = self._own_chance("transactions")
+        if self.sink is None or self.retires or self.static or chance.random() < 0.5:
+            return self
+        hostile = bool(self.kills.driver) or chance.random() < 0.5
+        kills = replace(self.kills, midway=0.3, zombie=0.15) if hostile else self.kills
+        return replace(self, sink=self.sink.made_transactional(), kills=kills)
+
+    def _with_more_faults(self) -> Plan:
+        """Add faults of topics and brokers where they are allowed."""
+        chance = self._own_chance("more faults")
+        allowed = {
+            # What is bound to a queue that is written no more is refused, as it should be.
+            "a queue is written no more": not self.static and not self._binds,
+            "a topic is read-only at a broker": not self.static,
+            "a master's index lags": not self.strict,
+            "a slave becomes the master": bool(self.slaves) and not self.retires,
+            "a topic is created again": self.lossy and self.sink is None,
+        }
+        kinds = [kind for kind, may in allowed.items() if may and chance.random() < 0.25]
+        more = draw_more_faults(chance, max((fault.at_s for fault in self.faults), default=5.0), kinds)
+        return replace(self, faults=tuple(sorted((*self.faults, *more), key=lambda fault: fault.at_s)))
+
+    @classmethod
+    def _drawn(cls, seed: int) -> Plan:
         chance = random.Random(seed)
         one_of = chance.choice
         options = {

@@ -62,6 +62,8 @@ class Program:
         self.skew_ms = skew_ms
         self.executors = Executors(stage, f"{name}-executor", options, chance)
         self.driver = Process(name)
+        self._over: Outcome[RocketMQError | None] = Outcome(self.host)
+        self._zombies: set[Process] = set()
 
     @property
     def clock(self) -> SimulatedClock:
@@ -84,10 +86,11 @@ class Program:
     def _live(self) -> None:
         while True:
             self.driver = Process(self._name, self.skew_ms)
-            over: Outcome[RocketMQError | None] = Outcome(self.host)
+            over = self._over = Outcome(self.host)
             self._stage.scheduler.start(partial(self._run_to_its_end, over), self.driver, "driver")
             failure = over.get(_FOREVER_S)
-            self._stage.scheduler.kill(self.driver)
+            if self.driver not in self._zombies:
+                self._stage.scheduler.kill(self.driver)
             self.executors.kill()
             if failure is not None:
                 self._stage.history.did[f"{self._name} ended with an error"] += 1
@@ -111,3 +114,25 @@ class Program:
             self._stage.history.did[f"{self._name} killed: {name}"] += 1
             self._stage.note(f"{self._name} dies: {name}")
             raise _DriverKilled
+
+    def endanger(self, within_s: float) -> None:
+        """Let the driver die at any moment from now, or be replaced without its knowledge."""
+        kills = self._stage.kills
+        if self._chance.random() < kills.midway:
+            self._end_soon(within_s, "killed midway", zombie=False)
+        elif self._chance.random() < kills.zombie:
+            self._end_soon(within_s, "replaced, and runs on", zombie=True)
+
+    def _end_soon(self, within_s: float, how: str, *, zombie: bool) -> None:
+        driver, over = self.driver, self._over
+
+        def end() -> None:
+            if driver is not self.driver or driver.dead or self._stage.healed:
+                return
+            self._stage.history.did[f"{self._name} {how}"] += 1
+            self._stage.note(f"{self._name} is {how}")
+            if zombie:
+                self._zombies.add(driver)
+            over.settle(None)
+
+        self._stage.scheduler.after(self._chance.uniform(0.0, within_s), end)

@@ -185,7 +185,9 @@ class Query:
         rows: list[Row] = []
         for batch in read_ranges(client, partition.value, self._options, self._projection):
             columns = [batch.column(name).to_pylist() for name in _COLUMNS]
-            rows += [Row(values[:4], values[4].rstrip()) for values in zip(*columns, strict=True)]
+            rows += [
+                self._history.row(values[:4], values[4].rstrip()) for values in zip(*columns, strict=True)
+            ]
             survive()
         return rows
 
@@ -197,8 +199,11 @@ class Query:
         return one == other or self._still_there(one) == self._still_there(other)
 
     def _still_there(self, rows: list[Row]) -> list[Row]:
-        """Return the rows that retention has not deleted so far."""
-        return [row for row in rows if row.place not in self._history.expired]
+        """Return the rows that retention has not deleted so far, of queues that were not created again."""
+        history = self._history
+        return [
+            row for row in rows if row.place not in history.expired and not history.generations[row.place[:3]]
+        ]
 
     def _check_order(self, rows: list[Row]) -> None:
         """Within a partition, a queue's rows come in their order; partitions have none among themselves."""

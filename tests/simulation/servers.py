@@ -214,8 +214,16 @@ class Server:
                 self._send(session, frame, reply)
 
     def _send(self, session: Session, frame: Frame, reply: Reply) -> None:
+        if reply.code:
+            self.happened[f"answer: {_name(reply)}"] += 1
         if not frame.command.is_one_way:
             session.send_down(encode_reply(frame, reply))
+
+
+def _name(reply: Reply) -> str:
+    """Return the code of an answer and, of a pull, what the store says."""
+    code = ResponseCode(reply.code).name
+    return f"{code}, {reply.remark}" if reply.remark and reply.remark.isupper() else code
 
 
 PULLS: Final = frozenset({RequestCode.PULL_MESSAGE})

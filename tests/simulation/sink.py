@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -14,14 +17,20 @@ from tests.simulation.stage import Stage
 from tests.simulation.tasks import Survive, TaskSet
 
 from pyspark_rocketmq.client import Client
-from pyspark_rocketmq.errors import NameServerError, RocketMQError
+from pyspark_rocketmq.errors import DataLossError, NameServerError, RocketMQError
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
-from pyspark_rocketmq.spark.write.transaction_log import TransactionName
+from pyspark_rocketmq.spark.write.transaction import Transactions
+from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName
 from pyspark_rocketmq.spark.write.write_task import WriteReport, WriteScope, WriteTask
 from pyspark_rocketmq.spark.write.writer import RocketMQStreamWriter, TaskWritten
 
 __all__ = ["Sink", "SinkPlan"]
+
+_QUERY: Final = "query"
+_COMMIT_S: Final = 15.0
+"""A driver whose end is drawn dies within this time of its commit's begin."""
+_MEMORY: Final = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +78,16 @@ class SinkPlan:
             options=options,
         )
 
+    def made_transactional(self) -> SinkPlan:
+        """Return the plan of a write whose batches become visible as a whole."""
+        options = {**self.options, "deliveryGuarantee": "transactional", "producerGroup": "sink"}
+        return replace(self, options=options)
+
+    @property
+    def transactional(self) -> bool:
+        """Whether batches become visible as a whole."""
+        return self.options.get("deliveryGuarantee") == "transactional"
+
 
 class Sink:
     """A streaming query that writes, and is started again whenever it ends.
@@ -97,6 +116,14 @@ class Sink:
         self._stage = stage
         self._history = stage.history
         self._plan = plan
+        self._folder = self._decisions = None
+        if plan.transactional:
+            self._folder = tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.exists() else None)
+            options = {**options, "transactionLog": self._folder.name}
+            self._decisions = TransactionLog(self._folder.name)
+            self._history.transactional = True
+            self._history.watch = self._check_decided
+        self._decided: set[int] = set()
         self._options = parse_options(SinkOptions, dict(options), where="writeStream", environ={})
         columns = [("body", pa.binary())] + [("shardingKey", pa.string())] * plan.keyed
         self._schema = pa.schema(columns)
@@ -114,6 +141,11 @@ class Sink:
         """Begin."""
         self.program.start()
 
+    def clean_up(self) -> None:
+        """Delete the decisions."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
     @property
     def rests(self) -> bool:
         """Whether only the last batch is left, or none."""
@@ -125,6 +157,12 @@ class Sink:
         return self._finished >= self._plan.batches
 
     def _run(self) -> None:
+        client = Client(
+            self._options.client,
+            clock=self.program.clock,
+            random=random.Random(self._chance.random()),
+            host=self.program.host,
+        )
         while not self.done:
             if self.rests and not self._stage.healed:
                 self._stage.scheduler.park(1.0)
@@ -133,8 +171,9 @@ class Sink:
             self._history.did["sink: batch written again"] += number == self._begun
             self._begun = number
             self.program.step("started")
-            name = TransactionName("query", number)
-            reports = TaskSet[WriteReport](
+            name = TransactionName(_QUERY, number)
+            writer = RocketMQStreamWriter(self._options, self._spark_schema, connect=lambda _: client)
+            tasks = TaskSet[WriteReport](
                 self._stage,
                 self.program.driver,
                 self.program.executors,
@@ -143,16 +182,36 @@ class Sink:
                 chance=self._chance,
                 compare=lambda *_: None,
                 failed=self._failed,
-            ).run()
+            )
+            try:
+                reports = tasks.run()
+            except RocketMQError:
+                writer.abort([TaskWritten(report, name) for report in tasks.results], number)
+                raise
             self.program.step("tasks done")
-            writer = RocketMQStreamWriter(self._options, self._spark_schema)
-            writer.commit([TaskWritten(report, name) for report in reports], number)
-            self._acknowledge(number)
+            if self._plan.transactional:
+                self.program.endanger(_COMMIT_S)
+            try:
+                writer.commit([TaskWritten(report, name) for report in reports], number)
+            except DataLossError as error:
+                self._end_without_lost(client, name, error)
+            else:
+                self._acknowledge(number)
             self.program.step("committed")
-            self._finished += 1
+            self._finished = max(self._finished, number + 1)
             if self._plan.pause_s:
                 self._stage.scheduler.park(self._chance.expovariate(1 / self._plan.pause_s))
         self._stage.scheduler.park(None)
+
+    def _end_without_lost(self, client: Client, name: TransactionName, error: DataLossError) -> None:
+        """Do what the error says: end the batch without half messages that retention has deleted."""
+        if error.condition != "HALF_MESSAGES_LOST" or self._decisions is None:
+            raise error
+        self._history.did["sink: half messages are lost"] += 1
+        transactions = Transactions(
+            client, self._decisions, outage_timeout_ms=self._options.outage_timeout_ms
+        )
+        transactions.finish(name, skip_lost=True)
 
     # --- rows ---
 
@@ -191,6 +250,17 @@ class Sink:
         """An outage is waited for, except by a new process that has never reached a name server."""
         if not isinstance(error, NameServerError):
             self._history.refused.append(f"a task of the sink: {error}")
+
+    def _check_decided(self, body: bytes) -> None:
+        """No row may be visible unless the log says that its batch is."""
+        batch = int(body.decode().removeprefix("sink-").partition(".")[0])
+        if batch in self._decided or self._decisions is None:
+            return
+        done = self._decisions.newest_done(_QUERY)
+        if (done is not None and batch <= done) or batch in self._decisions.undone(_QUERY):
+            self._decided.add(batch)
+        else:
+            self._history.undecided.append(f"{body!r} is visible, and batch {batch} is not decided")
 
     def _acknowledge(self, batch: int) -> None:
         for partition in range(self._plan.partitions):

@@ -23,11 +23,17 @@ class Kills:
         For each record batch that a task reads or writes.
     speculation : float
         For each partition: a second attempt runs beside the first.
+    midway : float
+        For each commit of a batch: the driver dies at any moment of it.
+    zombie : float
+        For each commit of a batch: its driver is replaced, and does not know it.
     """
 
     driver: float = 0.0
     executor: float = 0.0
     speculation: float = 0.0
+    midway: float = 0.0
+    zombie: float = 0.0
 
 
 @dataclass(slots=True)

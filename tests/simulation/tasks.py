@@ -140,6 +140,11 @@ class TaskSet(Generic[R]):
             raise self._fatal
         return [self._found[index] for index in range(self._count)]
 
+    @property
+    def results(self) -> list[R]:
+        """The results of the partitions that are done."""
+        return list(self._found.values())
+
     def _is_over(self) -> bool:
         return len(self._found) == self._count or self._fatal is not None
 

@@ -116,6 +116,8 @@ def _changed(name: str) -> dict[str, object]:
         "committed ahead": {"ahead": ["orders@broker-a:0"]},
         "write ids differ": {"write_ids": {first.body: {"a", "b"}}},
         "write ids are shared": {"write_ids": {first.body: {"a"}, second.body: {"a"}}},
+        "visible twice": {"transactional": True, "stored": history().stored | {elsewhere.place: first.body}},
+        "visible too early": {"undecided": ["batch 0"]},
         "miscounted": {"miscounted": ["3 rows are reported"]},
         "died of an outage": {"died": ["ConnectError: refused"]},
         "refused": {"refused": ["writer-0-0:4"]},

@@ -187,9 +187,13 @@ class MockData:
     # --- faults ---
 
     def expire(self, queue: MessageQueue, min_offset: int) -> None:
-        """Delete messages below ``min_offset``, as when their retention ends."""
+        """Delete messages below ``min_offset``, as when their retention ends, and older half messages."""
         with self._lock:
-            self._log(queue).expire(min_offset)
+            log = self._log(queue)
+            gone = [stored.record for stored in log.messages if stored.offset < min_offset]
+            log.expire(min_offset)
+            if gone:
+                self._stores[queue.broker_name].expire_halves(gone[-1])
 
     def remove(self, queue: MessageQueue, from_offset: int, until_offset: int) -> None:
         """Delete messages, but keep the min offset: a log file is deleted before its index."""

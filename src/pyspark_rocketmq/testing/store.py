@@ -12,7 +12,7 @@ from pyspark_rocketmq.model import MessageQueue, Permission
 from pyspark_rocketmq.model.names import RETRY_PREFIX
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.record.ids import encode_host, offset_message_id
-from pyspark_rocketmq.record.message import encode_message
+from pyspark_rocketmq.record.message import decode_messages, encode_message
 from pyspark_rocketmq.record.properties import PROPERTY_TAGS, decode_properties
 from pyspark_rocketmq.remoting.java_hash import java_hash
 from pyspark_rocketmq.testing.log import QueueLog, StoredMessage
@@ -67,6 +67,7 @@ class BrokerStore:
     _records: dict[int, bytes] = field(default_factory=dict)
     _logs: dict[tuple[str, int], QueueLog] = field(default_factory=dict)
     _halves: dict[int, HalfMessage] = field(default_factory=dict)
+    _half_offset: int = 0
     _commit_log: int = 0
     _round_robin: itertools.count[int] = field(default_factory=itertools.count)
 
@@ -155,7 +156,8 @@ class BrokerStore:
 
     def append_half(self, half: HalfMessage) -> Placed:
         """Store a half message and assign its ``offset``. Consumers do not see it."""
-        placed = Placed(len(self._halves), offset_message_id(encode_host(self.store_host), self._commit_log))
+        placed = Placed(self._half_offset, offset_message_id(encode_host(self.store_host), self._commit_log))
+        self._half_offset += 1
         self._halves[self._commit_log] = replace(half, offset=placed.offset)
         self._commit_log += len(half.body) + 1
         return placed
@@ -163,6 +165,12 @@ class BrokerStore:
     def half(self, commit_log_offset: int) -> HalfMessage | None:
         """Return the half message at a commit log offset. It stays there after its transaction ends."""
         return self._halves.get(commit_log_offset)
+
+    def expire_halves(self, record: bytes) -> None:
+        """Delete half messages before a record: a broker deletes the files of its one log in their order."""
+        (message,) = decode_messages(record, broker_name=self.name)
+        for at in [at for at in self._halves if at < message.commit_log_offset]:
+            del self._halves[at]
 
     def position(self, group: str, queue: MessageQueue) -> int | None:
         """Return a group's committed offset."""

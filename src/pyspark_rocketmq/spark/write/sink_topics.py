@@ -84,8 +84,8 @@ class SinkTopics:
     A name server forgets the topics of a broker that is down: a topic without a route may not exist, or its
     brokers may be restarting. The check waits as a send would, for ``outageTimeout``, while no broker or no
     master of the topic is registered. With ``patient``, it waits for `RESTART_MS` while other brokers are
-    registered, too. After such a wait without result, topics that only rows name are not waited for while
-    every broker that this process has seen is registered.
+    registered, too, or only brokers at which the topic may not be written. After such a wait without result,
+    topics that only rows name are not waited for while every broker that this process has seen is registered.
 
     Parameters
     ----------
@@ -144,11 +144,28 @@ class SinkTopics:
             return queues
         if any(Permission.WRITE in data.perm for data in route.queues):
             raise BrokerNotFoundError("none of the topic's brokers has a master now", topic=topic)
+        if not self._all_are_there(restart):
+            raise BrokerNotFoundError(
+                "the topic may not be written at the brokers that are registered; others may be restarting",
+                topic=topic,
+            )
         raise PermissionDeniedError(
             "no queue of the topic may be written: its permission forbids it",
             code=ResponseCode.NO_PERMISSION,
             topic=topic,
         )
+
+    def _all_are_there(self, restart: Deadline) -> bool:
+        """Return whether no broker is expected to return that may have more of a topic."""
+        if not self._restart_ms:
+            return True
+        registered = self._client.name_servers.fetch_registered_brokers(deadline=self._client.deadline())
+        known = self._seen.names if registered is None else registered
+        now_s = self._client.clock.monotonic()
+        if restart.expired:
+            self._seen.settle(known, now_s)
+            return True
+        return self._options.topic is None and self._seen.are_all_there(known, now_s)
 
     def _without_route(self, topic: str, restart: Deadline) -> tuple[MessageQueue, ...] | None:
         """Create the topic, or raise an error that is retried while its brokers may be restarting."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,7 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.send.half_messages import HalfMessages
 from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options import Guarantee, SinkOptions
+from pyspark_rocketmq.options import ClientOptions, Guarantee, SinkOptions
 from pyspark_rocketmq.record.encode.occurrences import count_shared
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.task_client import task_client
@@ -121,15 +121,24 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     ----------
     options : SinkOptions
     schema : StructType
+    connect : Callable
+        Returns the driver's client, which commits; replaced in tests. Spark pickles it.
 
     Raises
     ------
     OptionError
     """
 
-    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+    def __init__(
+        self,
+        options: SinkOptions,
+        schema: StructType,
+        *,
+        connect: Callable[[ClientOptions], Client] = shared_client,
+    ) -> None:
         self._options = options
         self._layout = sink_layout(schema, options)
+        self._connect = connect
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send a partition's rows, in a task's process."""
@@ -140,11 +149,11 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
         """Make the rows of a transaction visible. Without a transaction, they are stored already."""
         _require_checkpoint(messages, self._options)
-        _conclude(messages, self._options, self._layout)
+        _conclude(messages, self._options, self._layout, self._connect)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
         """Roll back the rows of a transaction. Without a transaction, stored rows stay stored."""
-        _abandon(messages, self._options)
+        _abandon(messages, self._options, self._connect)
 
 
 def _look_at_topic(options: SinkOptions) -> None:
@@ -179,7 +188,10 @@ def _write(
 
 
 def _conclude(
-    messages: Sequence[WriterCommitMessage | None], options: SinkOptions, layout: SinkLayout
+    messages: Sequence[WriterCommitMessage | None],
+    options: SinkOptions,
+    layout: SinkLayout,
+    connect: Callable[[ClientOptions], Client] = shared_client,
 ) -> None:
     """Combine the tasks' reports, and commit if there is a transaction.
 
@@ -199,7 +211,7 @@ def _conclude(
             "the same and readers would drop them as repeats: give a column 'writeId', or write "
             "identical_rows_together(df)"
         )
-    transaction = _transaction(messages, options)
+    transaction = _transaction(messages, options, connect)
     if transaction is not None:
         transactions, name, halves, group = transaction
         transactions.commit(name, halves, group=group, ordered=is_ordered(options, layout))
@@ -221,16 +233,22 @@ def _require_checkpoint(messages: Sequence[WriterCommitMessage | None], options:
         require_checkpoint(location, query_id)
 
 
-def _abandon(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
+def _abandon(
+    messages: Sequence[WriterCommitMessage | None],
+    options: SinkOptions,
+    connect: Callable[[ClientOptions], Client] = shared_client,
+) -> None:
     """Roll back the rows of successful tasks; failed tasks roll back their rows themselves."""
-    transaction = _transaction(messages, options)
+    transaction = _transaction(messages, options, connect)
     if transaction is not None:
         transactions, name, halves, group = transaction
         transactions.abandon(name, halves, group=group)
 
 
 def _transaction(
-    messages: Sequence[WriterCommitMessage | None], options: SinkOptions
+    messages: Sequence[WriterCommitMessage | None],
+    options: SinkOptions,
+    connect: Callable[[ClientOptions], Client],
 ) -> tuple[Transactions, TransactionName, pa.Table, str] | None:
     """Return the half messages of a transactional batch; None without a transaction."""
     wanted = options.transactions
@@ -238,7 +256,7 @@ def _transaction(
     if wanted is None or not written or written[0].transaction is None:
         return None
     transactions = Transactions(
-        shared_client(options.client),
+        connect(options.client),
         TransactionLog(wanted.folder),
         outage_timeout_ms=options.outage_timeout_ms,
     )

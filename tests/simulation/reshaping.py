@@ -1,0 +1,108 @@
+"""Faults of topics and brokers: queues that are closed, topics that are created again, masters that switch.
+
+They are drawn apart from the others, so that a seed of before has the faults of before, and these.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Final
+
+from tests.simulation.scene import Fault, Scene
+from tests.simulation.servers import State
+
+from pyspark_rocketmq.inventory import TopicConfig
+from pyspark_rocketmq.model import MASTER_ID, Permission
+
+__all__ = ["HIDING_TOO", "KINDS_TOO", "RESHAPING_TOO", "draw_more_faults"]
+
+_LONGEST_INDEX_LAG_S: Final = 2.0
+
+
+def _close_queue(scene: Scene) -> None:
+    """Have a queue read to its end, and written no more."""
+    broker = scene.broker()
+    config = scene.cluster.stores[broker].topics.get(scene.topic)
+    if config is not None and config.write_queues > 1 and not scene.cluster.is_static(scene.topic):
+        scene.cluster.change_topic(scene.topic, broker, write_queues=config.write_queues - 1)
+
+
+def _read_only(scene: Scene) -> None:
+    """Have a topic written elsewhere for a time: a topic that nobody may write is an error of its user."""
+    broker, stores = scene.broker(), scene.cluster.stores
+    writable = [name for name, store in stores.items() if _is_writable(store.topics.get(scene.topic))]
+    if scene.cluster.is_static(scene.topic) or broker not in writable or len(writable) < 2:
+        return
+    scene.cluster.change_topic(scene.topic, broker, perm=Permission.READ)
+    again = partial(scene.cluster.change_topic, scene.topic, broker, perm=Permission.READ | Permission.WRITE)
+    scene.network.scheduler.after(scene.fault.lasts_s, again)
+
+
+def _is_writable(config: TopicConfig | None) -> bool:
+    return config is not None and Permission.WRITE in config.perm
+
+
+def _index_lags(scene: Scene) -> None:
+    """Have a master acknowledge messages that it does not show yet."""
+    replica = scene.cluster.replicas[scene.broker(), MASTER_ID]
+    replica.lag = scene.chance.choice((1, 5, 100))
+    for_s = min(scene.fault.lasts_s, _LONGEST_INDEX_LAG_S)
+    scene.network.scheduler.after(for_s, partial(scene.cluster.catch_up, replica))
+
+
+def _switch(scene: Scene) -> None:
+    """Have the controller make a slave the master: the master died, or was told to step down."""
+    broker = scene.broker()
+    if (broker, 1) not in scene.cluster.servers or broker in scene.cluster.retired:
+        return
+    if scene.chance.random() < 0.6:
+        scene.cluster.stop_broker(broker, MASTER_ID, scene.fault.lasts_s, State.KILLED)
+    elected_s = scene.chance.uniform(0.0, 3.0)
+    scene.network.scheduler.after(elected_s, partial(scene.cluster.switch_master, broker))
+
+
+def _create_again(scene: Scene) -> None:
+    """Delete the topic with its messages and create it, broker by broker."""
+    for broker, store in scene.cluster.stores.items():
+        if scene.topic in store.topics and not scene.cluster.is_static(scene.topic):
+            again = partial(_create_again_at, scene, broker)
+            scene.network.scheduler.after(scene.chance.uniform(0.0, 2.0), again)
+
+
+def _create_again_at(scene: Scene, broker: str) -> None:
+    for queue in scene.cluster.queues(scene.topic):
+        if queue.broker_name == broker:
+            scene.history.begin_again(queue)
+    store = scene.cluster.stores[broker]
+    config = store.topics[scene.topic]
+    store.delete_topic(scene.topic)
+    store.create_topic(config)
+    scene.cluster.announce()
+
+
+KINDS_TOO: Final[dict[str, Callable[[Scene], None]]] = {
+    "a queue is written no more": _close_queue,
+    "a topic is read-only at a broker": _read_only,
+    "a master's index lags": _index_lags,
+    "a slave becomes the master": _switch,
+    "a topic is created again": _create_again,
+}
+
+RESHAPING_TOO: Final = frozenset({"a queue is written no more", "a topic is created again"})
+"""Faults that change the number of queues."""
+
+HIDING_TOO: Final = frozenset({"a topic is read-only at a broker", "a slave becomes the master"})
+"""Faults with which a route may lack some of several brokers."""
+
+
+def draw_more_faults(chance: random.Random, within_s: float, kinds: Collection[str]) -> list[Fault]:
+    """Draw some faults of these kinds."""
+    return [
+        Fault(
+            chance.uniform(0.0, within_s), kind, chance.choice((0.5, 1.0, 3.0, 10.0)), chance.getrandbits(32)
+        )
+        for kind in sorted(kinds)
+        for _ in range(chance.choice((0, 0, 0, 1, 1, 2)))
+    ]
