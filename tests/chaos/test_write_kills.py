@@ -163,7 +163,7 @@ def copy(broken_mq: DevCluster, tmp_path: Path) -> Callable[..., Copied]:
     return run
 
 
-@pytest.mark.needs("kills", "programs")
+@pytest.mark.needs("cluster", "kills", "programs")
 @pytest.mark.timeout(60 + 3 * _PATIENCE_S + 60 * KILLS)
 def test_nothing_is_lost_and_every_row_counts_once(
     copy: Callable[..., Copied], broken_mq: DevCluster, spark: SparkSession, tmp_path: Path
@@ -179,6 +179,7 @@ def test_nothing_is_lost_and_every_row_counts_once(
     assert once == Counter(bodies)
 
 
+@pytest.mark.needs("cluster", "kills", "programs")
 @pytest.mark.timeout(60 + 3 * _PATIENCE_S + 60 * TRANSACTION_KILLS)
 def test_every_row_of_a_transactional_write_is_there_once(copy: Callable[..., Copied]) -> None:
     copied = copy("transactional", TRANSACTION_MESSAGES, TRANSACTION_KILLS)

@@ -33,10 +33,12 @@ def _listing(cluster: DevCluster) -> list[list[str]]:
     return [line.split()[1:4] for line in lines if line.startswith("DefaultCluster")]
 
 
+@pytest.mark.needs("java")
 def test_mqadmin_sees_the_broker(mq: DevCluster) -> None:
     assert _listing(mq) == [["broker-a", "0", mq.broker("broker-a").address]]
 
 
+@pytest.mark.needs("java")
 def test_a_failed_mqadmin_command_raises_with_its_output(mq: DevCluster) -> None:
     with pytest.raises(DevClusterError, match="mqadmin topicRoute -t no-such-topic failed") as caught:
         mq.mqadmin("topicRoute", "-t", "no-such-topic")
@@ -116,6 +118,7 @@ def test_asking_for_a_broker_that_is_not_there(replicated: DevCluster) -> None:
         replicated.broker("broker-c")
 
 
+@pytest.mark.needs("cluster")
 def test_a_broken_setting_shows_the_brokers_own_words(tmp_path: Path) -> None:
     cluster = DevCluster(broker_config={"brokerRole": "SLAVE", "brokerId": "0"}, workdir=tmp_path)
     with pytest.raises(DevClusterError, match="broker-a ended while it started") as caught:
@@ -150,6 +153,7 @@ time.sleep(300)
 """
 
 
+@pytest.mark.needs("cluster")
 def test_no_server_is_left_when_the_owner_is_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None

@@ -34,6 +34,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     return Installation(folder / "venv", wheel, "spark")
 
 
+@pytest.mark.needs("cluster", "programs")
 def test_the_demo_shows_exact_totals_and_leaves_nothing_behind(installed, tmp_path):
     mark = f"DEMO_RUN={secrets.token_hex(8)}"
     name, value = mark.split("=")

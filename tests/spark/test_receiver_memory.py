@@ -13,6 +13,8 @@ from tests.support.scratch import scratch_env
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = [pytest.mark.needs("programs"), pytest.mark.timeout(300)]
+
 
 def blocks_in_memory(serializer: str, blocks: int, folder: Path) -> int:
     """Store blocks of 8 MiB in a driver with Spark's default heap; return how many are in memory."""
@@ -35,12 +37,10 @@ def blocks_in_memory(serializer: str, blocks: int, folder: Path) -> int:
     return int(answers[0])
 
 
-@pytest.mark.timeout(300)
 def test_blocks_that_do_not_fit_into_the_default_heap_go_to_disk(tmp_path: Path) -> None:
     """560 MiB, of which Spark keeps 434 MiB in a heap of 1 GiB."""
     assert 35 < blocks_in_memory("JavaSerializer", 70, tmp_path) < 70
 
 
-@pytest.mark.timeout(300)
 def test_blocks_are_read_with_another_serializer_of_sparks_too(tmp_path: Path) -> None:
     assert blocks_in_memory("KryoSerializer", 3, tmp_path) == 3

@@ -192,6 +192,7 @@ def test_the_articles_dstreams_print_their_orders(mq, client, topic, tmp_path, m
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.needs("programs")
 @pytest.mark.parametrize(
     ("name", "keys", "body", "result"),
     [

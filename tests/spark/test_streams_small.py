@@ -11,6 +11,7 @@ from pyspark_rocketmq.streams.run.session import get_plan_session
 KEYS, SECONDS = 20_000, 12
 
 
+@pytest.mark.needs("programs")
 @pytest.mark.timeout(400)
 def test_a_job_with_many_keys_takes_a_gigabyte(mq, topic, tmp_path):
     """It says so from its start to its second closed window; how it goes on, the ten minutes show."""
