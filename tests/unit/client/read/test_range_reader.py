@@ -12,6 +12,7 @@ from pyspark_rocketmq.client.read.range_reader import Pulled, RangeEnd, RangeRea
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import ConnectError, DataLossError, RemoteProtocolError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, OffsetRange
+from pyspark_rocketmq.record.decode.holes import find_holes
 from pyspark_rocketmq.remoting.codes import ResponseCode
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -29,6 +30,7 @@ def read(
     for event in read_chunks(client, [OffsetRange(QUEUE, 0, until)], ReadOptions(**given)):
         match event:
             case Pulled(_, chunks):
+                assert not find_holes(chunks, QUEUE.topic)
                 offsets += [(chunk.from_offset, chunk.until_offset) for chunk in chunks]
                 meanwhile()
             case RangeEnd(pull):

@@ -134,6 +134,19 @@ def test_a_run_to_the_end_says_nothing_of_what_came_after_its_begin() -> None:
     assert query.aligned_ms() == began
 
 
+def test_a_run_to_the_end_does_not_pass_messages_that_come_while_its_ends_are_asked_for() -> None:
+    query = Query()
+    query.mq.send()
+
+    def come() -> None:
+        query.mq.send(B0)
+        query.mq.clock.now_s += 60
+
+    query.mq.after_ends = come
+    query.reader.prepareForTriggerAvailableNow()
+    assert query.aligned_ms() <= min(query.unread_ms())
+
+
 def test_heartbeats_have_it_too() -> None:
     query = Query(heartbeatInterval="1s")
     query.mq.send()

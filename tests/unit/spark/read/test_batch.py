@@ -82,6 +82,18 @@ def test_messages_that_come_while_planning_do_not_put_the_start_behind_the_end()
     assert planned(mq, startingOffsets="last:1") == [(OffsetRange(A0, 9, 10), OffsetRange(A1, 9, 10))]
 
 
+def test_a_time_before_now_counts_from_the_call_though_brokers_are_waited_for():
+    mq = world()
+    look_up = mq.look_up
+
+    def look_up_slowly(topics, *, whole=False):
+        look_up(topics, whole=whole)
+        mq.clock.now_s += 5
+
+    mq.look_up = look_up_slowly
+    assert planned(mq, startingTimestamp="-2500ms") == [(OffsetRange(A0, 8, 10), OffsetRange(A1, 8, 10))]
+
+
 @pytest.mark.parametrize("end", [{}, {"endingTimestamp": "2026-01-01T02:00:00Z"}])
 @pytest.mark.parametrize("start", ["-3s", "2026-01-01T01:00:00Z"], ids=["before", "beyond"])
 def test_a_start_by_time_at_the_tip_of_a_queue_that_is_written(start: str, end: dict[str, str]):
