@@ -71,7 +71,7 @@ test: lint unit docs brokers smoke  ## Run everything that CI runs
 test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB, with a random SEED: over an hour
 	@seed=$(if $(filter file,$(origin SEED)),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' '),$(SEED)); \
 	echo "random choices follow from $$seed: make test-all SEED=$$seed repeats them"; \
-	$(MAKE) --keep-going mariadb test QUICK= EXAMPLES=search CHAOS_KILLS=2 SEED=$$seed
+	$(MAKE) --keep-going mariadb test test-lowest QUICK= EXAMPLES=search CHAOS_KILLS=2 SEED=$$seed
 
 .PHONY: lint
 lint: setup  ## Check style, types and layers
@@ -162,6 +162,29 @@ $(OLDEST)/.ready: | $(DEV)
 	@echo "fetching PySpark 4.2"
 	@rm -rf $(OLDEST)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(OLDEST) 'pyspark==4.2.*'
+	@touch $@
+
+LOWEST := .venv-lowest
+# What users install; the tools of the tests are those of .venv.
+EXTRAS := compression dashboard mqtt notebook prometheus spark sql state
+COMPILE_LOWEST = $(LOWEST)/uv/bin/uv pip compile --quiet --python $(BIN)/python --no-header --no-annotate \
+  --resolution lowest-direct $(addprefix --extra=,$(EXTRAS))
+
+.PHONY: test-lowest
+test-lowest: setup $(LOWEST)/.ready  ## Run unit and property tests with the lowest declared version of every dependency
+	PYTHONPATH=$(CURDIR)/$(LOWEST):$(CURDIR)/$(OLDEST) $(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) \
+	  -W default::DeprecationWarning --numprocesses 3 tests/unit tests/property
+
+# The direct dependencies at their lowest; what these need, as in constraints.txt. PySpark is that of `make smoke`.
+$(LOWEST)/.ready: pyproject.toml constraints.txt | $(OLDEST)/.ready
+	@echo "fetching the lowest version of every dependency"
+	@rm -rf $(LOWEST)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --target $(LOWEST)/uv uv
+	@$(COMPILE_LOWEST) --no-deps --output-file $(LOWEST)/direct.txt pyproject.toml
+	@grep -viE "^($$(sed 's/==.*//; s/-/[-_]/g' $(LOWEST)/direct.txt | paste -sd '|' -))==" constraints.txt > $(LOWEST)/others.txt
+	@$(COMPILE_LOWEST) --constraint $(LOWEST)/others.txt --output-file $(LOWEST)/all.txt pyproject.toml
+	@grep -vE '^(pyspark|py4j)==' $(LOWEST)/all.txt > $(LOWEST)/lowest.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(LOWEST) --requirement $(LOWEST)/lowest.txt
 	@touch $@
 
 .PHONY: docs
