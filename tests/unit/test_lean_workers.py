@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pyspark
 from tests.support.lean_jvm import lean_workers
 
@@ -22,3 +25,22 @@ def test_spark_s_python_processes_do_not_compile_pyspark() -> None:
         [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True
     )
     assert Path(done.stdout.strip()).resolve() == Path(pyspark.__file__).resolve()
+
+
+def test_a_worker_has_pandas_and_arrow_from_its_daemon() -> None:
+    environ = os.environ | {"PYTHON_WORKER_FACTORY_SECRET": "none"}
+    lean_workers(environ)
+    with subprocess.Popen(
+        [sys.executable, "-m", "pyspark.daemon", "pyspark.worker"],
+        env=environ,
+        stdin=subprocess.PIPE,  # at its end the daemon ends
+        stdout=subprocess.PIPE,
+    ) as daemon:
+        assert daemon.stdout is not None
+        (port,) = struct.unpack("!i", daemon.stdout.read(4))
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as worker:
+            (pid,) = struct.unpack("!i", worker.recv(4, socket.MSG_WAITALL))
+            # It waits for the secret: it has not imported anything itself.
+            libraries = {Path(each.path).name.partition(".")[0] for each in psutil.Process(pid).memory_maps()}
+        daemon.communicate(timeout=60)
+    assert {"libarrow", "_multiarray_umath", "lib"} <= libraries
