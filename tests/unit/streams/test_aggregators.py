@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import pickle
+from collections import Counter
 from decimal import Decimal
 
 import pytest
@@ -295,3 +298,49 @@ def test_many_different_values_are_counted_within_two_percent(count):
             sketch = Sketch.of(pickle.loads(pickle.dumps(sketch.pack())))
     assert abs(sketch.count() - count) <= (0 if count <= 512 else count * 0.02)
     assert len(pickle.dumps(sketch.pack())) < 20_000
+
+
+def estimate(registers):
+    """The estimate as Ertl's paper writes it, with sums of 200 terms."""
+    size = len(registers)
+    share = Counter(registers)
+    full = 1 - share[51] / size
+    tau = (1 - full - sum((1 - full**2**-k) ** 2 * 2**-k for k in range(1, 200))) / 3
+    none = share[0] / size
+    sigma = none + sum(none ** (2**k) * 2 ** (k - 1) for k in range(1, 200))
+    z = size * (tau / 2**50 + sigma) + sum(share[rank] / 2**rank for rank in range(1, 51))
+    return size**2 / (2 * math.log(2) * z)
+
+
+@pytest.mark.parametrize(
+    "registers",
+    [
+        [0] * 8_192 + [1] * 8_192,
+        [0] * 16_383 + [1],
+        [*range(52)] * 315 + [3, 0, 7, 1],
+        [50] * 4_096 + [51] * 12_288,
+        [51] * 16_383 + [49],
+    ],
+    ids=["few", "one", "all", "nearly full", "full but one"],
+)
+def test_the_estimate_is_that_of_the_paper(registers):
+    assert Sketch.of(bytes(registers)).count() == pytest.approx(estimate(registers), rel=1e-9, abs=1)
+
+
+def test_a_text_that_is_no_unicode_is_counted():
+    sketch = Sketch()
+    for text in ("\ud800", "\udc00", "\ud800"):
+        sketch.add(text)
+    assert sketch.count() == 2
+
+
+def test_a_value_has_the_same_place_in_every_release():
+    """Values that are in a checkpoint must not count twice."""
+    sketch = Sketch()
+    for value in ("a", "b"):
+        sketch.add(value)
+    assert sketch.pack() == {4681665781835383343, 9543904841865449333}
+    for value in range(600):
+        sketch.add(str(value))
+    registers = sketch.pack()
+    assert (len(registers), hashlib.sha256(registers).hexdigest()[:16]) == (16_384, "387b16597353a0bb")
