@@ -28,7 +28,7 @@ from pyspark_rocketmq.devcluster.detached import DetachedCluster, DetachedServer
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
-from pyspark_rocketmq.record.decode.columns import COLUMNS
+from pyspark_rocketmq.spark.read.schema import COLUMN_TYPES
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.streams.run.job_registry import JobRecord
 from pyspark_rocketmq.testing import MockBroker
@@ -195,7 +195,7 @@ def test_every_command_has_the_fields_of_the_text(
     monkeypatch.setenv("NAMESRV_ADDR", mq.name_server)
     names = {command: fields(answer(cli, words)) for command, words in ANSWERS.items()}
     assert {command for command, found in names.items() if not found} == WITHOUT_FIELDS
-    names |= {"(other)": literals(), "(columns of a message)": set(COLUMNS), "(errors)": facts()}
+    names |= {"(other)": literals(), "(columns of a message)": set(COLUMN_TYPES), "(errors)": facts()}
     told = "".join(f"{command}: {' '.join(sorted(found))}\n" for command, found in names.items() if found)
     if os.environ.get("REWRITE_GOLDEN"):
         GOLDEN.write_text(told, encoding="utf-8")
