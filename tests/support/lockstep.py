@@ -28,6 +28,7 @@ class Answer:
     code: int = ResponseCode.SUCCESS
     remark: str = "FOUND"
     max_offset: int = 0
+    min_offset: int = 0
 
 
 Script = Callable[[str, int, int], Answer]
@@ -84,10 +85,11 @@ class LockstepConnection:
     client: LockstepClient
     addr: str
     asked: dict[int, tuple[int, int]] = field(default_factory=dict)
+    templates: list[object] = field(default_factory=list)
     _number: int = 0
 
     def submit_many(self, template: object, values: Sequence[tuple[int, int]]) -> list[int]:
-        del template
+        self.templates.append(template)
         opaques = []
         for offset, most in values:
             self._number += 1
@@ -104,7 +106,7 @@ class LockstepConnection:
             answer = self.client.script(self.addr, *self.asked.pop(opaque))
             fields = {
                 "nextBeginOffset": str(answer.next_offset),
-                "minOffset": "0",
+                "minOffset": str(answer.min_offset),
                 "maxOffset": str(answer.max_offset),
                 "suggestWhichBrokerId": "0",
             }

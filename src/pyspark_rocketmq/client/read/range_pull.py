@@ -179,16 +179,12 @@ class RangePull:
         asks = list(itertools.islice(iter(self._window.ask, None), max(0, pulls)))
         if not asks:
             return 0
-        try:
-            channel = self._channel = self._channel or self._replica.connect(self._depth)
-            template = self._template = self._template or self._pulls_at(channel)
-            sent = self._depth.record_sent(self._now())
-            opaques = channel.submit_many(template, [(ask.offset, ask.max_messages) for ask in asks])
-            self._in_flight.update(zip(opaques, ((ask, sent) for ask in asks), strict=True))
-        except RocketMQError:
-            for ask in asks:
-                self._window.record_refusal(ask.offset)
-            raise
+        # If this fails, `_recover` has the window ask for them again.
+        channel = self._channel = self._channel or self._replica.connect(self._depth)
+        template = self._template = self._template or self._pulls_at(channel)
+        sent = self._depth.record_sent(self._now())
+        opaques = channel.submit_many(template, [(ask.offset, ask.max_messages) for ask in asks])
+        self._in_flight.update(zip(opaques, ((ask, sent) for ask in asks), strict=True))
         return len(asks)
 
     def _pulls_at(self, channel: PullChannel) -> RequestTemplate:
@@ -197,9 +193,8 @@ class RangePull:
 
     def _receive(self) -> list[Chunk]:
         if not self._in_flight:
-            chunks = self._take()
-            if chunks or self.done:
-                return chunks
+            if self.done:
+                return []
             self._client.clock.sleep(max(0.0, self._resume_at - self._now()))
             self._send(1)
         assert self._channel is not None, "a range that is not done always has something to ask for"
@@ -252,7 +247,8 @@ class RangePull:
     def _recover(self, error: RocketMQError) -> None:
         """Prepare to continue after ``error``, or raise it: not retriable, or no progress for too long."""
         missed = isinstance(error, BrokerError) and error.code == ResponseCode.PULL_NOT_FOUND
-        self._patience.record_failure(self._now(), missed=missed and self._replica.at_master)
+        # A slave that lacks the messages, too, shows nothing of its master, which is asked next.
+        self._patience.record_failure(self._now(), missed=missed and self._replica.master_is_known)
         if not self._replica.at_master and isinstance(error, FlowControlError):
             self._slave_is_closed = pull_answer.slave_is_closed(error.remark)
         error.facts.setdefault("queue", str(self.offsets.queue))

@@ -32,6 +32,8 @@ class ReplicaChoice:
         """The broker id to prefer at the next `connect`."""
         self.at_master = True
         """Whether the last `connect` led to the master."""
+        self.master_is_known = True
+        """Whether the route of the last `connect` had a master."""
         self._client = client
         self._queue = queue
         self._refused_by: set[str] = set()
@@ -56,6 +58,7 @@ class ReplicaChoice:
             candidates = by_preference
         addr = broker.addresses[candidates[0]]
         self.at_master = candidates[0] == MASTER_ID
+        self.master_is_known = MASTER_ID in broker.addresses
         if broker.behind_proxy:
             depth.bound(LANES)
         try:

@@ -190,7 +190,8 @@ def test_only_misses_of_the_master_are_timed() -> None:
     assert (misses, client.lost) == (3, [])
 
 
-def test_an_absence_between_two_misses_starts_the_clock_again() -> None:
+@pytest.mark.parametrize("how", ["no connection", "an error"])
+def test_an_absence_between_two_misses_starts_the_clock_again(how: str) -> None:
     client = LockstepClient(lambda *_: Answer(0))
     misses: list[float] = []
 
@@ -199,6 +200,8 @@ def test_an_absence_between_two_misses_starts_the_clock_again() -> None:
             misses.append(client.manual_clock.now_s)
             if len(misses) == 2:
                 client.manual_clock.now_s += 60
+                if how == "an error":
+                    return Answer(offset, code=ResponseCode.SERVICE_NOT_AVAILABLE, remark="it starts")
                 raise ConnectError("the broker restarts", addr=addr)
             return Answer(offset, code=NOTHING, remark="OFFSET_OVERFLOW_ONE")
         if len(misses) == 2:
@@ -211,14 +214,39 @@ def test_an_absence_between_two_misses_starts_the_clock_again() -> None:
     assert client.lost == []
 
 
+def test_a_master_that_leaves_the_route_between_two_misses_starts_the_clock_again() -> None:
+    """The slave, which lags, is all that answers meanwhile."""
+    client = LockstepClient(lambda *_: Answer(0), slave=True)
+    both, began_s = client.addresses, client.manual_clock.now_s
+    misses = {MASTER: 0, SLAVE: 0}
+
+    def script(addr: str, offset: int, asked: int) -> Answer:
+        if misses[MASTER] and client.manual_clock.now_s < began_s + 60:
+            client.addresses = {1: SLAVE}
+        else:
+            client.addresses = both
+        if addr == SLAVE or misses[MASTER] < 2:
+            misses[addr] += 1
+            return Answer(offset, code=NOTHING, remark="OFFSET_OVERFLOW_ONE")
+        return found(offset, min(32, asked))
+
+    client.script = script
+    assert covered(read(client, 20, fail_on_data_loss=False)) == list(range(20))
+    assert client.lost == []
+    assert misses[MASTER] == 2
+    assert misses[SLAVE] > 10
+
+
+@pytest.mark.parametrize("slave", [False, True])
 @pytest.mark.parametrize("code", [NOTHING, MOVED])
-def test_a_master_without_the_messages_is_believed_after_a_while(code: int) -> None:
+def test_a_master_without_the_messages_is_believed_after_a_while(code: int, slave: bool) -> None:
     client = LockstepClient(
         lambda addr, offset, asked: (
             found(offset, min(asked, 50 - offset))
             if offset < 50
             else Answer(50, code=code, remark="OFFSET_OVERFLOW_BADLY", max_offset=50)
-        )
+        ),
+        slave=slave,
     )
     started = client.manual_clock.now_s
     assert covered(read(client, 100, fail_on_data_loss=False)) == list(range(50))
