@@ -14,7 +14,7 @@ from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.servers import Server, State
 
 from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue
-from pyspark_rocketmq.remoting.codes import ResponseCode
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
 from pyspark_rocketmq.testing.data import MockData
 from pyspark_rocketmq.testing.handlers.admin_requests import Registry, admin_requests, name_server_requests
@@ -317,7 +317,10 @@ class Cluster(MockData):
     def _serve(self, replica: Replica, frame: Frame, most: int | None) -> Reply:
         operation = self._operations.get(frame.command.code)
         limits = replica.limits if most is None else dataclasses.replace(replica.limits, messages=most)
-        return execute(frame, operation and (lambda it: operation(replica, it, limits)))
+        reply = execute(frame, operation and (lambda it: operation(replica, it, limits)))
+        if replica.is_slave and frame.command.code == RequestCode.PULL_MESSAGE and reply.body:
+            self.servers[replica.store.name, replica.broker_id].happened["pull answered by a slave"] += 1
+        return reply
 
     def _tell_suspended(self) -> None:
         for server in self.servers.values():

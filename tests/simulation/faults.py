@@ -18,7 +18,7 @@ from pyspark_rocketmq.model import MASTER_ID, MessageQueue
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.testing.log import PullLimits
 
-__all__ = ["HIDING", "RESHAPING", "Fault", "draw_faults", "happen"]
+__all__ = ["HIDING", "KINDS", "RESHAPING", "Fault", "draw_faults", "happen"]
 
 _REFUSALS: Final = (
     ResponseCode.SYSTEM_BUSY,
@@ -201,7 +201,7 @@ def _remap(scene: Scene) -> None:
         scene.cluster.announce()
 
 
-_KINDS: Final[dict[str, Callable[[Scene], None]]] = {
+_DRAWN: Final[dict[str, Callable[[Scene], None]]] = {
     "a master is killed": partial(_master, state=State.KILLED),
     "a master vanishes": partial(_master, state=State.VANISHED),
     "a master pauses": partial(_master, state=State.PAUSED),
@@ -258,6 +258,11 @@ HIDING: Final = HIDING_TOO | frozenset(
 _LIKELY_ONLY: Final[dict[str, Callable[[Scene], None]]] = {"a master is gone for good": _for_good}
 """Faults of lives that are made for them."""
 
+_ACTIONS: Final = _DRAWN | _LIKELY_ONLY | KINDS_TOO
+
+KINDS: Final = tuple(sorted(_ACTIONS))
+"""All kinds of faults."""
+
 
 def draw_faults(
     chance: random.Random, within_s: float, likely: Sequence[str], never: Collection[str] = ()
@@ -274,8 +279,8 @@ def draw_faults(
         Kinds that would undo what this life is made for.
     """
     count = chance.choice((0, 1, 1, 2, 3, 4, 6, 10))
-    answers = [kind for kind in sorted(_KINDS) if ": " in kind]
-    others = sorted(_KINDS.keys() - {*answers, *never})
+    answers = [kind for kind in sorted(_DRAWN) if ": " in kind]
+    others = sorted(_DRAWN.keys() - {*answers, *never})
     some = [*chance.sample(answers, chance.randint(0, 6)), *chance.sample(others, chance.randint(1, 6))]
     kinds = [*some, *likely, *likely]
     drawn = [chance.choice(kinds) for _ in range(count)] + list(likely)
@@ -309,4 +314,4 @@ def happen(
     history.did[fault.kind] += 1
     chance = random.Random(fault.dice)
     scene = Scene(cluster, network, history, topic, processes, finished, deletes, jump, fault, chance)
-    (_KINDS | _LIKELY_ONLY | KINDS_TOO)[fault.kind](scene)
+    _ACTIONS[fault.kind](scene)

@@ -17,7 +17,7 @@ from tests.simulation.plan import GROUP, Plan
 from tests.simulation.query import Query
 from tests.simulation.scheduler import Scheduler, Spinning
 from tests.simulation.sink import Sink
-from tests.simulation.stage import Stage
+from tests.simulation.stage import Accident, Stage
 from tests.simulation.writer import Writer
 
 from pyspark_rocketmq.model import MessageQueue
@@ -27,6 +27,8 @@ __all__ = ["Verdict", "live"]
 
 _TOPIC: Final = "orders"
 _CLIENT_OPTIONS: Final = ("requestTimeoutMs", "connectTimeoutMs", "routeRefreshMs")
+_OUTAGE_TIMEOUT: Final = "600s"
+"""Longer than every fault."""
 _CATCHES_UP_S: Final = 400.0
 """A query that is not done this long after the last fault is stalled."""
 
@@ -42,7 +44,11 @@ class Verdict:
     took_s : float
         Virtual seconds.
     did : Counter
+        What happened how often.
     events : sequence of str
+        The timeline.
+    accidents : tuple of Accident
+        What struck actors.
     """
 
     plan: Plan
@@ -51,16 +57,21 @@ class Verdict:
     rows: int
     did: Counter[str]
     events: Sequence[str]
+    accidents: tuple[Accident, ...]
 
 
 class _World:
     """The parts of a life, put together."""
 
-    def __init__(self, plan: Plan, faults: Sequence[Fault]) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.chance = random.Random(plan.seed ^ 0x5EED)
         self.scheduler = Scheduler()
-        self.stage = Stage(Network(self.scheduler, self._own_chance(), plan.habits), plan.kills)
+        self.stage = Stage(
+            Network(self.scheduler, self._own_chance(), plan.habits),
+            plan.kills,
+            None if plan.accidents is None else frozenset(plan.accidents),
+        )
         self.history = self.stage.history
         self.cluster = Cluster(
             self.stage.network,
@@ -93,7 +104,7 @@ class _World:
             for number, (messages, pause_s, ordered) in enumerate(plan.writers)
         ]
         if plan.sink is not None:
-            options = {**client, "topic": _TOPIC, **plan.sink.options}
+            options = {**client, "topic": _TOPIC, "outageTimeout": _OUTAGE_TIMEOUT, **plan.sink.options}
             self.writers.append(
                 Sink(self.stage, plan.sink, options, self._own_chance(), body_bytes=plan.body_bytes)
             )
@@ -106,9 +117,9 @@ class _World:
             skew_ms=plan.skew_ms,
             committed=self._committed,
         )
-        self.last_fault_s = max((fault.at_s for fault in faults), default=0.0)
-        self.heals_at_s = max((fault.at_s + fault.lasts_s for fault in faults), default=0.0) + 1.0
-        self._begin(faults)
+        self.last_fault_s = max((fault.at_s for fault in plan.faults), default=0.0)
+        self.heals_at_s = max((fault.at_s + fault.lasts_s for fault in plan.faults), default=0.0) + 1.0
+        self._begin()
 
     def _own_chance(self) -> random.Random:
         """A source of its own for each part: what one draws does not change what others do."""
@@ -121,14 +132,14 @@ class _World:
             if (offset := self.cluster.committed(GROUP, queue)) is not None
         ]
 
-    def _begin(self, faults: Sequence[Fault]) -> None:
+    def _begin(self) -> None:
         """Plan everything that happens by itself."""
         self.cluster.start()
         processes = (
             *("query", "query-executor-0", "query-executor-1", "sink-executor-0", "sink-executor-1"),
             *(f"writer-{number}" for number in range(len(self.writers))),
         )
-        for fault in faults:
+        for fault in self.plan.faults:
             self.scheduler.at(fault.at_s, lambda fault=fault: self._happen(fault, processes))
         self.scheduler.at(self.heals_at_s, self._heal)
         for writer in self.writers:
@@ -179,6 +190,23 @@ class _World:
             return False
         return self.logical_places().keys() - history.expired <= history.read
 
+    def reached(self) -> Counter[str]:
+        """Return the states that this life has reached."""
+        history = self.history
+        reached = Counter(
+            {
+                "life over TLS": self.plan.habits.tls,
+                "message stored twice": len(history.stored) - len(set(history.stored.values())),
+                "offset committed": len(self._committed()),
+                "query ended by lost messages": sum(e.startswith("DataLoss") for e in history.errors),
+                "query went on without lost messages": self.plan.lossy
+                and bool(history.expired - history.read),
+            }
+        )
+        for server in self.cluster.all_servers:
+            reached.update(server.happened)
+        return reached
+
     def out_of_reach(self) -> set[Place]:
         """Return the messages of masters that are gone for good, unless a batch was planned with them.
 
@@ -213,9 +241,9 @@ class _World:
         return found
 
 
-def live(plan: Plan, faults: Sequence[Fault] | None = None) -> Verdict:
-    """Live a life, with all of its faults or only some, and judge it."""
-    world = _World(plan, plan.faults if faults is None else faults)
+def live(plan: Plan) -> Verdict:
+    """Live a life, and judge it."""
+    world = _World(plan)
     history = world.history
     wrong: dict[str, list[str]] = {}
     try:
@@ -235,6 +263,13 @@ def live(plan: Plan, faults: Sequence[Fault] | None = None) -> Verdict:
     if not plan.static and not moving & history.did.keys():
         history.queues = world.cluster.queues(_TOPIC)
     wrong |= judge(history)
-    for server in world.cluster.all_servers:
-        history.did.update(server.happened)
-    return Verdict(plan, wrong, world.scheduler.now, len(history.read), history.did, history.events)
+    history.did.update(world.reached())
+    return Verdict(
+        plan,
+        wrong,
+        world.scheduler.now,
+        len(history.read),
+        history.did,
+        history.events,
+        tuple(world.stage.accidents),
+    )

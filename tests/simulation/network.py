@@ -6,7 +6,6 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, Protocol
 
 from tests.simulation.scheduler import Process, Scheduler, SimulatedCondition, Task
@@ -105,12 +104,15 @@ class Network:
 
     def blocked_until(self, process: Process, server: Listener) -> float:
         """Return when bytes pass again: a moment that is past if they do."""
-        return self._blocked.get((process.name, server.name), 0.0)
+        return self._blocked.get((process.name, server.name), 0.0) if self._blocked else 0.0
 
     def delay_s(self, server: Listener) -> float:
         """Return how long the next byte takes, one way."""
-        jitter = self.chance.expovariate(1.0) * self.habits.jitter_s
-        return self.habits.delay_s + jitter + self.slowness.get(server.name, 0.0)
+        habits = self.habits
+        delay_s = habits.delay_s
+        if habits.jitter_s:
+            delay_s += self.chance.expovariate(1.0) * habits.jitter_s
+        return delay_s + self.slowness.get(server.name, 0.0) if self.slowness else delay_s
 
     def connect(self, process: Process, addr: str, options: ConnectionOptions) -> ByteStream:
         """Connect as a TCP stack does, with refusals and time-outs."""
@@ -137,7 +139,7 @@ class Session:
         self.network = network
         self.process = process
         self.server = server
-        self.buffer = bytearray()
+        self.buffer = b""
         """The server's: an unfinished frame."""
         self.half_open = False
         """Whether everything vanishes, without a word to either side."""
@@ -175,32 +177,33 @@ class Session:
     def _send(self, direction: _Direction, data: bytes, arrive: Callable[[bytes], None]) -> None:
         network = self.network
         ready = network.scheduler.now + network.delay_s(self.server) + len(data) / network.habits.bytes_per_s
-        direction.ready_at = max(ready, direction.ready_at)
+        if ready > direction.ready_at:
+            direction.ready_at = ready
         direction.parts.append((direction.ready_at, data))
         direction.size += len(data)
         if not direction.pumping:
             direction.pumping = True
-            network.scheduler.at(direction.ready_at, partial(self._pump, direction, arrive))
+            network.scheduler.at(direction.ready_at, self._pump, direction, arrive)
 
     def _pump(self, direction: _Direction, arrive: Callable[[bytes], None]) -> None:
         """Deliver what has arrived; wait where nothing passes."""
-        scheduler = self.network.scheduler
+        scheduler, parts = self.network.scheduler, direction.parts
         open_at = self.network.blocked_until(self.process, self.server)
         if open_at > scheduler.now:
-            scheduler.at(open_at + self.network.delay_s(self.server), partial(self._pump, direction, arrive))
+            scheduler.at(open_at + self.network.delay_s(self.server), self._pump, direction, arrive)
             return
-        while direction.parts and direction.parts[0][0] <= scheduler.now:
-            _, data = direction.parts.popleft()
+        while parts and parts[0][0] <= scheduler.now:
+            _, data = parts.popleft()
             direction.size -= len(data)
             if not self.half_open:
                 arrive(data)
-        direction.pumping = bool(direction.parts)
-        if direction.parts:
-            scheduler.at(direction.parts[0][0], partial(self._pump, direction, arrive))
+        direction.pumping = bool(parts)
+        if parts:
+            scheduler.at(parts[0][0], self._pump, direction, arrive)
 
     def _arrive_up(self, data: bytes) -> None:
         if self.stream is not None:
-            self.stream.notice()  # there is room again
+            self.stream.has_room()
         if not self.open:
             if self.stream is not None:
                 self.stream.reset()
@@ -228,6 +231,8 @@ class SimulatedStream:
         self._broken = False
         self._closed = False
         self._sleeper: Task | None = None
+        self._writes = False
+        """Whether who waits also waits for room."""
         self.reads_ahead = session.network.habits.tls
 
     # --- what the network does ---
@@ -244,6 +249,11 @@ class SimulatedStream:
         """The peer does not know this connection."""
         self._broken = True
         self.notice()
+
+    def has_room(self) -> None:
+        """Wake who waits for room."""
+        if self._writes:
+            self.notice()
 
     def notice(self) -> None:
         """Wake who waits."""
@@ -294,7 +304,7 @@ class SimulatedStream:
             return self._readable
         if timeout_s <= 0:
             return None
-        self._sleeper = self._scheduler.current()
+        self._sleeper, self._writes = self._scheduler.current(), writable
         woken = self._scheduler.park(timeout_s)
         self._sleeper = None
         if self._closed:

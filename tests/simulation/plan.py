@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tests.simulation.faults import Fault, draw_faults
 from tests.simulation.network import Habits
 from tests.simulation.reshaping import draw_more_faults
 from tests.simulation.sink import SinkPlan
-from tests.simulation.stage import Kills
+from tests.simulation.stage import Accident, Kills
 
 from pyspark_rocketmq.testing.log import PullLimits
 
@@ -23,33 +23,47 @@ _LAGS: Final = ("a slave lags", "a master is gone, and its slaves lag")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that a seed chooses before a life begins."""
+    """Everything that a seed chooses before a life begins. The defaults are the plainest life."""
 
-    seed: int
-    brokers: int
-    name_servers: int
-    slaves: int
-    slave_readable: bool
-    queues: int
-    static: bool
-    compacted: bool
-    lossy: bool
+    seed: int = 0
+    brokers: int = 1
+    name_servers: int = 1
+    slaves: int = 0
+    slave_readable: bool = True
+    queues: int = 1
+    static: bool = False
+    compacted: bool = False
+    lossy: bool = False
     """Messages are deleted that were not read, and the query is told to go on."""
-    strict: bool
+    strict: bool = False
     """Messages are deleted that were not read, and the query has to end."""
-    retires: bool
+    retires: bool = False
     """A master is lost whose slaves have everything."""
-    limits: PullLimits
-    habits: Habits
-    kills: Kills
-    options: dict[str, str]
-    available_now: bool
-    trigger_s: float
-    skew_ms: int
-    writers: tuple[tuple[int, float, bool], ...]
-    sink: SinkPlan | None
-    body_bytes: int
-    faults: tuple[Fault, ...]
+    limits: PullLimits = PullLimits()  # noqa: RUF009 - frozen
+    habits: Habits = Habits()  # noqa: RUF009 - frozen
+    kills: Kills = Kills()  # noqa: RUF009 - frozen
+    options: dict[str, str] = field(default_factory=lambda: {"startingOffsets": "earliest"})
+    available_now: bool = False
+    trigger_s: float = 0.5
+    skew_ms: int = 0
+    writers: tuple[tuple[int, float, bool], ...] = ()
+    sink: SinkPlan | None = None
+    body_bytes: int = 1
+    faults: tuple[Fault, ...] = ()
+    accidents: tuple[Accident, ...] | None = None
+    """What strikes actors, if it is listed instead of drawn."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing may be wrong in such a life: what it does to the query, the query can survive."""
+        if self.lossy and self.options.get("failOnDataLoss") != "false":
+            return False
+        if self.strict and self.options.get("failOnDataLoss") == "false":
+            return False
+        served = self.slaves > 0 and self.slave_readable and self.brokers > 1
+        if self.retires and not served:
+            return False
+        return all(self._allowed.get(fault.kind, True) for fault in self.faults)
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -65,6 +79,18 @@ class Plan:
         """A source of its own for each later part: what one draws does not change what others do."""
         return random.Random(f"{self.seed} {what}")
 
+    @property
+    def _allowed(self) -> dict[str, bool]:
+        """Whether nothing may go wrong with some kinds of faults."""
+        return {
+            # What is bound to a queue that is written no more is refused, as it should be.
+            "a queue is written no more": not self.static and not self._binds,
+            "a topic is read-only at a broker": not self.static,
+            "a master's index lags": not self.strict,
+            "a slave becomes the master": bool(self.slaves) and not self.retires,
+            "a topic is created again": self.lossy and self.sink is None,
+        }
+
     def _with_transactions(self) -> Plan:
         """Have some sinks make batches visible as a whole, by drivers that may be replaced unknowingly."""
         chance = self._own_chance("transactions")
@@ -77,15 +103,7 @@ class Plan:
     def _with_more_faults(self) -> Plan:
         """Add faults of topics and brokers where they are allowed."""
         chance = self._own_chance("more faults")
-        allowed = {
-            # What is bound to a queue that is written no more is refused, as it should be.
-            "a queue is written no more": not self.static and not self._binds,
-            "a topic is read-only at a broker": not self.static,
-            "a master's index lags": not self.strict,
-            "a slave becomes the master": bool(self.slaves) and not self.retires,
-            "a topic is created again": self.lossy and self.sink is None,
-        }
-        kinds = [kind for kind, may in allowed.items() if may and chance.random() < 0.25]
+        kinds = [kind for kind, may in self._allowed.items() if may and chance.random() < 0.25]
         more = draw_more_faults(chance, max((fault.at_s for fault in self.faults), default=5.0), kinds)
         return replace(self, faults=tuple(sorted((*self.faults, *more), key=lambda fault: fault.at_s)))
 
@@ -105,7 +123,7 @@ class Plan:
             "maxRecordsPerPartition": ("3", "50"),
             "pullBatchSize": ("1", "7", "32", "1024"),
             "pullsInFlight": ("1", "2", "16"),
-            "maxRatePerQueue": ("5", "50"),
+            "maxRatePerQueue": ("20", "50"),
         }.items():
             if chance.random() < 0.3:
                 options[name] = one_of(values)

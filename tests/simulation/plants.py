@@ -1,23 +1,49 @@
-"""Planted defects: mistakes in the code under test that the simulation has to find.
+"""Search for planted mistakes: ``python -m tests.simulation.plants --seeds 2000 [NUMBER ...]``.
 
-Each replaces a piece of a module's source as it is imported, in a process of its own.
+Each replaces a piece of a module's source as it is imported, in a process of its own. The search for one ends
+at the first life in which a judge objects.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import json
 import logging
+import multiprocessing
 import os
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
+from typing import Final
 
-from tests.simulation.mistakes import NOT_FOUND_YET, PLANTS, Plant
+from tests.simulation.mistakes import PLANTS, Plant
 
-__all__ = ["plant"]
+__all__ = ["Found", "plant", "search"]
+
+_FOUND_BY: Final = Path(__file__).with_name("found_by.json")
+"""The seed that found each mistake the last time: it is tried first, then all in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The end of a search: the seed that found a mistake, or None, and how many lives it took."""
+
+    what: str
+    seed: int | None
+    judges: tuple[str, ...]
+    lives: int
+    cpu_s: float
+
+    def __str__(self) -> str:
+        if self.seed is None:
+            return f"{self.what}: not found in {self.lives:,} lives"
+        return f"{self.what}: seed {self.seed}: {', '.join(self.judges)}"
 
 
 def plant(one: Plant) -> None:
@@ -45,46 +71,71 @@ def plant(one: Plant) -> None:
     assert f"pyspark_rocketmq.{one.module}" not in sys.modules
 
 
-def _search(number: int, seeds: int) -> int:
-    """Live until a judge finds the mistake; return the exit code."""
+def search(one: Plant, seeds: range, first: int | None = None) -> Found:
+    """Plant a mistake in this process, and live until a judge objects.
+
+    Parameters
+    ----------
+    one : Plant
+    seeds : range
+    first : int, optional
+        A seed to begin with.
+    """
     logging.disable(logging.CRITICAL)
-    one = (PLANTS + NOT_FOUND_YET)[number]
     plant(one)
     # After `plant`: they import the code under test.
     from tests.simulation.life import live  # noqa: PLC0415
     from tests.simulation.plan import Plan  # noqa: PLC0415
 
-    for seed in range(seeds):
-        wrong = live(Plan.of(seed)).wrong
-        if wrong:
-            print(f"{one.what}: seed {seed}: {', '.join(sorted(wrong))}")
-            return 0
-    print(f"{one.what}: not found in {seeds} lives")
-    return 1
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    begin = time.process_time()
+    order = [first, *seeds] if first in seeds else list(seeds)
+    for lives, seed in enumerate(order, start=1):
+        if wrong := live(Plan.of(seed)).wrong:
+            return Found(one.what, seed, tuple(sorted(wrong)), lives, time.process_time() - begin)
+    return Found(one.what, None, (), len(order), time.process_time() - begin)
+
+
+def _search_all(plants: list[Plant], seeds: range, processes: int) -> Iterator[Found]:
+    """Search for each in a process of its own, which begins with everything imported but the package."""
+    hints: dict[str, int] = json.loads(_FOUND_BY.read_text()) if _FOUND_BY.exists() else {}
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pyarrow.compute", "pyspark.sql.pandas.types", "numpy", "greenlet"])
+    with ProcessPoolExecutor(processes, mp_context=context, max_tasks_per_child=1) as pool:
+        searches = [pool.submit(search, one, seeds, hints.get(one.what)) for one in plants]
+        for done in as_completed(searches):
+            yield done.result()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Search for planted mistakes: ``python -m tests.simulation.plants --seeds 2000 [NUMBER ...]``."""
-    parser = argparse.ArgumentParser(prog="plants", description=main.__doc__)
-    parser.add_argument("numbers", type=int, nargs="*", help="all that were found before by default")
+    """Run; the exit code is 1 if a mistake was not found."""
+    parser = argparse.ArgumentParser(prog="plants", description=__doc__)
+    parser.add_argument("numbers", type=int, nargs="*", help="all by default")
     parser.add_argument("--seeds", type=int, default=2_000)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--keep", action="store_true", help="keep the seeds, for the next search")
     given = parser.parse_args(arguments)
-    numbers = given.numbers or list(range(len(PLANTS)))
-    if len(numbers) == 1:
-        return _search(numbers[0], given.seeds)
-    missed = 0
-    with ThreadPoolExecutor(given.processes) as pool:  # each waits for a process
-        for code in pool.map(lambda number: _in_a_process(number, given.seeds), numbers):
-            missed += code != 0
-    print(f"{len(numbers) - missed} of {len(numbers)} found")
-    return 1 if missed else 0
-
-
-def _in_a_process(number: int, seeds: int) -> int:
-    command = [sys.executable, "-m", "tests.simulation.plants", str(number), "--seeds", str(seeds)]
-    return subprocess.run(command, check=False, env={**os.environ, "PYTHONHASHSEED": "0"}).returncode
+    plants = [PLANTS[number] for number in given.numbers] or list(PLANTS)
+    found: dict[str, int] = {}
+    for each in _search_all(plants, range(given.seeds), min(given.processes, len(plants))):
+        print(f"{each}  ({each.lives:,} lives, {each.cpu_s:.0f} s)", flush=True)
+        if each.seed is not None:
+            found[each.what] = each.seed
+    print(f"{len(found)} of {len(plants)} found")
+    if given.keep:
+        kept = json.loads(_FOUND_BY.read_text()) if _FOUND_BY.exists() else {}
+        known = {one.what for one in PLANTS}
+        kept = {what: seed for what, seed in sorted((kept | found).items()) if what in known}
+        _FOUND_BY.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    return 0 if len(found) == len(plants) else 1
 
 
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "tests.simulation.plants", *sys.argv[1:]],
+            {**os.environ, "PYTHONHASHSEED": "0"},
+        )
     sys.exit(main())

@@ -110,17 +110,18 @@ class Program:
 
     def step(self, name: str) -> None:
         """A place where the driver may die."""
-        if self._chance.random() < self._stage.kills.driver:
-            self._stage.history.did[f"{self._name} killed: {name}"] += 1
+        point = f"{self._name} killed: {name}"
+        if self._stage.strikes(point, self._stage.kills.driver, self._chance):
+            self._stage.history.did[point] += 1
             self._stage.note(f"{self._name} dies: {name}")
             raise _DriverKilled
 
     def endanger(self, within_s: float) -> None:
         """Let the driver die at any moment from now, or be replaced without its knowledge."""
         kills = self._stage.kills
-        if self._chance.random() < kills.midway:
+        if self._stage.strikes(f"{self._name} killed midway", kills.midway, self._chance):
             self._end_soon(within_s, "killed midway", zombie=False)
-        elif self._chance.random() < kills.zombie:
+        elif self._stage.strikes(f"{self._name} replaced", kills.zombie, self._chance):
             self._end_soon(within_s, "replaced, and runs on", zombie=True)
 
     def _end_soon(self, within_s: float, how: str, *, zombie: bool) -> None:

@@ -11,50 +11,55 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from rich.console import Console
-from rich.progress import Progress
-from tests.simulation.faults import Fault
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from tests.simulation.life import Verdict, live
 from tests.simulation.plan import Plan
+from tests.simulation.report import missing, story, summary
+from tests.simulation.scenarios import Scenario, load, save
+from tests.simulation.shrink import shrink
 
-__all__ = ["main", "shrink"]
+__all__ = ["Result", "live_all", "main"]
 
-_SHOWN = 40
-
-
-def shrink(plan: Plan) -> tuple[list[Fault], Verdict]:
-    """Return the fewest of a life's faults with which a judge still finds something, and that verdict."""
-    faults = list(plan.faults)
-    verdict = live(plan, faults)
-    for fault in plan.faults:
-        fewer = [each for each in faults if each is not fault]
-        without = live(plan, fewer)
-        if without.wrong:
-            faults, verdict = fewer, without
-    return faults, verdict
+_AT_ONCE: Final = 8
+_SHRUNK: Final = 3
+"""So many of the seeds that failed are shrunk and told."""
 
 
-def _live(seed: int) -> tuple[int, dict[str, list[str]], Counter[str], int, float]:
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a process says of a life that it lived."""
+
+    seed: int
+    wrong: dict[str, list[str]]
+    did: Counter[str]
+    rows: int
+    took_s: float
+
+
+def _live(seed: int) -> Result:
     verdict = live(Plan.of(seed))
-    return seed, verdict.wrong, verdict.did, verdict.rows, verdict.took_s
+    return Result(seed, verdict.wrong, verdict.did, verdict.rows, verdict.took_s)
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """Prepare a process for many lives: no log, and few searches for circles among millions of objects."""
     logging.disable(logging.CRITICAL)
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
 
-def _lives(
-    seeds: range, processes: int
-) -> Iterator[tuple[int, dict[str, list[str]], Counter[str], int, float]]:
+def live_all(seeds: range, processes: int) -> Iterator[Result]:
+    """Live a life for each seed, in any order."""
     if processes == 1:
         yield from map(_live, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(processes, _quiet) as pool:
-        yield from pool.imap_unordered(_live, seeds, chunksize=4)
+    with multiprocessing.get_context("spawn").Pool(processes, quiet) as pool:
+        yield from pool.imap_unordered(_live, seeds, chunksize=_AT_ONCE)
 
 
 def _seeds(text: str) -> range:
@@ -62,57 +67,77 @@ def _seeds(text: str) -> range:
     return range(int(first), int(end)) if end else range(int(first))
 
 
-def _show(console: Console, seed: int) -> None:
-    """Show a life's plan, its timeline with as few faults as possible, and what was wrong."""
-    plan = Plan.of(seed)
-    whole = live(plan)
-    faults, verdict = shrink(plan) if whole.wrong else (list(plan.faults), whole)
-    console.print(plan, soft_wrap=True)
-    console.print(f"{len(faults)} of {len(plan.faults)} faults")
-    for event in verdict.events[:_SHOWN]:
-        console.print(event, markup=False, highlight=False, soft_wrap=True)
-    for name, found in verdict.wrong.items():
-        console.print(f"{name}: {len(found)}", *found[:5], sep="\n  ", markup=False, soft_wrap=True)
-    console.print(f"{verdict.rows} rows, {verdict.took_s:.0f} virtual seconds")
+def _print(console: Console, *lines: str) -> None:
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _run(console: Console, seeds: range, processes: int) -> tuple[Counter[str], dict[int, list[str]]]:
+    """Live all lives; return what happened in them, and the judges that objected to each."""
+    did: Counter[str] = Counter()
+    wrong: dict[int, list[str]] = {}
+    rows, virtual_s, begin = 0, 0.0, time.monotonic()
+    columns = (TextColumn("lives"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("lives", total=len(seeds))
+        for result in live_all(seeds, processes):
+            did += result.did
+            rows += result.rows
+            virtual_s += result.took_s
+            if result.wrong:
+                wrong[result.seed] = sorted(result.wrong)
+                first = "; ".join(f"{name}: {found[0]}" for name, found in result.wrong.items())
+                _print(console, f"seed {result.seed}: {first}")
+            progress.advance(bar)
+    _print(
+        console,
+        *summary(did),
+        f"{len(seeds):,} lives, {rows:,} rows, {virtual_s / 3600:,.1f} virtual hours "
+        f"in {time.monotonic() - begin:.0f} s; wrong: {len(wrong)}"
+        + (f" (seeds {' '.join(map(str, sorted(wrong)))})" if wrong else ""),
+    )
+    return did, wrong
+
+
+def _tell(console: Console, seed: int, folder: Path | None) -> Verdict:
+    """Tell a seed's life; one in which a judge objects is shrunk before, and kept in ``folder``."""
+    verdict = live(Plan.of(seed))
+    if verdict.wrong:
+        schedule = len(verdict.plan.faults) + len(verdict.accidents)
+        _, verdict = shrink(verdict.plan, live)
+        left = len(verdict.plan.faults) + len(verdict.accidents)
+        _print(console, f"seed {seed}, with {left} of {schedule} faults and accidents:")
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            kept = Scenario(sentence="?", seed=seed, judges=tuple(sorted(verdict.wrong)), plan=verdict.plan)
+            save(folder / f"seed-{seed}.json", kept)
+    _print(console, *story(verdict))
+    return verdict
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run; the exit code is 1 if anything was wrong."""
+    """Run; the exit code is 1 if anything was wrong, or if something never happened that must."""
     parser = argparse.ArgumentParser(prog="simulate", description=__doc__)
     parser.add_argument("--seeds", type=_seeds, default=range(500), help="the first N, or FIRST:END")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--show", type=int, metavar="SEED", help="print the timeline of one seed")
+    parser.add_argument("--show", type=int, metavar="SEED", help="tell the life of one seed")
+    parser.add_argument("--scenario", type=Path, help="tell the life of a kept scenario")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where to keep shrunk lives that failed")
     given = parser.parse_args(arguments)
     console = Console()
-    _quiet()
+    quiet()
+    if given.scenario is not None:
+        verdict = live(load(given.scenario).plan)
+        _print(console, *story(verdict))
+        return 1 if verdict.wrong else 0
     if given.show is not None:
-        _show(console, given.show)
-        return 0
-    did: Counter[str] = Counter()
-    wrong: dict[int, dict[str, list[str]]] = {}
-    rows, virtual_s, begin = 0, 0.0, time.monotonic()
-    with Progress(console=console, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("lives", total=len(given.seeds))
-        for seed, found, happened, count, took_s in _lives(given.seeds, given.processes):
-            did += happened
-            rows += count
-            virtual_s += took_s
-            if found:
-                wrong[seed] = found
-                first = "; ".join(f"{name}: {what[0]}" for name, what in found.items())
-                console.print(f"seed {seed}: {first}", markup=False, soft_wrap=True)
-            progress.advance(bar)
-    for kind, count in sorted(did.items()):
-        console.print(f"{count:>9,}  {kind}", markup=False, highlight=False)
-    console.print(
-        f"{len(given.seeds):,} lives, {rows:,} rows, {virtual_s / 3600:,.1f} virtual hours "
-        f"in {time.monotonic() - begin:.0f} s; wrong: {len(wrong)}"
-        + (f" (seeds {' '.join(map(str, sorted(wrong)))})" if wrong else ""),
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
-    return 1 if wrong else 0
+        return 1 if _tell(console, given.show, given.keep).wrong else 0
+    did, wrong = _run(console, given.seeds, given.processes)
+    for seed in sorted(wrong)[:_SHRUNK]:
+        _tell(console, seed, given.keep)
+    never = missing(did, len(given.seeds))
+    _print(console, *(f"never happened: {kind}" for kind in never))
+    return 1 if wrong or never else 0
 
 
 if __name__ == "__main__":

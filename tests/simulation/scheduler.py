@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from types import TracebackType
 from typing import Final
 
@@ -19,6 +19,10 @@ EPOCH_MS: Final = 1_700_000_000_000
 
 _MOST_LOOKS: Final = 200_000
 """So many looks at the clock without any time passing are an endless loop."""
+
+
+_LOOKS_S: Final = 0.01
+"""How often `Scheduler.run` asks whether all is done."""
 
 
 class Spinning(BaseException):
@@ -64,19 +68,21 @@ class Scheduler:
     def __init__(self) -> None:
         self.now = 0.0
         self.looks = 0
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
         self._numbers = itertools.count()
         self._hub = getcurrent()
         self._tasks: dict[Task, None] = {}  # in the order of their start
         self._failure: BaseException | None = None
 
-    def at(self, moment: float, action: Callable[[], None]) -> None:
+    def at(self, moment: float, action: Callable[..., None], *arguments: object) -> None:
         """Plan an event; one in the past happens now."""
-        heapq.heappush(self._events, (max(moment, self.now), next(self._numbers), action))
+        if moment < self.now:
+            moment = self.now
+        heappush(self._events, (moment, next(self._numbers), action, arguments))
 
-    def after(self, delay_s: float, action: Callable[[], None]) -> None:
+    def after(self, delay_s: float, action: Callable[..., None], *arguments: object) -> None:
         """Plan an event from now."""
-        self.at(self.now + delay_s, action)
+        heappush(self._events, (self.now + max(0.0, delay_s), next(self._numbers), action, arguments))
 
     def start(self, work: Callable[[], None], process: Process, name: str) -> Task:
         """Start a task; an error that it raises ends the run."""
@@ -93,7 +99,7 @@ class Scheduler:
 
         task = Task(run, self._hub, process, name)
         self._tasks[task] = None
-        self.at(self.now, lambda: self._resume(task, 0, woken=True))
+        self.at(self.now, self._resume, task, 0, True)
         return task
 
     def park(self, timeout_s: float | None) -> bool:
@@ -104,7 +110,7 @@ class Scheduler:
         task.waits += 1
         number = task.waits
         if timeout_s is not None:
-            self.after(timeout_s, lambda: self._resume(task, number, woken=False))
+            self.after(timeout_s, self._resume, task, number, False)
         woken = bool(self._hub.switch())
         if task.process.dead:
             raise GreenletExit
@@ -118,39 +124,44 @@ class Scheduler:
 
     def wake(self, task: Task) -> None:
         """End the task's present wait."""
-        number = task.waits
-        self.at(self.now, lambda: self._resume(task, number, woken=True))
+        self.at(self.now, self._resume, task, task.waits, True)
 
-    def _resume(self, task: Task, number: int, *, woken: bool) -> None:
-        if not task.dead and task.waits == number:
+    def _resume(self, task: Task, number: int, woken: bool) -> None:
+        if task.waits == number and not task.dead:
             task.waits += 1
             task.switch(woken)
 
     def kill(self, process: Process) -> None:
         """End a process: none of its tasks takes another step, but for Python's clean-up."""
         process.dead = True
-        self.at(self.now, lambda: self._throw(process))
+        self.at(self.now, self._throw, process)
 
     def _throw(self, process: Process) -> None:
         for task in [task for task in self._tasks if task.process is process]:
             task.throw(GreenletExit)
 
     def run(self, done: Callable[[], bool], *, until_s: float) -> bool:
-        """Let time pass until ``done``: whether it was reached before ``until_s``.
+        """Let time pass until ``done``, which is asked now and then: whether it was reached by ``until_s``.
 
         Raises
         ------
         BaseException
             What a task raised.
         """
-        while self._events and not done():
-            moment, _, action = heapq.heappop(self._events)
+        events = self._events
+        look_at = self.now
+        while events:
+            moment, _, action, arguments = heappop(events)
+            if moment > look_at:
+                if done():
+                    return True
+                look_at = self.now + _LOOKS_S
             if moment > until_s:
                 break
             if moment > self.now:
                 self.now = moment
                 self.looks = 0
-            action()
+            action(*arguments)
             if self._failure is not None:
                 raise self._failure
         return done()
@@ -165,16 +176,19 @@ class Scheduler:
 class SimulatedClock:
     """A process's clock."""
 
+    __slots__ = ("_process", "_scheduler")
+
     def __init__(self, scheduler: Scheduler, process: Process) -> None:
         self._scheduler = scheduler
         self._process = process
 
     def monotonic(self) -> float:
         """Return virtual seconds."""
-        self._scheduler.looks += 1
-        if self._scheduler.looks > _MOST_LOOKS:
-            raise Spinning(f"{self._process.name} loops at {self._scheduler.now:.3f} s")
-        return self._scheduler.now
+        scheduler = self._scheduler
+        scheduler.looks += 1
+        if scheduler.looks > _MOST_LOOKS:
+            raise Spinning(f"{self._process.name} loops at {scheduler.now:.3f} s")
+        return scheduler.now
 
     def now_ms(self) -> int:
         """Return the process's wall clock."""
@@ -188,6 +202,8 @@ class SimulatedClock:
 class SimulatedCondition:
     """A condition for tasks; its lock is reentrant, as ``threading.Condition``'s is."""
 
+    __slots__ = ("_depth", "_entering", "_owner", "_scheduler", "_waiting")
+
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._owner: Task | None = None
@@ -197,10 +213,11 @@ class SimulatedCondition:
 
     def __enter__(self) -> bool:
         task = getcurrent()
-        while self._owner is not None and self._owner is not task:
-            self._entering.append(self._scheduler.current())
-            self._scheduler.park(None)
-        self._owner = task  # type: ignore[assignment]
+        if self._owner is not task:
+            while self._owner is not None:
+                self._entering.append(self._scheduler.current())
+                self._scheduler.park(None)
+            self._owner = task  # type: ignore[assignment]
         self._depth += 1
         return True
 
@@ -209,7 +226,9 @@ class SimulatedCondition:
     ) -> None:
         self._depth -= 1
         if not self._depth:
-            self._release()
+            self._owner = None
+            if self._entering:
+                self._release()
 
     def _release(self) -> None:
         self._owner = None

@@ -134,21 +134,24 @@ class Server:
 
     def received(self, session: Session, data: bytes) -> None:
         """See `Listener`."""
-        session.buffer += data
-        while len(session.buffer) >= 4:
-            size = int.from_bytes(session.buffer[:4], "big") + 4
-            if len(session.buffer) < size:
-                return
-            frame = decode_frame(memoryview(bytes(session.buffer[:size])))
-            del session.buffer[:size]
+        if session.buffer:
+            data = session.buffer + data
+        at = 0
+        while len(data) - at >= 4:
+            end = at + int.from_bytes(data[at : at + 4], "big") + 4
+            if len(data) < end:
+                break
+            frame = decode_frame(memoryview(data)[at:end])
+            at = end
             if self.state is State.PAUSED:
                 self._held.append((session, frame))
             else:
                 self._schedule(session, frame)
+        session.buffer = data[at:]
 
     def _schedule(self, session: Session, frame: Frame) -> None:
         delay_s = _SERVICE_S * (1 + self.network.chance.random())
-        self.network.scheduler.after(delay_s, partial(self._execute, session, frame))
+        self.network.scheduler.after(delay_s, self._execute, session, frame)
 
     def _execute(self, session: Session, frame: Frame) -> None:
         if self.state is State.PAUSED:

@@ -48,18 +48,18 @@ class SinkPlan:
     options : dict
     """
 
-    batches: int
-    partitions: int
-    rows: int
-    keyed: bool
-    pause_s: float
+    batches: int = 1
+    partitions: int = 1
+    rows: int = 3
+    keyed: bool = False
+    pause_s: float = 0.0
     options: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def drawn(cls, chance: random.Random, span_s: float, *, keyed: bool | None) -> SinkPlan:
         """Draw a plan of a write that takes about ``span_s``."""
         one_of = chance.choice
-        options = {"outageTimeout": "600s", "sendTimeoutMs": one_of(("400", "2000"))}
+        options = {"sendTimeoutMs": one_of(("400", "2000"))}
         for name, values in {
             "batchSize": ("1", "3", "17"),
             "sendsInFlight": ("1", "2", "16"),

@@ -1,14 +1,16 @@
-"""What every actor of a life shares: the network, the history, and how often something dies."""
+"""What every actor of a life shares: the network, the history, and the accidents that strike actors."""
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.simulation.history import History
 from tests.simulation.network import Network
 from tests.simulation.scheduler import Scheduler
 
-__all__ = ["Kills", "Stage"]
+__all__ = ["Accident", "Kills", "Stage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,25 @@ class Kills:
     zombie: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Accident:
+    """Something that strikes an actor, such as its death at a step.
+
+    Parameters
+    ----------
+    point : str
+        Where in the actors' code.
+    number : int
+        Which passage of that point, from 1.
+    at_s : float
+        When it was. It does not decide when it is.
+    """
+
+    point: str
+    number: int
+    at_s: float = field(compare=False, default=0.0)
+
+
 @dataclass(slots=True)
 class Stage:
     """Where a life is lived.
@@ -44,10 +65,16 @@ class Stage:
     ----------
     network : Network
     kills : Kills
+    listed : frozenset of Accident, optional
+        The accidents of this life. Without a list they are drawn.
     """
 
     network: Network
     kills: Kills
+    listed: frozenset[Accident] | None = None
+    accidents: list[Accident] = field(default_factory=list)
+    """Those that happened."""
+    passed: Counter[str] = field(default_factory=Counter)
     history: History = field(default_factory=History)
     healed: bool = False
     """Whether nothing goes wrong any more."""
@@ -60,6 +87,20 @@ class Stage:
     def note(self, event: str) -> None:
         """Write into the timeline."""
         self.history.events.append(f"{self.scheduler.now:9.3f} s  {event}")
+
+    def strikes(self, point: str, rate: float, chance: random.Random) -> bool:
+        """Whether an accident happens here and now.
+
+        It is drawn in any case: what others draw from the same source does not depend on the list.
+        """
+        self.passed[point] += 1
+        accident = Accident(point, self.passed[point], round(self.scheduler.now, 3))
+        strikes = chance.random() < rate
+        if self.listed is not None:
+            strikes = accident in self.listed and not self.healed
+        if strikes:
+            self.accidents.append(accident)
+        return strikes
 
     def heal(self) -> None:
         """Let nothing go wrong from now on."""

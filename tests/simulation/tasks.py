@@ -128,7 +128,7 @@ class TaskSet(Generic[R]):
         """
         for index in range(self._count):
             self._queue(index)
-            if self._chance.random() < self._stage.kills.speculation:
+            if self._stage.strikes("speculative attempt", self._stage.kills.speculation, self._chance):
                 self._stage.history.did["speculative attempt"] += 1
                 self._queue(index)
         self._launch()
@@ -179,7 +179,7 @@ class TaskSet(Generic[R]):
             self._turn.notify_all()
 
     def _survive(self, process: Process) -> None:
-        if self._chance.random() < self._stage.kills.executor:
+        if self._stage.strikes(f"{process.name} killed", self._stage.kills.executor, self._chance):
             self._stage.history.did["executor killed"] += 1
             self._stage.note(f"{process.name} dies")
             self._stage.scheduler.kill(process)

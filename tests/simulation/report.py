@@ -1,0 +1,78 @@
+"""What many lives exercised, and the story of one that went wrong."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tests.simulation.faults import KINDS
+from tests.simulation.life import Verdict
+from tests.simulation.scenarios import to_json
+from tests.simulation.servers import Answering
+
+__all__ = ["ENOUGH_LIVES", "missing", "story", "summary"]
+
+ENOUGH_LIVES: Final = 500
+"""In so many lives everything happens that can happen."""
+
+_ANSWERS: Final = tuple(how.value for how in Answering)
+_DEATHS: Final = tuple(
+    f"{name} killed: {step}"
+    for name, steps in {
+        "query": ("planned", "logged", "committed", "partitioned", "read", "written", "finished"),
+        "sink": ("started", "tasks done", "committed"),
+    }.items()
+    for step in steps
+)
+_STATES: Final = (
+    "batch run again after a restart",
+    "batches",
+    "executor killed",
+    "life over TLS",
+    "message stored twice",
+    "offset committed",
+    "pull answered by a slave",
+    "query ended by lost messages",
+    "query ended with an error",
+    "query went on without lost messages",
+    "sink: batch written again",
+    "speculative attempt",
+    "task attempt failed",
+)
+_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "faults": KINDS,
+    "answers": _ANSWERS,
+    "deaths": _DEATHS,
+    "states": _STATES,
+}
+
+
+def missing(did: Mapping[str, int], lives: int) -> list[str]:
+    """Return what has to happen in this number of lives, and did not: the world does too little."""
+    if lives < ENOUGH_LIVES:
+        return []
+    return [kind for kinds in _SECTIONS.values() for kind in kinds if not did.get(kind)]
+
+
+def summary(did: Counter[str]) -> Iterator[str]:
+    """Yield lines with how often everything happened."""
+    listed = {kind for kinds in _SECTIONS.values() for kind in kinds}
+    sections = _SECTIONS | {"others": tuple(sorted(did.keys() - listed))}
+    for title, kinds in sections.items():
+        if kinds:
+            yield f"{title}:"
+            yield from (f"{did[kind]:>9,}  {kind}" for kind in kinds)
+
+
+def story(verdict: Verdict) -> Iterator[str]:
+    """Yield lines that tell a life: what differs from the plainest, its timeline, and who objected."""
+    plan = to_json(verdict.plan)
+    plan.pop("faults", None), plan.pop("accidents", None)
+    yield f"a life with {json.dumps(plan, ensure_ascii=False)}"
+    yield from verdict.events
+    for name, found in verdict.wrong.items():
+        yield f"{name}: {len(found)}"
+        yield from (f"  {each}" for each in found[:5])
+    yield f"{verdict.rows} rows, {verdict.took_s:.0f} virtual seconds"
