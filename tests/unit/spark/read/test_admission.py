@@ -271,6 +271,37 @@ def test_aligned_queues_that_are_read_to_their_ends_cost_no_look_ups():
     assert "message_times" not in mq.calls
 
 
+def hours_apart() -> FakeRocketMQ:
+    """A queue with messages of one hour, and one with those of the next."""
+    mq = FakeRocketMQ(FakeClock(), [A0, B0])
+    for queue in (A0, B0):
+        for _ in range(200):
+            mq.send(queue)
+            mq.clock.now_s += 1
+        mq.clock.now_s += 3_600
+    return mq
+
+
+def test_of_aligned_queues_the_oldest_is_read_where_a_limit_is_below_their_number():
+    stream = Stream(hours_apart(), eventTimeAlignment="store", maxOffsetsPerTrigger="1")
+    assert [stream.trigger() for _ in range(4)] == [{A0: 1}] * 4
+
+
+def test_aligned_queues_keep_to_a_limit_of_bytes():
+    mq = hours_apart()
+    mq.sizes = {A0: 4_000, B0: 4_000}
+    stream = Stream(mq, eventTimeAlignment="store", maxBytesPerTrigger="160000")
+    assert stream.trigger() == {A0: 20}, "the other half of the bytes is of the hour after it"
+
+
+def test_aligned_queues_keep_to_their_rate():
+    mq = skewed()
+    stream = Stream(mq, eventTimeAlignment="store", maxRatePerQueue="8")
+    assert stream.trigger() == {A0: 3, B0: 8}
+    mq.clock.now_s += 5
+    assert stream.trigger() == {A0: 10, B0: 40}
+
+
 def test_queues_wait_while_they_cannot_be_aligned():
     mq = skewed()
     stream = Stream(mq, eventTimeAlignment="store", maxOffsetsPerTrigger="40")
