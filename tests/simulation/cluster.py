@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from tests.simulation.group_members import GroupMembers
 from tests.simulation.history import Place, RecordingStore
 from tests.simulation.network import Network
 from tests.simulation.scheduler import Process, SimulatedClock
@@ -65,6 +67,8 @@ class Cluster(MockData):
     limits : PullLimits
     on_append : callable
         Told of every message that a broker stores.
+    on_commit : callable
+        Told of every offset that a group commits.
     """
 
     def __init__(
@@ -77,8 +81,10 @@ class Cluster(MockData):
         slave_readable: bool,
         limits: PullLimits,
         on_append: Callable[[Place, bytes, str | None], None],
+        on_commit: Callable[[str, MessageQueue, int], None],
     ) -> None:
         self._network = network
+        self._on_commit = on_commit
         self._limits = limits
         self._on_append = on_append
         self._slave_readable = slave_readable
@@ -91,6 +97,7 @@ class Cluster(MockData):
         self.servers: dict[tuple[str, int], Server] = {}
         self._lives: dict[tuple[str, int], object] = {}
         self.retired: set[str] = set()
+        self.happened = Counter[str]()
         self.name_servers = [self._new_name_server(number) for number in range(name_servers)]
         for name in brokers:
             self.add_broker(name, slaves)
@@ -220,6 +227,7 @@ class Cluster(MockData):
             f"10.1.{number}.0:10911",
             settings=broker_settings(name, _CLUSTER, self._limits),
             on_append=self._on_append,
+            on_commit=self._on_commit,
         )
         self._stores[name] = store
         for broker_id in range(slaves + 1):
@@ -227,8 +235,11 @@ class Cluster(MockData):
             replica = Replica(store, broker_id, self._clock.now_ms, readable=readable)
             self.replicas[name, broker_id] = replica
             addr = f"10.1.{number}.{broker_id}:10911"
-            handle = partial(self._serve, replica)
-            self.servers[name, broker_id] = Server(self._network, addr, f"{name}-{broker_id}", handle)
+            members = GroupMembers(self._network.scheduler, self._removed)
+            handle = partial(self._serve, replica, members)
+            server = Server(self._network, addr, f"{name}-{broker_id}", handle)
+            server.on_executed, server.on_ended = members.executed, members.ended
+            self.servers[name, broker_id] = server
 
     def start_broker(self, name: str, broker_id: int = MASTER_ID) -> None:
         """Start a broker's server: it registers soon after it listens."""
@@ -314,7 +325,11 @@ class Cluster(MockData):
             raise Refused(ResponseCode.SYSTEM_ERROR, f"cannot find addr for broker {broker}")
         return self.replicas[broker, MASTER_ID]
 
-    def _serve(self, replica: Replica, frame: Frame, most: int | None) -> Reply:
+    def _removed(self, how: str) -> None:
+        self.happened[f"a member of the group is removed: {how}"] += 1
+
+    def _serve(self, replica: Replica, members: GroupMembers, frame: Frame, most: int | None) -> Reply:
+        replica.store.members = members.by_group()
         operation = self._operations.get(frame.command.code)
         limits = replica.limits if most is None else dataclasses.replace(replica.limits, messages=most)
         reply = execute(frame, operation and (lambda it: operation(replica, it, limits)))

@@ -64,6 +64,8 @@ class History:
         Whether the sink's rows become visible once, when their batch is decided.
     undecided : list of str
         Rows of the sink that were visible before their batch was decided.
+    overlaps : list of str
+        Queues in order that two members of a group worked on at the same time.
     miscounted : list of str
         Reports of tasks whose numbers are wrong.
     ahead : list of str
@@ -97,6 +99,7 @@ class History:
     write_ids: dict[bytes, set[str]] = field(default_factory=dict)
     transactional: bool = False
     undecided: list[str] = field(default_factory=list)
+    overlaps: list[str] = field(default_factory=list)
     miscounted: list[str] = field(default_factory=list)
     ahead: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -136,11 +139,28 @@ class History:
         self.watch(body)
 
 
+class _Commits(dict[tuple[str, str, int], int]):
+    """A broker's table of offsets."""
+
+    def __init__(self, store: RecordingStore) -> None:
+        super().__init__()
+        self._store = store
+
+    def __setitem__(self, key: tuple[str, str, int], offset: int) -> None:
+        super().__setitem__(key, offset)
+        group, topic, queue_id = key
+        self._store.on_commit(group, MessageQueue(topic, self._store.name, queue_id), offset)
+
+
 @dataclass(slots=True)
 class RecordingStore(BrokerStore):
-    """A broker's data, which tells of every message that it stores."""
+    """A broker's data, which tells of every message that it stores, and of every offset that is committed."""
 
     on_append: Callable[[Place, bytes, str | None], None] = lambda place, body, write_id: None
+    on_commit: Callable[[str, MessageQueue, int], None] = lambda group, queue, offset: None
+
+    def __post_init__(self) -> None:
+        self.committed = _Commits(self)
 
     def append(
         self, topic: str, queue_id: int, stored_body: bytes, properties: Mapping[str, str], **named: object
@@ -148,5 +168,7 @@ class RecordingStore(BrokerStore):
         """Store a message."""
         placed = BrokerStore.append(self, topic, queue_id, stored_body, properties, **named)  # type: ignore[arg-type]
         place = (topic, self.name, queue_id, placed.offset)
+        if topic.startswith("%"):  # of a group: messages that come again
+            return placed
         self.on_append(place, stored_body.rstrip(), properties.get(PROPERTY_WRITE_ID))
         return placed

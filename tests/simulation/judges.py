@@ -168,6 +168,11 @@ def undecided(history: History) -> list[str]:
     return history.undecided
 
 
+def owned_twice(history: History) -> list[str]:
+    """Queues in order that two members of a group worked on, while the lock of one was valid."""
+    return history.overlaps
+
+
 def miscounted(history: History) -> list[str]:
     """Tasks that report other numbers of rows than they wrote."""
     return history.miscounted
@@ -204,6 +209,7 @@ JUDGES: Final[dict[str, Callable[[History], list[str]]]] = {
     "write ids are shared": mixed_up,
     "visible twice": visible_twice,
     "visible too early": undecided,
+    "owned twice": owned_twice,
     "miscounted": miscounted,
     "died of an outage": died,
     "unexpected error": unexpected,

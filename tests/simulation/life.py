@@ -1,4 +1,4 @@
-"""One life: a cluster, writers and a query, whose every accident follows from one number."""
+"""One life: a cluster, writers and readers, whose every accident follows from one number."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import HIDING, RESHAPING, Fault, happen
+from tests.simulation.group import Group
 from tests.simulation.history import Place
 from tests.simulation.judges import judge
 from tests.simulation.network import Network
@@ -81,6 +82,7 @@ class _World:
             slave_readable=plan.slave_readable,
             limits=plan.limits,
             on_append=self.history.store,
+            on_commit=self._commit,
         )
         if plan.static:
             self.cluster.create_static_topic(_TOPIC, plan.queues)
@@ -108,18 +110,29 @@ class _World:
             self.writers.append(
                 Sink(self.stage, plan.sink, options, self._own_chance(), body_bytes=plan.body_bytes)
             )
-        self.query = Query(
+        self.reader = self._reader(client)
+        self.last_fault_s = max((fault.at_s for fault in plan.faults), default=0.0)
+        self.heals_at_s = max((fault.at_s + fault.lasts_s for fault in plan.faults), default=0.0) + 1.0
+        self._begin()
+
+    def _reader(self, client: Mapping[str, str]) -> Query | Group:
+        plan, chance = self.plan, self._own_chance()
+        if plan.group is not None:
+            options = parse_options(ClientOptions, client, environ={})
+            return Group(self.stage, plan.group, GROUP, _TOPIC, options, chance, committed=self._committed)
+        return Query(
             self.stage,
             {"nameServer": self.cluster.name_server, "topic": _TOPIC, **plan.options},
-            self._own_chance(),
+            chance,
             available_now=plan.available_now,
             trigger_s=plan.trigger_s,
             skew_ms=plan.skew_ms,
             committed=self._committed,
         )
-        self.last_fault_s = max((fault.at_s for fault in plan.faults), default=0.0)
-        self.heals_at_s = max((fault.at_s + fault.lasts_s for fault in plan.faults), default=0.0) + 1.0
-        self._begin()
+
+    def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        if group == GROUP and queue.topic == _TOPIC and isinstance(self.reader, Group):
+            self.reader.check_commit(queue, offset)
 
     def _own_chance(self) -> random.Random:
         """A source of its own for each part: what one draws does not change what others do."""
@@ -138,13 +151,14 @@ class _World:
         processes = (
             *("query", "query-executor-0", "query-executor-1", "sink-executor-0", "sink-executor-1"),
             *(f"writer-{number}" for number in range(len(self.writers))),
+            *(f"member-{number}" for number in range(self.plan.group.slots if self.plan.group else 0)),
         )
         for fault in self.plan.faults:
             self.scheduler.at(fault.at_s, lambda fault=fault: self._happen(fault, processes))
         self.scheduler.at(self.heals_at_s, self._heal)
         for writer in self.writers:
             self.scheduler.after(self.chance.uniform(0.5, 1.5), writer.start)
-        self.scheduler.after(self.chance.uniform(0.0, 3.0), self.query.program.start)
+        self.scheduler.after(self.chance.uniform(0.0, 3.0), self.reader.start)
 
     def _happen(self, fault: Fault, processes: tuple[str, ...]) -> None:
         self.stage.note(str(fault))
@@ -155,9 +169,9 @@ class _World:
             self.history,
             topic=_TOPIC,
             processes=processes,
-            finished=self.query.finished,
+            finished=self.reader.finished,
             deletes=self.plan.lossy or self.plan.strict,
-            jump=self.query.program.jump,
+            jump=self.reader.jump,
         )
 
     def _heal(self) -> None:
@@ -213,7 +227,7 @@ class _World:
         And those of queues that were created again and have grown to exactly the query's position: what is in
         them is compared with what was read as soon as one more comes.
         """
-        planned = self.query.planned
+        planned = self.reader.planned
         away = {
             place
             for place in self.history.stored
@@ -256,9 +270,12 @@ def live(plan: Plan) -> Verdict:
     finally:
         world.scheduler.end()
         world.clean_up()
+    for rows in history.batches.values():
+        rows.sort(key=lambda row: row.place)
+    history.did.update(world.cluster.happened)
     history.stored = dict(world.logical_places())
     history.expired |= world.out_of_reach()
-    history.strict, history.finished = plan.strict, world.query.finished
+    history.strict, history.finished = plan.strict, world.reader.finished
     moving = RESHAPING if plan.brokers == 1 else RESHAPING | HIDING
     if not plan.static and not moving & history.did.keys():
         history.queues = world.cluster.queues(_TOPIC)

@@ -62,6 +62,10 @@ class Listener(Protocol):
         """Bytes have arrived."""
         ...
 
+    def ended(self, session: Session) -> None:
+        """A connection is gone, as far as the server knows."""
+        ...
+
 
 @dataclass(slots=True)
 class _Direction:
@@ -101,6 +105,11 @@ class Network:
         """Let everything through from now on, as fast as the habits are."""
         self._blocked.clear()
         self.slowness.clear()
+
+    def hang_up(self, process: Process) -> None:
+        """Close every connection of a process that has ended, as its kernel does."""
+        for session in [session for session in self.sessions if session.process is process]:
+            session.send_up(b"")
 
     def blocked_until(self, process: Process, server: Listener) -> float:
         """Return when bytes pass again: a moment that is past if they do."""
@@ -169,6 +178,7 @@ class Session:
             return
         self.open = False
         self.network.sessions.pop(self, None)
+        self.server.ended(self)
         if silently or self.half_open:
             self.half_open = True
         else:

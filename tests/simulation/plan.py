@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tests.simulation.faults import Fault, draw_faults
+from tests.simulation.group import GroupPlan
 from tests.simulation.network import Habits
 from tests.simulation.reshaping import draw_more_faults
 from tests.simulation.sink import SinkPlan
@@ -50,6 +51,8 @@ class Plan:
     sink: SinkPlan | None = None
     body_bytes: int = 1
     faults: tuple[Fault, ...] = ()
+    group: GroupPlan | None = None
+    """The members that read in the query's place."""
     accidents: tuple[Accident, ...] | None = None
     """What strikes actors, if it is listed instead of drawn."""
 
@@ -68,7 +71,7 @@ class Plan:
     @classmethod
     def of(cls, seed: int) -> Plan:
         """Draw a plan."""
-        return cls._drawn(seed)._with_transactions()._with_more_faults()
+        return cls._drawn(seed)._with_transactions()._with_more_faults()._with_group()
 
     @property
     def _binds(self) -> bool:
@@ -99,6 +102,15 @@ class Plan:
         hostile = bool(self.kills.driver) or chance.random() < 0.5
         kills = replace(self.kills, midway=0.3, zombie=0.15) if hostile else self.kills
         return replace(self, sink=self.sink.made_transactional(), kills=kills)
+
+    def _with_group(self) -> Plan:
+        """Have a group of push consumers read in the query's place."""
+        chance = self._own_chance("group")
+        likes = not (self.static or self.lossy or self.strict or self.compacted or self.retires)
+        if not likes or chance.random() < 0.75:
+            return self
+        span_s = max((fault.at_s for fault in self.faults), default=10.0) + 10.0
+        return replace(self, group=GroupPlan.drawn(chance, span_s))
 
     def _with_more_faults(self) -> Plan:
         """Add faults of topics and brokers where they are allowed."""

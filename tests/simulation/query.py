@@ -86,6 +86,14 @@ class Query:
             skew_ms=skew_ms,
         )
 
+    def start(self) -> None:
+        """Begin."""
+        self.program.start()
+
+    def jump(self, skew_ms: int) -> None:
+        """Set the driver's clock."""
+        self.program.jump(skew_ms)
+
     @property
     def finished(self) -> dict[MessageQueue, int]:
         """Where each queue's finished batches end."""

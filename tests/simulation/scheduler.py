@@ -38,11 +38,14 @@ class Process:
     name : str
     skew_ms : int
         How far its wall clock is ahead of the brokers'.
+    frozen_until : float
+        Until when none of its tasks takes a step.
     """
 
     name: str
     skew_ms: int = 0
     dead: bool = False
+    frozen_until: float = 0.0
 
 
 class Task(greenlet):
@@ -127,7 +130,11 @@ class Scheduler:
         self.at(self.now, self._resume, task, task.waits, True)
 
     def _resume(self, task: Task, number: int, woken: bool) -> None:
-        if task.waits == number and not task.dead:
+        if task.waits != number or task.dead:
+            return
+        if task.process.frozen_until > self.now:
+            self.at(task.process.frozen_until, self._resume, task, number, woken)
+        else:
             task.waits += 1
             task.switch(woken)
 

@@ -90,6 +90,8 @@ class Server:
     handle: Handler
     state: State = State.KILLED
     mischief: list[Mischief] = field(default_factory=list)
+    on_executed: Callable[[Session, Frame], None] = lambda session, frame: None
+    on_ended: Callable[[Session], None] = lambda session: None
     happened: Counter[str] = field(default_factory=Counter)
     _held: list[tuple[Session, Frame]] = field(default_factory=list)
     _suspended: list[tuple[Session, Frame, float]] = field(default_factory=list)
@@ -129,6 +131,10 @@ class Server:
     def sessions(self) -> list[Session]:
         """Return its open connections, in the order of their making."""
         return [session for session in self.network.sessions if session.server is self]
+
+    def ended(self, session: Session) -> None:
+        """See `Listener`."""
+        self.on_ended(session)
 
     # --- requests ---
 
@@ -178,6 +184,7 @@ class Server:
         if how is Answering.IGNORED:
             return
         reply = self.handle(frame, 1 if how is Answering.SHORT else None)
+        self.on_executed(session, frame)
         if how is Answering.DONE_HUNG_UP:
             session.break_off()
         elif wrong is not None and how is Answering.LATE:

@@ -118,6 +118,7 @@ def _changed(name: str) -> dict[str, object]:
         "write ids are shared": {"write_ids": {first.body: {"a"}, second.body: {"a"}}},
         "visible twice": {"transactional": True, "stored": history().stored | {elsewhere.place: first.body}},
         "visible too early": {"undecided": ["batch 0"]},
+        "owned twice": {"overlaps": ["orders@broker-a:0"]},
         "miscounted": {"miscounted": ["3 rows are reported"]},
         "died of an outage": {"died": ["ConnectError: refused"]},
         "refused": {"refused": ["writer-0-0:4"]},

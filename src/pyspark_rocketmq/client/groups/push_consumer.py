@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
 from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.groups.membership import Membership, create_client_id
 from pyspark_rocketmq.client.groups.push_delivery import Delivery, Listener
 from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_progress import FileProgress, GroupProgress, Progress, StartOffsets
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker, TakeRun
-from pyspark_rocketmq.client.retry import retry
+from pyspark_rocketmq.client.groups.threads import Event, Worker
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
+from pyspark_rocketmq.client.retry import RandomSource, retry
 from pyspark_rocketmq.errors import OptionError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.model.names import RETRY_PREFIX, retry_topic
@@ -61,6 +63,8 @@ class PushConsumer:
     name_server : str or ClientOptions
         ``"host:port;host:port"``.
     options : PushOptions
+    clock, random, host : optional
+        Injected by tests.
 
     Examples
     --------
@@ -71,20 +75,29 @@ class PushConsumer:
     """
 
     def __init__(
-        self, group: str, name_server: str | ClientOptions, options: PushOptions | None = None
+        self,
+        group: str,
+        name_server: str | ClientOptions,
+        options: PushOptions | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        random: RandomSource | None = None,
+        host: Host = SYSTEM_HOST,
     ) -> None:
         if not group:
             raise OptionError("a push consumer needs a group")
         self.group = group
         self.options = options or PushOptions()
-        self._client = Client(name_server, operation_timeout_ms=_OPERATION_MS)
+        self._client = Client(
+            name_server, clock=clock, random=random, host=host, operation_timeout_ms=_OPERATION_MS
+        )
         self.client_id = create_client_id(int(self._client.random.uniform(0, _MANY)))
         self._subscriptions: dict[str, MessageSelector] = {}
         self._lanes: dict[str, BrokerLane] = {}
         self._ended_lanes: list[BrokerLane] = []
         self._known_routes: dict[str, TopicRoute] = {}
-        self._wake = threading.Event()
-        self._ends = threading.Event()
+        self._wake = Event(host)
+        self._ends = Event(host)
         self._rebalance_now = True
         self._unassigned: set[str] = set()
         self._lookups_left = _LOOKUPS
@@ -93,7 +106,7 @@ class PushConsumer:
         self._lane_member: LaneMember | None = None
         self._delivery: Delivery | None = None
         self._take_run: TakeRun | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: Worker | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -174,7 +187,7 @@ class PushConsumer:
             make_worker=self._make_worker,
             on_registered=self.rebalance,
         )
-        self._thread = threading.Thread(target=self._run, name=f"push-{self.group}", daemon=True)
+        self._thread = Worker(self._client.host, self._run, name=f"push-{self.group}")
         self._thread.start()
 
     def start_runs(self, take: TakeRun) -> None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Final, TypeAlias
 
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptions
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
+from pyspark_rocketmq.client.groups.threads import Pool
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.options.text.kinds import require_member
@@ -51,8 +52,9 @@ class Delivery:
         self._group = group
         self._options = options
         self._listener = listener
-        self._pool = None if options.ordered else ThreadPoolExecutor(options.threads, f"consume-{group}")
-        self._calls: set[Future[None]] = set()
+        self._pool = None
+        if not options.ordered:
+            self._pool = Pool(client.host, options.threads, name=f"consume-{group}")
 
     def __call__(self, worker: QueueWorker, messages: Sequence[Message]) -> None:
         """Take the messages of one pull. Returns before they are finished, except in ordered mode."""
@@ -60,21 +62,15 @@ class Delivery:
             if self._pool is None:
                 if not self._deliver_in_order(worker, some):
                     return
-                continue
-            try:
-                call = self._pool.submit(self._consume, worker, some)
-            except RuntimeError:  # the pool was shut down: the consumer is being closed
-                return
-            self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
+            elif not self._pool.submit(partial(self._consume, worker, some)):
+                return  # the consumer is being closed
 
     def close(self, workers: Sequence[QueueWorker], timeout_s: float) -> None:
         """Wait for running calls; the workers are stopped already."""
-        deadline = self._client.deadline(timeout_s * 1000)
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            wait(list(self._calls), deadline.remaining_s)
+            self._pool.close(timeout_s)
             return
+        deadline = self._client.deadline(timeout_s * 1000)
         while not all(worker.idle for worker in workers) and not deadline.expired:
             self._client.clock.sleep(min(_POLL_S, deadline.remaining_s))
 

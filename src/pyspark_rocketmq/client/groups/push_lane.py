@@ -8,7 +8,6 @@ is retried after a pause and does not delay the other topics.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from pyspark_rocketmq.client.groups.push_delivery import send_back_request, stor
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_progress import Progress, StartOffsets
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
+from pyspark_rocketmq.client.groups.threads import Event, Worker
 from pyspark_rocketmq.client.net.connection import Connection, Response
 from pyspark_rocketmq.client.net.pipelining import Call, pipeline
 from pyspark_rocketmq.errors import BrokerError, RocketMQError
@@ -98,10 +98,10 @@ class BrokerLane:
         self._committed: dict[MessageQueue, int] = {}
         self._due: dict[_Step, float] = {}
         self._pauses: dict[tuple[_Step, str], tuple[float, float]] = {}
-        self._wake = threading.Event()
+        self._wake = Event(member.client.host)
         self._accepting = True
         self._ends = False
-        self._thread = threading.Thread(target=self._run, name=f"push-{member.group}-{name}", daemon=True)
+        self._thread = Worker(member.client.host, self._run, name=f"push-{member.group}-{name}")
 
     # --- from other threads ---
 
@@ -159,12 +159,11 @@ class BrokerLane:
     @property
     def ended(self) -> bool:
         """Whether the thread was started and has ended."""
-        return self._thread.ident is not None and not self._thread.is_alive()
+        return self._thread.started and not self._thread.alive
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread, if it was started."""
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
+        self._thread.join(timeout_s)
 
     # --- the lane's own thread ---
 

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +18,7 @@ from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.groups.push_decoding import PushDecoder
 from pyspark_rocketmq.client.groups.push_options import PushOptions
+from pyspark_rocketmq.client.groups.threads import Event, Worker
 from pyspark_rocketmq.client.read.pull_answer import check_pull
 from pyspark_rocketmq.client.read.pull_filter import agree_on_selector
 from pyspark_rocketmq.client.read.range_reader import Pulled, RangeEnd, read_chunks
@@ -134,12 +134,13 @@ class QueueWorker:
         self._decoder = PushDecoder(client, group, queue, selector, options)
         self._next = position
         self._in_flight = InFlight(position)
-        self._state = threading.Condition()
-        self._stopped = threading.Event()
+        self._state = client.host.condition()
+        self._stopped = Event(client.host)
         self._dropped = False
         self._locked_until = 0.0
-        self._calling = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name=f"push-{queue}", daemon=True)
+        self._turn = client.host.condition()
+        self._calling = False
+        self._thread = Worker(client.host, self._run, name=f"push-{queue}")
 
     def start(self) -> None:
         """Start the thread."""
@@ -169,7 +170,7 @@ class QueueWorker:
     @property
     def broken(self) -> bool:
         """Whether the thread ended without being stopped."""
-        return not self.stopped and not self._thread.is_alive()
+        return not self.stopped and not self._thread.alive
 
     @property
     def position(self) -> int:
@@ -245,7 +246,7 @@ class QueueWorker:
         """Whether no ordered call runs: the queue may be unlocked for the next owner."""
         with self._state:
             runs = len(self._in_flight) if self._take_run is not None else 0
-        return not runs and not self._calling.locked()
+        return not runs and not self._calling
 
     def record_lock(self, *, held: bool) -> None:
         """Record the broker's answer to a lock request."""
@@ -253,12 +254,16 @@ class QueueWorker:
 
     def call_in_order(self, call: Callable[[], None]) -> None:
         """Call a function while the queue's lock is valid, unless the worker is stopped first."""
-        with self._calling:
-            while not self.stopped:
-                if self._options.broadcasting or self._client.clock.monotonic() < self._locked_until:
-                    call()
-                    return
-                self.pause(_POLL_S)
+        with self._turn:
+            self._calling = True
+            try:
+                while not self.stopped:
+                    if self._options.broadcasting or self._client.clock.monotonic() < self._locked_until:
+                        call()
+                        return
+                    self.pause(_POLL_S)
+            finally:
+                self._calling = False
 
     # --- pulling ---
 

@@ -10,6 +10,7 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client.groups.push_delivery import Delivery, send_back_request, with_original_topic
 from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptions
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.errors import ConnectError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.record.message import decode_messages, encode_message
@@ -50,6 +51,7 @@ class Client:
     """A broker that takes dead letters, when it is there."""
 
     request_timeout_ms = 1_000
+    host = SYSTEM_HOST
 
     def __init__(self) -> None:
         self.dead: list[ConsumerSendMsgBackRequest] = []

@@ -11,6 +11,7 @@ from tests.support.clocks import FakeClock
 from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.errors import ConnectError, ServiceNotAvailableError
 from pyspark_rocketmq.model import MessageQueue
 
@@ -21,6 +22,8 @@ ADDR = "10.0.0.1:10911"
 
 class Broker:
     """The broker: what it knows of the member, of offsets and of locks, and whom it fails."""
+
+    host = SYSTEM_HOST
 
     def __init__(self) -> None:
         self.clock = FakeClock()

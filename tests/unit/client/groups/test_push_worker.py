@@ -9,6 +9,7 @@ from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector
 from pyspark_rocketmq.record.message import decode_messages, encode_message
 
@@ -22,6 +23,8 @@ def messages(*offsets: int) -> list[Message]:
 
 class World:
     """A worker that pulled what the test says."""
+
+    host = SYSTEM_HOST
 
     def __init__(self, *offsets: int, runs: bool = False, **options: object) -> None:
         self.clock = FakeClock()

@@ -1,0 +1,145 @@
+"""Threads of a host: events, threads that are waited for, and pools. A simulation runs them in one thread."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from pyspark_rocketmq.client.net.host import Host
+
+__all__ = ["Event", "Pool", "Worker"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Event:
+    """An event that threads wait for, as ``threading.Event``."""
+
+    __slots__ = ("_is_set", "_turn")
+
+    def __init__(self, host: Host) -> None:
+        self._turn = host.condition()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set it, and wake everyone who waits for it."""
+        with self._turn:
+            self._is_set = True
+            self._turn.notify_all()
+
+    def clear(self) -> None:
+        """Reset it."""
+        self._is_set = False
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until it is set; whether it was within the time."""
+        with self._turn:
+            return self._turn.wait_for(self.is_set, timeout_s)
+
+
+class Worker:
+    """A thread that is started once and can be waited for.
+
+    Parameters
+    ----------
+    host : Host
+    work : Callable
+    name : str
+    """
+
+    def __init__(self, host: Host, work: Callable[[], None], *, name: str) -> None:
+        self._host = host
+        self._work = work
+        self._name = name
+        self._over = Event(host)
+        self.started = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        self.started = True
+        self._host.start(self._run, name=self._name)
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._over.set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread was started and has not ended."""
+        return self.started and not self._over.is_set()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end of the thread, if it was started."""
+        if self.started:
+            self._over.wait(timeout_s)
+
+
+class Pool:
+    """Threads that make calls in the order in which they are submitted. They start when they are needed.
+
+    Parameters
+    ----------
+    host : Host
+    threads : int
+        The maximum.
+    name : str
+    """
+
+    def __init__(self, host: Host, threads: int, *, name: str) -> None:
+        self._host = host
+        self._most = threads
+        self._name = name
+        self._turn = host.condition()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._threads = 0
+        self._idle = 0
+        self._closed = False
+
+    def submit(self, call: Callable[[], None]) -> bool:
+        """Have a call made soon; returns False if the pool is closed."""
+        with self._turn:
+            if self._closed:
+                return False
+            self._waiting.append(call)
+            if self._idle >= len(self._waiting) or self._threads == self._most:
+                self._turn.notify_all()
+                return True
+            self._threads += 1
+            number = self._threads
+        self._host.start(self._run, name=f"{self._name}_{number}")
+        return True
+
+    def close(self, timeout_s: float) -> None:
+        """Drop the calls that have not begun, and wait for the others."""
+        with self._turn:
+            self._closed = True
+            self._waiting.clear()
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: self._threads == 0, timeout_s)
+
+    def _run(self) -> None:
+        while (call := self._next()) is not None:
+            try:
+                call()
+            except Exception:  # noqa: BLE001 - the thread's outermost frame; the next call is made
+                _LOG.exception("a call of %s failed", self._name)
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._turn:
+            self._idle += 1
+            while not self._waiting and not self._closed:
+                self._turn.wait()
+            self._idle -= 1
+            if self._waiting:
+                return self._waiting.popleft()
+            self._threads -= 1
+            self._turn.notify_all()
+            return None
