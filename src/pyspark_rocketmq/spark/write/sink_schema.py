@@ -124,11 +124,14 @@ class SinkLayout:
         where they were, and reserved properties are RocketMQ's.
     copies : tuple of (int, int)
         Positions of columns that a read returns under two names, as ``key`` and ``keys``; they must be equal.
+    delayed : bool
+        Rows may be delivered later than they are stored.
     """
 
     positions: tuple[tuple[str, int], ...]
     as_read: bool
     copies: tuple[tuple[int, int], ...] = ()
+    delayed: bool = False
 
     @property
     def names(self) -> frozenset[str]:
@@ -203,7 +206,9 @@ def sink_layout(schema: StructType, options: SinkOptions) -> SinkLayout:
         raise OptionError(f"brokers do not delay messages of a transaction: leave out {_join(delays)}")
     if "brokerName" in positions and "queueId" not in positions:
         raise OptionError("the column 'brokerName' needs the column 'queueId' beside it")
-    return SinkLayout(positions=tuple(positions.items()), as_read=as_read, copies=tuple(copies))
+    return SinkLayout(
+        positions=tuple(positions.items()), as_read=as_read, copies=tuple(copies), delayed=bool(delays)
+    )
 
 
 def _column(name: str) -> str:

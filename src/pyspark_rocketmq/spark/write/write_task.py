@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -81,14 +82,15 @@ class WriteScope:
 class WriteReport:
     """The result of a task.
 
-    ``contents``: 8 bytes of each distinct content from which write ids were derived, for `count_shared`:
-    equal content in two tasks would have equal ids. ``halves``: the packed half messages of a transactional
-    write.
+    ``ends``: for each queue, the offset after the last message, without half messages. ``contents``: 8 bytes
+    of each distinct content from which write ids were derived, for `count_shared`: equal content in two tasks
+    would have equal ids. ``halves``: the packed half messages of a transactional write.
     """
 
     rows: int = 0
     sends: int = 0
     dead_letters: int = 0
+    ends: dict[MessageQueue, int] = field(default_factory=dict)
     contents: bytes = b""
     halves: bytes = b""
 
@@ -99,18 +101,6 @@ class _Failure:
 
     error: RocketMQError
     messages: int = 0
-
-
-@dataclass(slots=True)
-class _Turn:
-    """The queue for the next rows without a key, where order requires one queue per send."""
-
-    next: int = field(default_factory=int)
-
-    def take(self, count: int) -> int:
-        """Return numbers below ``count`` in turn."""
-        self.next += 1
-        return self.next % count
 
 
 class WriteTask:
@@ -150,7 +140,7 @@ class WriteTask:
             group = client.namespace.qualify(self._transaction.group)
             self._marks = half_message_marks(group, str(scope.transaction))
         self._dead_letters = DeadLetters(self._producer, options, scope.write or scope.job, scope.partition)
-        self._turn = _Turn()
+        self._turn = itertools.count(1)
         self._seen = Occurrences()
         self._report = WriteReport()
         self._halves = HalfMessages()
@@ -251,7 +241,7 @@ class WriteTask:
             return
         rows = self._mark(self._identify(rows, topic))
         if self._ordered:
-            numbers[numbers < 0] = self._turn.take(len(queues))
+            numbers[numbers < 0] = next(self._turn) % len(queues)  # one queue per send
         kinds = kinds_of(rows, self._limits)
         order = arrange(numbers, kinds, ordered=self._ordered)
         if order is not None:
@@ -290,16 +280,20 @@ class WriteTask:
     def _judge(self, outcomes: Iterable[SendOutcome]) -> None:
         for outcome in outcomes:
             if outcome.error is None:
-                self._take_half(outcome)
+                self._record(outcome)
             elif self._failure is None:
                 self._failure = _Failure(outcome.error, outcome.outgoing.count)
             else:
                 self._failure.messages += outcome.outgoing.count
 
-    def _take_half(self, outcome: SendOutcome) -> None:
-        """Record the position of a half message; dead letters are not half messages."""
-        if outcome.result is not None and outcome.outgoing.sys_flag & MessageFlag.TRANSACTION_PREPARED:
-            self._halves.add(outcome.result)
+    def _record(self, outcome: SendOutcome) -> None:
+        """Record where messages are stored; dead letters are not half messages."""
+        stored, ends = outcome.result, self._report.ends
+        if stored is not None and outcome.outgoing.sys_flag & MessageFlag.TRANSACTION_PREPARED:
+            self._halves.add(stored)
+        elif stored is not None:
+            end = stored.queue_offset + outcome.outgoing.count
+            ends[stored.queue] = max(end, ends.get(stored.queue, 0))
 
     def _bury(self, outcome: SendOutcome) -> Sequence[Outgoing] | None:
         """Make a message that the broker rejected a dead letter. In a batch, find it by sending each message.

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.send.half_messages import HalfMessages
+from pyspark_rocketmq.client.send.readable import wait_until_readable
 from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import ClientOptions, Guarantee, SinkOptions
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["RocketMQBatchWriter", "RocketMQStreamWriter", "TaskWritten"]
+
+_READABLE_MS: Final = 10_000
+"""How long a batch write waits for the brokers to add its rows to their queues. It takes milliseconds."""
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -53,6 +57,10 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
     ``deliveryGuarantee=transactional``, no row is visible before all rows are stored, and no row of a write
     that failed before that. A write with the same ``jobId`` completes an interrupted commit, and writes
     nothing if the commit was complete.
+
+    A read that starts after the write returned includes its rows: tasks wait until the brokers have added
+    them to their queues, at most ten seconds. They do not wait for delayed rows and transactions, nor if the
+    writer may not read.
 
     Parameters
     ----------
@@ -94,7 +102,7 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
         scope = WriteScope(
             job=job, partition=_partition(), write=self._write_id, transaction=TransactionName(job)
         )
-        return _write(iterator, self._options, self._layout, scope)
+        return _write(iterator, self._options, self._layout, scope, readable=not self._layout.delayed)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the rows of a transaction visible. Without a transaction, they are stored already."""
@@ -181,10 +189,19 @@ def _query_and_batch() -> TransactionName:
 
 
 def _write(
-    batches: Iterable[pa.RecordBatch], options: SinkOptions, layout: SinkLayout, scope: WriteScope
+    batches: Iterable[pa.RecordBatch],
+    options: SinkOptions,
+    layout: SinkLayout,
+    scope: WriteScope,
+    *,
+    readable: bool = False,
 ) -> TaskWritten:
-    task = WriteTask(task_client(options.client), options, layout, scope)
-    return TaskWritten(task.run(batches), scope.transaction)
+    client = task_client(options.client)
+    report = WriteTask(client, options, layout, scope).run(batches)
+    if readable:
+        wait_until_readable(client, report.ends, timeout_ms=_READABLE_MS)
+    report.ends.clear()  # the driver does not need them
+    return TaskWritten(report, scope.transaction)
 
 
 def _conclude(
