@@ -604,6 +604,34 @@ def test_what_the_broker_refuses_is_found_within_its_batch(mq: MockCluster, writ
     assert sorted([dead.body.decode(), *stored_bodies(mq)]) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY])
+def test_what_fails_for_another_reason_is_no_dead_letter(
+    mq: MockCluster, write: Write, tmp_path: Path, code: ResponseCode
+) -> None:
+    mq.fail(SENDS, code=code, times=None)
+    with pytest.raises(SendError, match="10 messages"):
+        write(numbered(10), deadLetterPath=str(tmp_path / "dead"), retries=0)
+    assert [*tmp_path.rglob("*.parquet")] == []
+
+
+def test_a_task_counts_its_sends(mq: MockCluster, write: Write) -> None:
+    mq.create_topic("dead", 1)
+    assert write(numbered(25), batchSize=10).sends == 3
+    mq.inject(Refuse(ResponseCode.MESSAGE_ILLEGAL), on=BATCH)
+    assert write(numbered(20), batchSize=10, sendsInFlight=1, deadLetterTopic="dead").sends == 2 + 10
+
+
+def test_rows_without_a_key_go_to_the_queues_in_turn_also_in_order(mq: MockCluster, write: Write) -> None:
+    """With `ordered` a send has one queue: the pieces of a batch that Spark hands over take turns."""
+    pieces = [numbered(5, first) for first in range(0, 40, 5)]
+    write(*pieces, ordered=True)
+    found = [
+        [message.body.decode() for message in mq.messages("orders", queue)] for queue in mq.queues("orders")
+    ]
+    assert [len(bodies) for bodies in found] == [10] * 4
+    assert all(bodies == sorted(bodies, key=lambda body: int(body[1:])) for bodies in found)
+
+
 def test_messages_of_a_refused_batch_are_sent_one_by_one_as_they_are(mq: MockCluster, write: Write) -> None:
     """Their flags, and that their bodies are compressed: else readers would get the compressed bytes."""
     mq.create_topic("dead", 1)
@@ -650,6 +678,8 @@ def test_a_queue_that_is_not_there_is_a_dead_letter(mq: MockCluster, write: Writ
     mq.create_topic("dead", 1)
     batch = rows("x", "y", brokerName=["broker-a"] * 2, queueId=pa.array([5, 1], pa.int32()))
     assert write(batch, deadLetterTopic="dead").dead_letters == 1
+    (dead,) = stored(mq, "dead")
+    assert (dead.body, dead.properties["deadLetterTopic"]) == (b"x", "orders")
     with pytest.raises(OptionError, match="its queue does not exist"):
         write(batch)
 
