@@ -26,7 +26,7 @@ GOLDEN_SPARK = "4.3."
 """The golden texts have this version's words around ours."""
 
 MOST_LINES = 4
-CONNECT_PATIENCE_S = 500
+CONNECT_PATIENCE_S = 1_400
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_mistake_is_told_in_its_first_line(
 
 
 @pytest.mark.needs("programs")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_500)
 def test_under_connect_too(mock: MockCluster, unused: str, tmp_path: Path) -> None:
     env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     for name in ("SPARK_REMOTE", "NAMESRV_ADDR"):
@@ -87,5 +87,5 @@ def test_under_connect_too(mock: MockCluster, unused: str, tmp_path: Path) -> No
     )
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads(done.stdout.splitlines()[-1])
-    assert len(seen) >= 5
+    assert len(seen) >= 30
     check(seen)

@@ -1,24 +1,13 @@
-"""Make one mistake of each kind in a session of Spark Connect, and print what the user sees as JSON."""
+"""Make every mistake in a session of Spark Connect, and print what the user sees as JSON."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import Final
 
 from pyspark.sql import SparkSession
-from tests.support.spark_mistakes import World, make
-
-CHOSEN: Final = (
-    "read: Kafka's kafka.bootstrap.servers",
-    "read: nothing listens",
-    "read: messages that have expired",
-    "stream: a topic that does not exist",
-    "stream: a damaged message",
-    "write: overwrite",
-    "write: an empty body",
-)
+from tests.support.spark_mistakes import MISTAKES, World, make
 
 
 def main(name_server: str, unused: str, folder: str) -> None:
@@ -33,7 +22,7 @@ def main(name_server: str, unused: str, folder: str) -> None:
     try:
         seen = {
             name: make(name, World(spark, name_server, Path(folder) / str(number), unused))
-            for number, name in enumerate(CHOSEN)
+            for number, name in enumerate(MISTAKES)
         }
     finally:
         spark.stop()

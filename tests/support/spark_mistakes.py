@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.model import OutgoingMessage
+from pyspark_rocketmq.spark import SqlOffsetStore, append_to, message_writer, transactional_writer
 from pyspark_rocketmq.testing import MockCluster
 
 __all__ = ["MISTAKES", "World", "make", "mistaken_cluster"]
@@ -64,20 +65,35 @@ class World:
         rows = self._stream().selectExpr(*columns).writeStream.format("rocketmq")
         self._run(rows.options(**self._with_defaults(options)))
 
+    def write_batches(self, writer: Callable[[str], Callable[[DataFrame, int], None]]) -> None:
+        """Write what a stream reads with a function for foreachBatch, made for a checkpoint."""
+        self._run(self._stream().select("body").writeStream.foreachBatch(writer(self._checkpoint)))
+
     def _stream(self) -> DataFrame:
         reader = self.spark.readStream.format("rocketmq")
         return reader.options(**self._with_defaults({"startingOffsets": "earliest"})).load()
 
     def _run(self, writer: DataStreamWriter) -> None:
-        query = (
-            writer.option("checkpointLocation", str(self.folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
+        query = writer.option("checkpointLocation", self._checkpoint).trigger(availableNow=True).start()
         try:
             query.processAllAvailable()
         finally:
             query.stop()
+
+    @property
+    def _checkpoint(self) -> str:
+        return str(self.folder / "checkpoint")
+
+    @property
+    def sink(self) -> dict[str, str]:
+        """The options of a sink whose topic does not exist."""
+        return self._with_defaults({"topic": "order"})
+
+    @property
+    def database(self) -> str:
+        """The address of an empty database."""
+        self.folder.mkdir(exist_ok=True)
+        return f"sqlite:///{self.folder}/results.db"
 
     def _with_defaults(self, options: dict[str, Any]) -> dict[str, str]:
         """Add the name server and the topic; None leaves an option out."""
@@ -145,6 +161,25 @@ MISTAKES: Final[dict[str, Mistake]] = {
     ),
     "write stream: no column body": lambda w: w.write_stream("queueId"),
     "write stream: a topic that does not exist": lambda w: w.write_stream("body", topic="order"),
+    # --- foreachBatch -------------------------------------------------------------------------
+    "foreachBatch: a topic that does not exist": lambda w: w.write_batches(
+        lambda checkpoint: message_writer(checkpoint, w.sink)
+    ),
+    "foreachBatch: options that contradict each other": lambda w: w.write_batches(
+        lambda checkpoint: message_writer(checkpoint, w.sink | {"topic": "orders", "maxMessageBytes": "5"})
+    ),
+    "foreachBatch: a table that does not exist": lambda w: w.write_batches(
+        lambda checkpoint: transactional_writer(
+            checkpoint=checkpoint, store=SqlOffsetStore(w.database, job="orders"), write=append_to("bodies")
+        )
+    ),
+    "foreachBatch: the checkpoint of another query": lambda w: w.write_batches(
+        lambda checkpoint: transactional_writer(
+            checkpoint=f"{checkpoint}-2",
+            store=SqlOffsetStore(w.database, job="orders"),
+            write=append_to("bodies"),
+        )
+    ),
 }
 
 

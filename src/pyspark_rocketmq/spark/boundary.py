@@ -10,18 +10,23 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.spark.causes import find_own_error
 
-__all__ = ["called_by_spark"]
+__all__ = ["called_by_spark", "called_for_batches"]
 
 C = TypeVar("C", bound=type[Any])
+BatchFunction = Callable[[DataFrame, int], None]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -30,6 +35,20 @@ _LOG: Final = logging.getLogger(__name__)
 # output Spark logs (spark.sql.pyspark.worker.logging.enabled) has a handler at the root logger.
 _RUNTIME: Final = ("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
 _HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
+
+# Facts (py4j 0.10.9, `_call_proxy`): without Connect, py4j calls a function for foreachBatch in the driver's
+# Python. It logs what the function raises, and then sends `traceback.format_exc()` to the JVM, with frames of
+# py4j and PySpark.
+_CALLBACKS: Final = ("py4j.clientserver", "py4j.java_gateway")
+
+
+class _Leaving(threading.local):
+    """The error that leaves a function for foreachBatch in this thread."""
+
+    error: BaseException | None = None
+
+
+_leaving: Final = _Leaving()
 
 
 def called_by_spark(cls: C) -> C:
@@ -45,13 +64,51 @@ def called_by_spark(cls: C) -> C:
     return cls
 
 
+def called_for_batches(write: BatchFunction) -> BatchFunction:
+    """Decorate a function for ``foreachBatch``: errors of this package have no frames for the user.
+
+    This includes those that Spark raises again, from a task of a query that the function runs.
+    """
+
+    @functools.wraps(write)
+    def call(batch: DataFrame, batch_id: int) -> None:
+        _write_batch(write, batch, batch_id)
+
+    return call
+
+
+def _write_batch(write: BatchFunction, batch: DataFrame, batch_id: int) -> None:
+    """Not part of the closure, which Spark Connect pickles."""
+    try:
+        write(batch, batch_id)
+    except (RocketMQError, PySparkException) as error:
+        if not isinstance(error, RocketMQError) and find_own_error(str(error)) is None:
+            raise
+        if error is _leaving.error:  # of a decorated function that this one calls
+            raise error.with_traceback(None) from None
+        for name in _CALLBACKS:  # a filter is added once
+            logging.getLogger(name).addFilter(_strip_frames)
+        _leaving.error = error
+        _leave(error, write.__qualname__, _level(streaming=_is_worker()))
+
+
+def _strip_frames(record: logging.LogRecord) -> bool:
+    """Remove the frames of the error that leaves, between py4j's log record and py4j's answer to Spark."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None or error is not _leaving.error:
+        return True
+    _leaving.error = None
+    error.__traceback__ = None
+    return False  # the traceback is in this module's log
+
+
 def _without_frames(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             result = method(*args, **kwargs)
         except RocketMQError as error:
-            _leave(error, method.__qualname__, args[0])
+            _leave(error, method.__qualname__, _level_of(args[0]))
         return _iterated(result, method.__qualname__, args[0]) if isinstance(result, Iterator) else result
 
     return call
@@ -78,33 +135,41 @@ def _iterated(rows: Iterator[Any], where: str, called: object) -> Iterator[Any]:
     try:
         yield from rows
     except RocketMQError as error:
-        _leave(error, where, called)
+        _leave(error, where, _level_of(called))
 
 
-def _leave(error: RocketMQError, where: str, called: object) -> NoReturn:
+def _leave(error: RocketMQError | PySparkException, where: str, level: int) -> NoReturn:
     """Raise the error without its traceback and causes, after logging them.
 
     Raises
     ------
-    RocketMQError
+    RocketMQError, PySparkException
         The error.
     """
-    _LOG.log(_level(called), "%s failed", where, exc_info=error)
-    name, value = _RUNTIME
-    if os.environ.get(name) == value:
+    _LOG.log(level, "%s failed", where, exc_info=error)
+    if _is_worker():
         os.environ[_HIDE_TRACEBACK] = "1"  # the worker ends with this error: no other error is affected
     raise error.with_traceback(None) from None
 
 
-def _level(called: object) -> int:
+def _is_worker() -> bool:
+    name, value = _RUNTIME
+    return os.environ.get(name) == value
+
+
+def _level_of(called: object) -> int:
+    return _level(streaming=isinstance(called, DataSourceStreamReader))
+
+
+def _level(*, streaming: bool) -> int:
     """Return the level of the traceback in the log.
 
-    A task's standard error is its executor's log, a stream reader's is the driver's, where Spark reports the
-    failure of the query, too. Another planning process without handlers would write to the driver's standard
-    error, which is often the user's terminal: there the traceback stays hidden.
+    A task's standard error is its executor's log. That of a process that Spark starts for a streaming query
+    is the driver's, where Spark reports the failure of the query, too. Another process without handlers would
+    write to the driver's standard error, which is often the user's terminal: the traceback stays hidden.
     """
     has_log = _LOG.hasHandlers() or TaskContext.get() is not None
-    return logging.ERROR if has_log or isinstance(called, DataSourceStreamReader) else logging.DEBUG
+    return logging.ERROR if has_log or streaming else logging.DEBUG
 
 
 @called_by_spark

@@ -11,6 +11,9 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from py4j.clientserver import ClientServerConnection, PythonParameters
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -25,7 +28,7 @@ from pyspark.util import handle_worker_exception
 
 from pyspark_rocketmq import streams
 from pyspark_rocketmq.errors import ConnectError, OptionError, RocketMQError
-from pyspark_rocketmq.spark.boundary import called_by_spark
+from pyspark_rocketmq.spark.boundary import called_by_spark, called_for_batches
 from pyspark_rocketmq.spark.read.batch import FilteringBatchReader, RocketMQBatchReader
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 from pyspark_rocketmq.spark.source import RocketMQDataSource
@@ -191,3 +194,86 @@ def test_every_method_that_spark_calls_is_covered() -> None:
     with pytest.raises(OptionError) as caught:
         RocketMQDataSource(options={"topik": "x"}).schema()
     assert len(traceback.extract_tb(caught.value.__traceback__)) == 3  # the test, the call, its raise
+
+
+# --- foreachBatch -----------------------------------------------------------------------------
+
+
+class Callback(ClientServerConnection):
+    """py4j's connection as a JVM calls a function for foreachBatch through it."""
+
+    def __init__(self, write: Callable[[Any, int], None]) -> None:
+        self.socket = None
+        self.python_parameters = PythonParameters()
+        self.pool = {"p0": self}
+        self._write = write
+
+    def call(self) -> None:
+        self._write(None, 0)
+
+    def answer(self) -> str:
+        """Return what py4j sends to the JVM, and so to the user."""
+        return str(self._call_proxy("p0", io.BytesIO(b"call\ne\n")))
+
+
+def told(name: str) -> str:
+    return f"!xspyspark_rocketmq.errors.ConnectError: no connection [addr={name}]\\n\n"
+
+
+def test_a_function_for_batches_leaves_one_line_through_py4j(caplog: pytest.LogCaptureFixture) -> None:
+    @called_for_batches
+    def write(_batch: object, _number: int) -> None:
+        Reader().partitions()
+
+    for _ in range(2):
+        caplog.clear()
+        assert Callback(write).answer() == told("10.0.0.1:9876")
+        assert [record.getMessage().partition(".<locals>.")[2] for record in caplog.records][1:] == [
+            "write failed"
+        ]
+        assert "in _deep" in caplog.text
+
+
+def test_a_function_that_calls_another_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    @called_for_batches
+    def inner(_batch: object, _number: int) -> None:
+        raise ConnectError("no connection", addr="a")
+
+    @called_for_batches
+    def outer(batch: Any, number: int) -> None:
+        inner(batch, number)
+
+    assert Callback(outer).answer() == told("a")
+    assert len(caplog.records) == 1
+
+
+def test_sparks_errors_leave_so_if_they_are_ours() -> None:
+    def fails(text: str) -> Callable[[Any, int], None]:
+        def write(_batch: object, _number: int) -> None:
+            raise PySparkException(text)
+
+        return called_for_batches(write)
+
+    ours = "pyspark_rocketmq.errors.OptionError: unknown option topik"
+    assert "Traceback" not in Callback(fails(f"[PYTHON_DATA_SOURCE_ERROR] it failed: {ours}")).answer()
+    other = Callback(fails("[UNRESOLVED_COLUMN] a")).answer()
+    assert "Traceback" in other
+    assert "[UNRESOLVED_COLUMN] a" in other
+
+
+def test_other_errors_for_batches_keep_their_frames(caplog: pytest.LogCaptureFixture) -> None:
+    @called_for_batches
+    def write(_batch: object, _number: int) -> None:
+        raise KeyError("a defect")
+
+    assert 'raise KeyError("a defect")' in Callback(write).answer()
+    assert [record.name for record in caplog.records] == ["py4j.clientserver"]
+
+
+def test_a_function_for_batches_travels_to_spark_connect(worker: None) -> None:
+    @called_for_batches
+    def write(_batch: object, _number: int) -> None:
+        raise ConnectError("no connection", addr="a")
+
+    there = cloudpickle.loads(cloudpickle.dumps(write))
+    assert sent(lambda: there(None, 0)) == "pyspark_rocketmq.errors.ConnectError: no connection [addr=a]\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pyspark_rocketmq.errors import OptionError
@@ -75,7 +76,14 @@ class CheckpointLog:
 
     def _text(self, name: str) -> str:
         path = f"{self._location}/{name}"
-        rows = self._spark.read.text(path, wholetext=True).collect()
+        try:
+            rows = self._spark.read.text(path, wholetext=True).collect()
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            rows = []
         if len(rows) != 1:
-            raise OptionError("the checkpoint has no such file", path=path)
+            raise OptionError(
+                "the checkpoint has no such file: give the query's own checkpointLocation", path=path
+            )
         return str(rows[0][0])

@@ -8,6 +8,7 @@ from typing import TypeVar
 from pyspark.sql import DataFrame
 
 from pyspark_rocketmq.planning.batch_replay import BatchTurn, decide_turn
+from pyspark_rocketmq.spark.boundary import called_for_batches
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.spark.stores.offset_store import OffsetStore
 
@@ -67,4 +68,4 @@ def transactional_writer(
             transaction.advance(before, identity, ranges)
             write(transaction.handle, batch)
 
-    return write_batch
+    return called_for_batches(write_batch)

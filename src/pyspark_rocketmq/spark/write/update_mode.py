@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame
 
+from pyspark_rocketmq.spark.boundary import called_for_batches
+
 __all__ = ["message_writer"]
 
 _NEEDS_JOB = ("deliveryGuarantee", "jobId")
@@ -36,4 +38,4 @@ def message_writer(job: str, options: Mapping[str, str]) -> Callable[[DataFrame,
         others = {name: value for name, value in options.items() if name.lower() != "jobid"}
         batch.write.format("rocketmq").mode("append").options(**others, **once).save()
 
-    return send
+    return called_for_batches(send)

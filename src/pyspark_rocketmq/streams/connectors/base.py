@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pyspark_rocketmq.spark.boundary import called_for_batches
 from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column
 from pyspark_rocketmq.streams.frame.python_steps import VALUE
 from pyspark_rocketmq.streams.plan.analysis import WATERMARKED, Analysis
@@ -133,7 +134,8 @@ class SinkConnector(Sink):
 
     def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
         """Start a query with this as its only sink."""
-        return writer.foreachBatch(self.batch_writer(plan, checkpoint, numbered=True)).start()
+        write = self.batch_writer(plan, checkpoint, numbered=True)
+        return writer.foreachBatch(called_for_batches(write)).start()
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.boundary import called_for_batches
 from pyspark_rocketmq.streams.compile.compiler import Compiler
 from pyspark_rocketmq.streams.connectors.base import sink_of
 from pyspark_rocketmq.streams.frame.flow import Flow, Guard
@@ -74,7 +75,7 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
         finally:
             batch.unpersist()
 
-    return writer.foreachBatch(write).start()
+    return writer.foreachBatch(called_for_batches(write)).start()
 
 
 def _start_one(
@@ -82,7 +83,8 @@ def _start_one(
 ) -> StreamingQuery:
     """Start the query of a job with one sink. Spark's sinks accept final rows, not updates."""
     if flow.updates:
-        return writer.foreachBatch(sink_of(sink).batch_writer(plan, checkpoint, numbered=True)).start()
+        write = sink_of(sink).batch_writer(plan, checkpoint, numbered=True)
+        return writer.foreachBatch(called_for_batches(write)).start()
     return sink_of(sink).start(writer, plan, checkpoint)
 
 
