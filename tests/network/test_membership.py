@@ -94,15 +94,16 @@ def test_members_are_asked_of_a_broker_that_knows_this_one(mq, client):
 def test_locks_are_held_by_one_member_and_those_of_a_broker_that_is_away_by_none(mq, client):
     queues = list(mq.queues("orders"))
     one = join(client, "one")
-    assert one.lock(queues) == set(queues)
+    assert one.lock(queues) == dict.fromkeys(queues, True)
     with client_of(mq.name_server) as other_client:
         two = join(other_client, "two")
-        assert two.lock(queues) == frozenset()
+        assert two.lock(queues) == dict.fromkeys(queues, False)
         one.unlock(queues[:1])
-        eventually(lambda: two.lock(queues) == {queues[0]}, what="the lock that was given back")
+        theirs = {queue: queue == queues[0] for queue in queues}
+        eventually(lambda: two.lock(queues) == theirs, what="the lock that was given back")
         mq.stop_broker("broker-b", unregister=False)
-        assert two.lock(queues) == {queues[0]}
-        assert one.lock(queues) == {q for q in queues[1:] if q.broker_name == "broker-a"}
+        assert two.lock(queues) == {q: theirs[q] for q in queues if q.broker_name == "broker-a"}
+        assert one.lock(queues) == {q: not theirs[q] for q in queues if q.broker_name == "broker-a"}
 
 
 def test_who_leaves_is_no_member_any_more(mq, client):

@@ -153,12 +153,12 @@ class Membership:
                 failure = error
         raise failure
 
-    def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
-        """Lock queues for this member for 60 s; return those that are locked now.
+    def lock(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, bool]:
+        """Lock queues for this member for 60 s; return for each queue whether it is, or another member's.
 
-        Queues of a broker that cannot be reached are not locked.
+        Queues of a broker that cannot be reached are not in the result.
         """
-        locked: set[MessageQueue] = set()
+        answers: dict[MessageQueue, bool] = {}
         for addr, some in self._by_master(queues).items():
             try:
                 deadline = self._client.deadline(self._client.request_timeout_ms)
@@ -169,8 +169,9 @@ class Membership:
             except RocketMQError:
                 continue
             plain = self._client.namespace.plain
-            locked |= {MessageQueue(plain(q.topic), q.broker_name, q.queue_id) for q in found}
-        return frozenset(locked)
+            locked = {MessageQueue(plain(q.topic), q.broker_name, q.queue_id) for q in found}
+            answers |= {queue: queue in locked for queue in some}
+        return answers
 
     def unlock(self, queues: Collection[MessageQueue]) -> None:
         """Release locks. At a broker that cannot be reached, they expire."""

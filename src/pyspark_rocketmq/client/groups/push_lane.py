@@ -219,15 +219,16 @@ class BrokerLane:
             self._member.on_registered()
 
     def _renew_locks(self) -> None:
-        workers = self.workers
-        held = self._member.membership.lock([worker.queue for worker in workers])
+        workers, asked_at = self.workers, self._now()
+        answers = self._member.membership.lock([worker.queue for worker in workers])
         for worker in workers:
-            if worker.queue not in held:
+            held = answers.get(worker.queue)
+            if held is not None:
+                worker.record_lock(held=held, asked_at=asked_at)
+            if not held:
                 self._due["lock"] = self._now() + _LOCK_RETRY_S
-                continue
-            worker.record_lock(held=True)
-            if worker in self._leaving:
-                self._leaving[worker] = self._now()
+            elif worker in self._leaving:
+                self._leaving[worker] = asked_at
 
     # --- queues ---
 
@@ -264,8 +265,10 @@ class BrokerLane:
         member = self._member
         leaving = {worker.queue for worker in self._leaving}
         wanted = sorted(self._wanted.get(topic, frozenset()) - self._workers.keys() - leaving)
+        asked_at = self._now()
         if wanted and member.locks:
-            wanted = sorted(member.membership.lock(wanted) & set(wanted))  # the others when released
+            answers = member.membership.lock(wanted)
+            wanted = [queue for queue in wanted if answers.get(queue)]  # the others when released
         if not wanted:
             return
         # After the lock: the previous owner may have committed until then.
@@ -274,7 +277,7 @@ class BrokerLane:
             if not self._accepting:
                 return
             worker = member.make_worker(queue, begins[queue], self.wake)
-            worker.record_lock(held=True)
+            worker.record_lock(held=True, asked_at=asked_at)
             self._workers[queue] = worker
             worker.start()
         # Immediately: without an offset the queue would start elsewhere after a crash.

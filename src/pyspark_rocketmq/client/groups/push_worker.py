@@ -248,9 +248,12 @@ class QueueWorker:
             runs = len(self._in_flight) if self._take_run is not None else 0
         return not runs and not self._calling
 
-    def record_lock(self, *, held: bool) -> None:
-        """Record the broker's answer to a lock request."""
-        self._locked_until = self._client.clock.monotonic() + _LOCK_VALID_S if held else 0.0
+    def record_lock(self, *, held: bool, asked_at: float) -> None:
+        """Record the broker's answer to a lock request.
+
+        The lock counts from the request on: an answer may be taken long after the broker gave it.
+        """
+        self._locked_until = asked_at + _LOCK_VALID_S if held else 0.0
 
     def call_in_order(self, call: Callable[[], None]) -> None:
         """Call a function while the queue's lock is valid, unless the worker is stopped first."""

@@ -30,6 +30,7 @@ class Broker:
         self.offsets: dict[MessageQueue, int] = {}
         self.asked: Counter[str] = Counter()
         self.away = False
+        self.answers_after_s = 0.0
         self.fails: set[str] = set()
         self.taken: set[MessageQueue] = set()
         self.unlocked: list[MessageQueue] = []
@@ -56,9 +57,10 @@ class Broker:
     def is_registered(self, addrs: Collection[str]) -> bool:
         return self.registered and ADDR in addrs
 
-    def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
+    def lock(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, bool]:
         self.asked["lock"] += 1
-        return frozenset() if self.away else frozenset(queues) - self.taken
+        self.clock.sleep(self.answers_after_s)
+        return {} if self.away else {queue: queue not in self.taken for queue in queues}
 
     def unlock(self, queues: Collection[MessageQueue]) -> None:
         self.unlocked += queues
@@ -97,9 +99,10 @@ class Worker:
         self.queue, self.position = queue, position
         self.idle, self.broken = True, False
         self.calls: list[str] = []
+        self.given: list[dict[str, object]] = []
 
     def __getattr__(self, name: str) -> Callable[..., list[object]]:
-        return lambda **_: self.calls.append(name) or []
+        return lambda **given: self.calls.append(name) or self.given.append(given) or []
 
 
 class World:
@@ -267,6 +270,28 @@ def test_a_lock_that_is_lost_is_tried_again_soon():
     world.turn(4)
     assert world.broker.asked["lock"] > renewed + 1
     assert world.worker(A0).calls.count("record_lock") >= 2
+
+
+def test_a_lock_that_another_member_has_is_not_relied_on():
+    """After a restart, a broker knows no locks and may give one to another member."""
+    world = World(ordered=True)
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.broker.taken = {A0}
+    world.turn(21)
+    locks = [given["held"] for given in world.worker(A0).given if "held" in given]
+    assert locks[0]
+    assert not locks[-1]
+
+
+def test_a_lock_counts_from_the_request_on():
+    """A member that was frozen takes an answer late, when another may have the queue soon."""
+    world = World(ordered=True)
+    world.broker.answers_after_s = 50.0
+    world.lane.assign("orders", {A0})
+    world.turn()
+    (lock,) = [given for given in world.worker(A0).given if "held" in given]
+    assert lock["asked_at"] <= world.broker.clock.monotonic() - 50
 
 
 def test_a_worker_that_broke_is_replaced():

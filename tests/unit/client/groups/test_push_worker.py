@@ -169,7 +169,7 @@ def test_messages_go_to_an_ordered_listener_only_under_a_lock(
 ):
     world = World(ordered=True)
     for held in answers:
-        world.worker.record_lock(held=held)
+        world.worker.record_lock(held=held, asked_at=world.clock.monotonic())
     world.clock.sleep(seconds)
     assert called_in_order(world) is called
 
