@@ -181,9 +181,8 @@ def test_plain_rows_travel_in_few_sends_over_all_queues(mq: MockCluster, write: 
 def test_the_sharding_key_chooses_the_queue_as_the_java_client_does(mq: MockCluster, write: Write) -> None:
     keys = [f"customer-{number % 7}" for number in range(50)]
     write(rows(*[f"{n}" for n in range(50)], shardingKey=keys))
-    for message in stored(mq):
-        key = keys[int(message.body)]
-        assert message.queue == queue_for_key(key, mq.queues("orders"))
+    queues = {int(message.body): message.queue for message in stored(mq)}
+    assert queues == {n: queue_for_key(key, mq.queues("orders")) for n, key in enumerate(keys)}
     for queue in mq.queues("orders"):
         found = [int(message.body) for message in mq.messages("orders", queue)]
         assert found == sorted(found)

@@ -77,7 +77,9 @@ def test_columns_may_be_renamed_and_not_nullable_and_the_body_text() -> None:
 )
 def test_the_schema_is_the_same_whatever_the_messages_hold(properties: object) -> None:
     decoder = BatchDecoder(list(COLUMNS), queue=QUEUE)
-    for batch in decoder.decode(whole(record(0, b"", properties) + record(1, b"x" * 500, properties))):
+    batches = decoder.decode(whole(record(0, b"", properties) + record(1, b"x" * 500, properties)))
+    assert sum(batch.num_rows for batch in batches) == 2
+    for batch in batches:
         assert batch.schema.equals(decoder.schema, check_metadata=True)
         batch.validate(full=True)
 
