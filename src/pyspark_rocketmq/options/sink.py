@@ -282,7 +282,7 @@ class SinkOptions(Options):
         default=None,
         default_text="none: fail",
         example="/data/orders-dead",
-        doc="Folder for such rows, as Parquet files (a path or URI that every executor can write).",
+        doc="Folder for dead letters, as Parquet files: a path or URI that every executor can write.",
     )
     create_topic: bool = option("createTopic", BOOLEAN, default=False, doc="Create topics that do not exist.")
     topic_queues: int = option(
