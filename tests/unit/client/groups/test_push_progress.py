@@ -6,12 +6,21 @@ import pytest
 from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, PushOptions
-from pyspark_rocketmq.client.groups.push_progress import FileProgress, starting_offsets
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.client.groups.push_progress import (
+    FileProgress,
+    GroupProgress,
+    StartOffsets,
+    starting_offsets,
+)
+from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.remoting.codes import ResponseCode
+from pyspark_rocketmq.remoting.command import Command
 
 ONE, TWO = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
-AGAIN = MessageQueue("%RETRY%g", "broker-a", 0)
+OTHER, AGAIN = MessageQueue("orders", "broker-b", 0), MessageQueue("%RETRY%g", "broker-a", 0)
 
 
 def test_offsets_come_back_from_the_file(tmp_path):
@@ -82,3 +91,123 @@ def test_where_a_queue_begins(options, expected: int):
     progress.write({ONE: 55})
     begins = starting_offsets(Brokers(), progress, [ONE, TWO, AGAIN], options, "g")
     assert begins == {ONE: 55, TWO: expected, AGAIN: 10}, "what comes again is read from its begin"
+
+
+def start_offsets(progress: FileProgress, **options: object) -> StartOffsets:
+    client = Brokers()
+    client.clock = FakeClock(0.04 + 30 * 60)
+    starts = StartOffsets(client, progress, PushOptions(**options), "g")
+    client.clock.now_s += 60
+    return starts
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 90),
+        ({"start": ConsumeFromWhere.FIRST_OFFSET}, 10),
+        ({"start": ConsumeFromWhere.TIMESTAMP, "timestamp_ms": 33}, 33),
+        pytest.param({"start": ConsumeFromWhere.TIMESTAMP}, 40, id="counted from the member's start"),
+    ],
+)
+def test_queues_of_a_group_that_starts_begin_where_it_is_told(options, expected: int):
+    starts = start_offsets(FileProgress(None), **options)
+    starts.record_queues("orders", [ONE])
+    given = options.get("timestamp_ms")
+    assert starts.offsets([ONE, TWO]) == {ONE: expected, TWO: given or 10}, (
+        "a queue that is new is read whole"
+    )
+
+
+@pytest.mark.parametrize("start", list(ConsumeFromWhere))
+def test_queues_without_an_offset_of_a_group_that_has_read_the_topic_are_read_whole(start):
+    progress = FileProgress(None)
+    progress.write({ONE: 55})
+    starts = start_offsets(progress, start=start)
+    starts.record_queues("orders", [ONE, TWO])
+    assert starts.offsets([ONE, TWO]) == {ONE: 55, TWO: 10}
+
+
+def test_a_queue_that_was_released_continues_where_the_member_was_unless_an_offset_is_stored():
+    progress = FileProgress(None)
+    starts = start_offsets(progress)
+    starts.record_queues("orders", [ONE, TWO])
+    starts.record_position(ONE, 70)
+    starts.record_position(TWO, 71)
+    progress.write({TWO: 60})
+    assert starts.offsets([ONE, TWO]) == {ONE: 70, TWO: 60}
+
+
+class CommittedAt:
+    """Brokers of some versions, with the group's offsets; requests are answered in the order they came."""
+
+    def __init__(self, offsets: dict[MessageQueue, int | None], *, version: int = 413) -> None:
+        self.offsets = offsets
+        self.version = version
+        self.down: set[str] = set()
+        self.asked: list[set[MessageQueue]] = []
+
+    def owners(self, queues):
+        return dict.fromkeys(queues)
+
+    def ask(self, calls: dict[MessageQueue, Call]):
+        self.asked.append(set(calls))
+        for queue in calls:
+            if queue.broker_name in self.down:
+                raise BrokerNotFoundError("it is down", broker_name=queue.broker_name)
+        return {queue: call.parse(self._answer(self.offsets.get(queue))) for queue, call in calls.items()}
+
+    def _answer(self, offset: int | None) -> Response:
+        code = ResponseCode.QUERY_NOT_FOUND if offset is None else ResponseCode.SUCCESS
+        fields = {} if offset is None else {"offset": str(offset)}
+        command = Command(code=code, opaque=0, flag=1, version=self.version, fields=fields)
+        return Response(command, "10.0.0.1:10911", bytearray(), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("offset", "version", "reads"),
+    [
+        (None, 413, False),
+        (-1, 413, False),
+        (0, 413, True),
+        (7, 413, True),
+        pytest.param(0, 412, False, id="before 5.0, 0 may be the answer for no offset"),
+        (1, 412, True),
+    ],
+)
+def test_whether_a_group_has_read_a_topic(offset: int | None, version: int, reads: bool):
+    brokers = CommittedAt({TWO: offset}, version=version)
+    assert GroupProgress(brokers, "g").reads([ONE, TWO]) is reads
+
+
+def test_a_broker_that_is_down_does_not_hide_what_another_one_knows():
+    brokers = CommittedAt({OTHER: 5, ONE: 5})
+    brokers.down = {"broker-a"}
+    assert GroupProgress(brokers, "g").reads([ONE, TWO, OTHER])
+    assert brokers.asked == [{ONE, TWO}, {OTHER}]
+    assert not GroupProgress(brokers, "g").reads([ONE, TWO])
+
+
+def test_the_first_commit_of_a_topic_at_a_broker_goes_ahead():
+    brokers = CommittedAt(dict.fromkeys([ONE, TWO, OTHER], 0))
+    progress = GroupProgress(brokers, "g")
+    progress.write({ONE: 1, TWO: 2, OTHER: 3})
+    ahead, rest = brokers.asked
+    assert len(ahead) == 2
+    assert OTHER in ahead
+    assert ahead | rest == {ONE, TWO, OTHER}
+    assert not ahead & rest
+    progress.write({ONE: 2, TWO: 3, OTHER: 4})
+    assert brokers.asked[2:] == [set(), {ONE, TWO, OTHER}]
+
+
+def test_a_first_commit_that_fails_goes_ahead_again():
+    brokers = CommittedAt(dict.fromkeys([ONE, TWO], 0))
+    brokers.down = {"broker-a"}
+    progress = GroupProgress(brokers, "g")
+    for _ in range(2):
+        with pytest.raises(BrokerNotFoundError):
+            progress.write({ONE: 1, TWO: 2})
+    brokers.down = set()
+    progress.write({ONE: 1, TWO: 2})
+    assert [len(each) for each in brokers.asked] == [1, 1, 1, 1]
