@@ -76,8 +76,10 @@ def test_a_batch_that_comes_again_after_it_was_finished_is_rolled_back(mq, job) 
     """Spark was killed between the sink's commit and its own note of it."""
     first, second = job(), job()
     first.commit(first.write(BODIES, NAME), NAME)
+    assert mq.asked[END] == len(BODIES)
     second.commit(second.write(BODIES, NAME), NAME)
     assert visible(mq) == Counter(BODIES)
+    assert mq.asked[END] == 2 * len(BODIES)
 
 
 def test_a_task_that_fails_rolls_its_rows_back(mq, job) -> None:

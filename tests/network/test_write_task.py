@@ -319,6 +319,29 @@ def test_order_in_a_queue_holds_over_retries_and_slow_answers(mq: MockCluster, w
     assert len({message.body for message in stored(mq)}) == 600
 
 
+def test_order_in_a_queue_holds_for_rows_that_are_sent_in_different_ways(
+    mq: MockCluster, write: Write
+) -> None:
+    """Small ones in batches, larger ones compressed; rows of several queues take turns."""
+    bodies = [f"{number:03}" + "x" * (200 if number % 5 == 0 else 0) for number in range(120)]
+    batch = rows(*bodies, shardingKey=[f"k{number % 7}" for number in range(120)])
+    report = write(batch, compression="zlib", compressAbove="100")
+    for queue in mq.queues("orders"):
+        found = [message.body for message in mq.messages("orders", queue)]
+        assert len(found) > 1
+        assert found == sorted(found)
+    assert stored_bodies(mq) == sorted(bodies)
+    assert report.sends < 80, "neighbors in a queue share a send"
+
+
+def test_a_single_message_keeps_its_flag_and_may_be_as_large_as_brokers_take(
+    mq: MockCluster, write: Write
+) -> None:
+    batch = rows("x" * 1_000, "y", flag=pa.array([7, 8], pa.int32()))
+    write(batch, batchSize=1, maxMessageBytes=1_000, batchBytes=1_000, compression="none")
+    assert sorted((len(message.body), message.flag) for message in stored(mq)) == [(1, 8), (1_000, 7)]
+
+
 def test_behind_a_send_that_fails_for_good_nothing_of_its_queue_is_sent(
     mq: MockCluster, write: Write
 ) -> None:
