@@ -41,7 +41,7 @@ def test_every_module_has_tests(table: dict[str, list[str]]) -> None:
         ("planning/limit.py", "tests/unit/planning/test_limit.py"),  # its path
         ("planning/split.py", "tests/property/test_planning.py"),  # an import
         ("model/queues.py", "tests/unit/planning/test_limit.py"),  # an import from its package
-        ("client/read/range_pull.py", "tests/unit/client/read/test_range_reader.py"),  # its user's test
+        ("notebook/plots.py", "tests/network/test_notebook_tables.py"),  # its user's test
         ("cli/job_commands/demo.py", "tests/network/test_cli.py"),  # loaded by its name
         ("__main__.py", "tests/network/test_dashboard.py"),  # run as a program
     ],
