@@ -20,6 +20,9 @@ from pyspark_rocketmq.testing.plugin import spark
 __all__ = ["group", "mq", "mq49", "spark", "topic"]
 
 LIGHT_JVM = JvmOptions(heap="1g", jvm_args=LEAN)
+LIGHT_NAME_SERVER = JvmOptions(heap="256m", jvm_args=LEAN)
+RARE_FLUSHES = {"timerFlushIntervalMs": "600000"}
+"""Half of what an idle broker does is to compare 37 MiB, see `timerFlushIntervalMs` in `devcluster`."""
 
 
 def pytest_configure() -> None:
@@ -46,7 +49,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def mq() -> Iterator[DevCluster]:
     """A RocketMQ 5.4.0 with one broker, shared by the suite: leave it running and unchanged."""
-    with DevCluster(broker_options=LIGHT_JVM) as cluster:
+    with DevCluster(
+        broker_config=RARE_FLUSHES, broker_options=LIGHT_JVM, name_server_options=LIGHT_NAME_SERVER
+    ) as cluster:
         yield cluster
 
 

@@ -120,6 +120,7 @@ def test_commits_of_a_group_that_never_was(
     assert client.committed_offsets(group, (first,)) == {first: 1}
 
 
+@pytest.mark.needs("java")
 def test_rocketmq_tools_show_the_progress(
     client: Client, cluster: DevCluster, topic: TopicFactory, group: str
 ) -> None:

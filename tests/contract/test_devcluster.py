@@ -45,6 +45,7 @@ def test_a_failed_mqadmin_command_raises_with_its_output(mq: DevCluster) -> None
     assert "No topic route info" in caught.value.log_tail
 
 
+@pytest.mark.needs("java")
 def test_a_topic_of_the_fixture_has_its_queues(mq: DevCluster, topic: TopicFactory) -> None:
     route = mq.mqadmin("topicRoute", "-t", topic(queues=3)).replace(" ", "")
     assert '"readQueueNums":3' in route
