@@ -113,7 +113,7 @@ def test_every_message_once_through_kills_at_random_moments(mq: DevCluster, tmp_
         f"{KILLS} kills, {in_flight} of them within a batch; {len(expected)} messages in "
         f"{planned(checkpoint) + 1} batches"
     )
-    assert in_flight >= KILLS // 2
+    assert in_flight >= (KILLS + 1) // 2, "every other driver was stopped within a batch, and killed there"
     assert len(expected) == MESSAGES
     assert Counter(expected) == Counter(found), difference(expected, found)
     assert lag(mq.name_server, group, topic).messages == 0
