@@ -10,6 +10,8 @@ SEED   ?= 1
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
 # Hypothesis' settings, see tests/support/examples.py.
 EXAMPLES := fixed
+# Four processes, because half of the network tests wait; the longest tests start first.
+BY_TEST := --numprocesses 4 --dist worksteal
 # Processes with a broker and a Spark session each: three, because tests also wait. Tests of a file run in
 # the same process; the first folder starts first, so the slowest.
 BY_FILE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
@@ -65,7 +67,7 @@ demo: $(READY)  ## Start a real RocketMQ, stream orders through Spark, show and 
 QUICK := -m "not large"
 
 .PHONY: test
-test: lint unit docs brokers smoke  ## Run everything that CI runs
+test: lint unit simulation docs brokers smoke  ## Run everything that CI runs
 
 .PHONY: test-all
 test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB, with a random SEED: over an hour
@@ -102,9 +104,13 @@ screenshots: setup browser  ## Recreate the documentation's pictures of the dash
 	$(BIN)/python -m tests.support.demo_picture docs/pictures/demo.svg
 
 .PHONY: unit
-unit: setup browser  ## Run tests without a broker: unit, property, golden, network, fuzz, simulation
-	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) --numprocesses 3 \
-	  tests/unit tests/property tests/golden tests/network tests/fuzz tests/simulation
+unit: setup browser  ## Run tests without a broker: unit, property, golden, network, fuzz
+	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) $(BY_TEST) \
+	  tests/fuzz tests/network tests/property tests/golden tests/unit
+
+.PHONY: simulation
+simulation: setup  ## Run tests of the simulation: lives in virtual time, and planted mistakes that they must find
+	$(PYTEST) $(QUICK) --numprocesses 2 --dist worksteal tests/simulation
 
 .PHONY: brokers
 brokers: setup  ## Run tests with a real RocketMQ: contract, spark, streams and chaos together
