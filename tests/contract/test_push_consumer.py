@@ -343,7 +343,7 @@ def test_with_a_broker_of_4_9(mq49, topic, group):
 
 def test_wrong_use_is_told(mq, topic, group):
     with PushConsumer(group, mq.name_server) as consumer:
-        with pytest.raises(OptionError, match="with a subscription"):
+        with pytest.raises(OptionError, match=r"once, after subscribe\(\)"):
             consumer.start(lambda _: None)
         consumer.subscribe("no-such-topic")
         with pytest.raises(TopicNotFoundError):
