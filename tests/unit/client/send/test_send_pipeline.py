@@ -1,4 +1,4 @@
-"""When sends of a pipeline go out, in which order, and what becomes of each: with a producer that is a script."""
+"""When sends of a pipeline go out, in which order, and what becomes of each: with a scripted producer."""
 
 from __future__ import annotations
 
@@ -62,10 +62,12 @@ class ScriptedProducer(Producer):
         return [body for body, _ in self.sent]
 
     def choose(self, topic: str, queue: MessageQueue | None = None, key: str | None = None) -> MessageQueue:
+        assert topic == "orders"
         self.asked.append((queue, key))
         return queue or (ONE if key is None else TWO)
 
     def connect(self, queue: MessageQueue) -> ScriptedProducer:  # type: ignore[override]
+        del queue
         if self.refuses_connections:
             self.refuses_connections -= 1
             raise ConnectError("cannot connect")
@@ -82,17 +84,20 @@ class ScriptedProducer(Producer):
         return Call(bytes(outgoing.body).decode(), parse)  # type: ignore[arg-type]
 
     def note_failure(self, queue: MessageQueue, error: RocketMQError) -> None:
+        del error
         self.failed.append(queue)
 
     # --- its connection ---
 
     def submit(self, request: str, body: bytes, *, deadline: object) -> int:
+        del body, deadline
         self.sent.append((request, round(self.lockstep.manual_clock.now_s - self._began_s, 3)))
         self.in_flight[len(self.sent)] = request
         self.most_in_flight = max(self.most_in_flight, len(self.in_flight))
         return len(self.sent)
 
     def wait(self, opaque: int, deadline: object) -> RocketMQError | None:
+        del deadline
         body = self.in_flight.pop(opaque)
         return self.script(body, self.bodies[: opaque - 1].count(body))
 
