@@ -125,6 +125,10 @@ class History:
         ]
         return Row(next((each for each in places if self.stored.get(each) == body), places[0]), body)
 
+    def still_there(self, rows: list[Row]) -> list[Row]:
+        """Return the rows that retention has not deleted so far, of queues that were not created again."""
+        return [row for row in rows if row.place not in self.expired and not self.generations[row.place[:3]]]
+
     def begin_again(self, queue: MessageQueue) -> None:
         """Record that a queue's messages are deleted, and its offsets begin at 0."""
         key = (queue.topic, queue.broker_name, queue.queue_id)

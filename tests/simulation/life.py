@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.simulation.cluster import Cluster
+from tests.simulation.direct import DirectStream
 from tests.simulation.faults import HIDING, RESHAPING, Fault, happen
 from tests.simulation.group import Group
 from tests.simulation.history import Place
@@ -115,11 +116,16 @@ class _World:
         self.heals_at_s = max((fault.at_s + fault.lasts_s for fault in plan.faults), default=0.0) + 1.0
         self._begin()
 
-    def _reader(self, client: Mapping[str, str]) -> Query | Group:
+    def _reader(self, client: Mapping[str, str]) -> Query | Group | DirectStream:
         plan, chance = self.plan, self._own_chance()
         if plan.group is not None:
             options = parse_options(ClientOptions, client, environ={})
             return Group(self.stage, plan.group, GROUP, _TOPIC, options, chance, committed=self._committed)
+        if plan.direct is not None:
+            return DirectStream(
+                *(self.stage, plan.direct, GROUP, _TOPIC, client, chance),
+                fail_on_data_loss=plan.options.get("failOnDataLoss") != "false",
+            )
         return Query(
             self.stage,
             {"nameServer": self.cluster.name_server, "topic": _TOPIC, **plan.options},
@@ -131,7 +137,7 @@ class _World:
         )
 
     def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        if group == GROUP and queue.topic == _TOPIC and isinstance(self.reader, Group):
+        if group == GROUP and queue.topic == _TOPIC and not isinstance(self.reader, Query):
             self.reader.check_commit(queue, offset)
 
     def _own_chance(self) -> random.Random:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tests.simulation.direct import DirectPlanned
 from tests.simulation.faults import Fault, draw_faults
 from tests.simulation.group import GroupPlan
 from tests.simulation.network import Habits
@@ -53,6 +54,8 @@ class Plan:
     faults: tuple[Fault, ...] = ()
     group: GroupPlan | None = None
     """The members that read in the query's place."""
+    direct: DirectPlanned | None = None
+    """The direct stream that reads in the query's place."""
     accidents: tuple[Accident, ...] | None = None
     """What strikes actors, if it is listed instead of drawn."""
 
@@ -71,7 +74,7 @@ class Plan:
     @classmethod
     def of(cls, seed: int) -> Plan:
         """Draw a plan."""
-        return cls._drawn(seed)._with_transactions()._with_more_faults()._with_group()
+        return cls._drawn(seed)._with_transactions()._with_more_faults()._with_group()._with_direct()
 
     @property
     def _binds(self) -> bool:
@@ -101,7 +104,10 @@ class Plan:
             return self
         hostile = bool(self.kills.driver) or chance.random() < 0.5
         kills = replace(self.kills, midway=0.3, zombie=0.15) if hostile else self.kills
-        return replace(self, sink=self.sink.made_transactional(), kills=kills)
+        span_s = max((fault.at_s for fault in self.faults), default=5.0)
+        kinds = {"answers to commits of a transaction"} if chance.random() < 0.5 else set[str]()
+        more = draw_more_faults(chance, span_s, kinds, (1, 3, 6))
+        return replace(self, sink=self.sink.made_transactional(), kills=kills)._with_faults(more)
 
     def _with_group(self) -> Plan:
         """Have a group of push consumers read in the query's place."""
@@ -110,13 +116,25 @@ class Plan:
         if not likes or chance.random() < 0.75:
             return self
         span_s = max((fault.at_s for fault in self.faults), default=10.0) + 10.0
-        return replace(self, group=GroupPlan.drawn(chance, span_s))
+        kinds = {"answers to members of a group"} if chance.random() < 0.5 else set[str]()
+        more = draw_more_faults(chance, span_s, kinds, (1, 3, 6))
+        return replace(self, group=GroupPlan.drawn(chance, span_s))._with_faults(more)
+
+    def _with_direct(self) -> Plan:
+        """Have a direct stream read in the query's place."""
+        chance = self._own_chance("direct")
+        if self.group is not None or self.retires or self.static or chance.random() < 0.8:
+            return self
+        return replace(self, direct=DirectPlanned.drawn(chance))
 
     def _with_more_faults(self) -> Plan:
         """Add faults of topics and brokers where they are allowed."""
         chance = self._own_chance("more faults")
         kinds = [kind for kind, may in self._allowed.items() if may and chance.random() < 0.25]
         more = draw_more_faults(chance, max((fault.at_s for fault in self.faults), default=5.0), kinds)
+        return self._with_faults(more)
+
+    def _with_faults(self, more: Sequence[Fault]) -> Plan:
         return replace(self, faults=tuple(sorted((*self.faults, *more), key=lambda fault: fault.at_s)))
 
     @classmethod

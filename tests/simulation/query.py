@@ -204,14 +204,7 @@ class Query:
             self._history.torn.append(f"partition {index} has other rows at a second attempt")
 
     def _same(self, one: list[Row], other: list[Row]) -> bool:
-        return one == other or self._still_there(one) == self._still_there(other)
-
-    def _still_there(self, rows: list[Row]) -> list[Row]:
-        """Return the rows that retention has not deleted so far, of queues that were not created again."""
-        history = self._history
-        return [
-            row for row in rows if row.place not in history.expired and not history.generations[row.place[:3]]
-        ]
+        return one == other or self._history.still_there(one) == self._history.still_there(other)
 
     def _check_order(self, rows: list[Row]) -> None:
         """Within a partition, a queue's rows come in their order; partitions have none among themselves."""

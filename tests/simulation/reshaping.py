@@ -11,10 +11,11 @@ from functools import partial
 from typing import Final
 
 from tests.simulation.scene import Fault, Scene
-from tests.simulation.servers import State
+from tests.simulation.servers import COMMITS, MEMBERS, Answering, Mischief, State
 
 from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import MASTER_ID, Permission
+from pyspark_rocketmq.remoting.codes import ResponseCode
 
 __all__ = ["HIDING_TOO", "KINDS_TOO", "RESHAPING_TOO", "draw_more_faults"]
 
@@ -82,12 +83,24 @@ def _create_again_at(scene: Scene, broker: str) -> None:
     scene.cluster.announce()
 
 
+def _answers(scene: Scene, codes: frozenset[int]) -> None:
+    """Have some of a broker's next answers go wrong."""
+    how = scene.chance.choice([how for how in Answering if how is not Answering.SHORT])
+    server = scene.cluster.servers[scene.broker(), MASTER_ID]
+    late_s = scene.chance.choice((0.05, 0.5, 2.5, 6.0))
+    mischief = Mischief(how, codes, scene.chance.randint(1, 6), ResponseCode.SYSTEM_BUSY, late_s)
+    server.mischief.append(mischief)
+    scene.history.did[f"{scene.fault.kind}: {how.value}"] += 1
+
+
 KINDS_TOO: Final[dict[str, Callable[[Scene], None]]] = {
     "a queue is written no more": _close_queue,
     "a topic is read-only at a broker": _read_only,
     "a master's index lags": _index_lags,
     "a slave becomes the master": _switch,
     "a topic is created again": _create_again,
+    "answers to commits of a transaction": partial(_answers, codes=COMMITS),
+    "answers to members of a group": partial(_answers, codes=MEMBERS),
 }
 
 RESHAPING_TOO: Final = frozenset({"a queue is written no more", "a topic is created again"})
@@ -97,12 +110,17 @@ HIDING_TOO: Final = frozenset({"a topic is read-only at a broker", "a slave beco
 """Faults with which a route may lack some of several brokers."""
 
 
-def draw_more_faults(chance: random.Random, within_s: float, kinds: Collection[str]) -> list[Fault]:
-    """Draw some faults of these kinds."""
+def draw_more_faults(
+    chance: random.Random,
+    within_s: float,
+    kinds: Collection[str],
+    counts: tuple[int, ...] = (0, 0, 0, 1, 1, 2),
+) -> list[Fault]:
+    """Draw some faults of these kinds; ``counts``: of how many of each."""
     return [
         Fault(
             chance.uniform(0.0, within_s), kind, chance.choice((0.5, 1.0, 3.0, 10.0)), chance.getrandbits(32)
         )
         for kind in sorted(kinds)
-        for _ in range(chance.choice((0, 0, 0, 1, 1, 2)))
+        for _ in range(chance.choice(counts))
     ]

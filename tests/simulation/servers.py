@@ -240,3 +240,16 @@ PULLS: Final = frozenset({RequestCode.PULL_MESSAGE})
 SENDS: Final = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 OFFSETS: Final = frozenset({RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET})
 ROUTES: Final = frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC})
+COMMITS: Final = frozenset({RequestCode.END_TRANSACTION})
+MEMBERS: Final = frozenset(
+    {
+        RequestCode.HEART_BEAT,
+        RequestCode.UNREGISTER_CLIENT,
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+        RequestCode.LOCK_BATCH_MQ,
+        RequestCode.UNLOCK_BATCH_MQ,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+    }
+)

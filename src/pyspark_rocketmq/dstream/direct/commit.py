@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, RangesLike, to_ranges
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import parse_direct_options
 
-__all__ = ["CommitCallback", "Committer"]
+__all__ = ["CommitCallback", "CommitQueue", "Committer"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -54,24 +55,36 @@ class Committer(CanCommitOffsets):
             self._queue.add(ends, callback)
 
     @cached_property
-    def _queue(self) -> _Queue:
+    def _queue(self) -> CommitQueue:
         client = shared_client(parse_direct_options(self._given).client)
-        return _Queue(lambda ends: client.commit_offsets(self._group, ends))
+        return CommitQueue(lambda ends: client.commit_offsets(self._group, ends))
 
 
-class _Queue:
-    def __init__(self, commit: Callable[[Mapping[MessageQueue, int]], None]) -> None:
+class CommitQueue:
+    """Makes commits in their order, in a thread that ends after the last one.
+
+    Parameters
+    ----------
+    commit : Callable
+    host : Host
+    """
+
+    def __init__(
+        self, commit: Callable[[Mapping[MessageQueue, int]], None], host: Host = SYSTEM_HOST
+    ) -> None:
         self._commit = commit
+        self._host = host
         self._lock = threading.Lock()
         self._waiting: deque[tuple[dict[MessageQueue, int], CommitCallback | None]] = deque()
         self._works = False
 
     def add(self, ends: dict[MessageQueue, int], callback: CommitCallback | None) -> None:
+        """Commit offsets soon."""
         with self._lock:
             self._waiting.append((ends, callback))
             if not self._works:
                 self._works = True
-                threading.Thread(target=self._work, name="commit-async", daemon=True).start()
+                self._host.start(self._work, name="commit-async")
 
     def _work(self) -> None:
         while True:

@@ -1,0 +1,359 @@
+"""A model of Spark Streaming, which drives the real plan of a direct stream, and dies."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from tests.simulation.hadoop import HadoopFiles, SparkContextWithFiles
+from tests.simulation.history import Row
+from tests.simulation.program import Program
+from tests.simulation.scheduler import EPOCH_MS
+from tests.simulation.stage import Stage
+from tests.simulation.tasks import Survive, TaskSet
+
+from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client.net.host import Outcome
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.dstream.direct.batch_log import BatchLog
+from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
+from pyspark_rocketmq.dstream.direct.commit import CommitQueue
+from pyspark_rocketmq.dstream.pace import pace_of
+from pyspark_rocketmq.dstream.ranges import OffsetRanges
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import Earliest, MessageQueue
+from pyspark_rocketmq.offsets.group_commits import GroupCommits
+from pyspark_rocketmq.offsets.offset_lookup import fetch_available_ends, resolve_offsets
+from pyspark_rocketmq.offsets.planning_client import PlanningClient
+from pyspark_rocketmq.offsets.queue_lookup import wait_for_queues
+from pyspark_rocketmq.options import parse_direct_options
+from pyspark_rocketmq.spark.read.partition import read_options
+
+__all__ = ["DirectPlanned", "DirectStream"]
+
+_STREAM: Final = 7
+_FOREVER_S: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectPlanned:
+    """How a direct stream runs.
+
+    Parameters
+    ----------
+    interval_s : float
+    remember_s : float
+        How long Spark may ask for a batch again.
+    backpressure : bool
+    commits_itself : bool
+        The job commits with ``commitAsync``, instead of ``autoCommit``.
+    options : dict
+    """
+
+    interval_s: float
+    remember_s: float
+    backpressure: bool
+    commits_itself: bool
+    options: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def drawn(cls, chance: random.Random) -> DirectPlanned:
+        """Draw one."""
+        one_of = chance.choice
+        options = {}
+        for name, values in {
+            "pull.max.speed.per.partition": ("5", "50"),
+            "pull.max.batch.size": ("1", "7", "32"),
+            "pullsInFlight": ("1", "4"),
+        }.items():
+            if chance.random() < 0.3:
+                options[name] = one_of(values)
+        return cls(
+            interval_s=one_of((0.5, 1.0, 5.0)),
+            remember_s=one_of((2.0, 60.0)),
+            backpressure=chance.random() < 0.3,
+            commits_itself=chance.random() < 0.5,
+            options=options,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    """What Spark writes after it generated a batch's jobs, and after it cleared one."""
+
+    time_ms: int
+    pickled: bytes
+    pending: tuple[int, ...]
+
+
+class DirectStream:
+    """A streaming program that is started again from its checkpoint whenever it ends.
+
+    Facts (JobGenerator, StreamingContext; Spark 4.3): after a restart, batches that the checkpoint has as
+    pending, and those of the time since it was written, are generated again, in their order, before others.
+
+    Parameters
+    ----------
+    stage : Stage
+    plan : DirectPlanned
+    group, topic : str
+    options : mapping of str to str
+        The client's.
+    chance : random.Random
+    fail_on_data_loss : bool
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        plan: DirectPlanned,
+        group: str,
+        topic: str,
+        options: Mapping[str, str],
+        chance: random.Random,
+        *,
+        fail_on_data_loss: bool,
+    ) -> None:
+        self._stage = stage
+        self._history = stage.history
+        self._plan = plan
+        self._group = group
+        given = {**options, **plan.options, "failOnDataLoss": str(fail_on_data_loss).lower()}
+        self._options = parse_direct_options(given).source((topic,), group)
+        self._chance = chance
+        self._files = HadoopFiles()
+        self._checkpoint: _Checkpoint | None = None
+        self._positions: Mapping[MessageQueue, int] = {}
+        self._done: dict[MessageQueue, int] = {}
+        self.program = Program(
+            stage, "stream", self._options.client, chance, run=self._run, failed=self._ended
+        )
+
+    # --- as a reader of the life ---
+
+    def start(self) -> None:
+        """Begin."""
+        self.program.start()
+
+    def jump(self, skew_ms: int) -> None:
+        """Set the driver's clock."""
+        self.program.jump(skew_ms)
+
+    @property
+    def finished(self) -> Mapping[MessageQueue, int]:
+        """Where each queue's stored batches end."""
+        return self._done
+
+    @property
+    def planned(self) -> Mapping[MessageQueue, int]:
+        """Where each queue's last planned batch ends."""
+        return self._positions
+
+    def check_commit(self, queue: MessageQueue, offset: int) -> None:
+        """Nothing may be committed whose batch is not stored."""
+        if not queue.logical and offset > max(0, self._done.get(queue, 0)):
+            self._history.ahead.append(f"{queue}: {offset} is committed, {self._done.get(queue)} is stored")
+
+    def _ended(self, failure: RocketMQError) -> None:
+        self._history.errors.append(f"{type(failure).__name__}: {failure}")
+
+    # --- a driver ---
+
+    def _run(self) -> None:
+        _Driver(self).run()
+
+
+class _Driver:
+    """One run of the program."""
+
+    def __init__(self, stream: DirectStream) -> None:
+        self._stream = stream
+        self._stage = stream._stage
+        self._history = stream._history
+        self._settings = stream._plan
+        self._options = stream._options
+        self._chance = stream._chance
+        self._program = stream.program
+        self._process = stream.program.driver
+        clock, host = self._program.clock, self._program.host
+        self._client = PlanningClient(
+            self._options.client, clock=clock, random=random.Random(self._chance.random()), host=host
+        )
+        self._log = BatchLog(SparkContextWithFiles(stream._files), "checkpoints", _STREAM)  # type: ignore[arg-type]
+        self._commits = GroupCommits(stream._group, self._client, interval_ms=0, clock=clock, host=host)
+        self._commit_queue = CommitQueue(lambda ends: self._client.commit_offsets(stream._group, ends), host)
+        self._over: Outcome[None] = Outcome(host)
+        self._turn = host.condition()
+        self._jobs: deque[tuple[int, OffsetRanges]] = deque()
+        self._pending: dict[int, None] = {}
+        self._last_ms = 0
+
+    def run(self) -> None:
+        """Recover or begin, then generate a batch in each interval."""
+        times = self._recover()
+        self._program.host.start(self._work, name="jobs")
+        self._program.host.start(partial(self._generate_all, times), name="generator")
+        self._over.get(_FOREVER_S)
+
+    def _recover(self) -> list[int]:
+        kept, now_ms = self._stream._checkpoint, self._now_ms()
+        if kept is None:
+            self._plan = self._first_plan()
+            self._history.batches.clear()  # nothing is known of what a run before did
+            self._history.read.clear()
+            self._stream._done.clear()
+            return []
+        self._history.did["stream recovered from its checkpoint"] += 1
+        self._plan = pickle.loads(kept.pickled)
+        self._plan.clock = self._program.clock
+        self._plan.recover(kept.pending)
+        down = range(kept.time_ms + self._interval_ms, now_ms, self._interval_ms)
+        return sorted({*kept.pending, *down})
+
+    def _first_plan(self) -> DirectPlan:
+        """As ``createMQPullStream``."""
+        client, clock = self._client, self._program.clock
+        started_ms, policy = clock.now_ms(), Earliest()
+        brokers = client.broker_names()
+        wanted = wait_for_queues(client, self._options, clock=clock)
+        ends = fetch_available_ends(client, wanted)
+        positions = resolve_offsets(client, policy, ends, self._options, start_time_ms=started_ms, ends=ends)
+        settings = {"spark.streaming.backpressure.enabled": str(self._settings.backpressure).lower()}
+        return DirectPlan(
+            policy,
+            positions,
+            started_ms,
+            pace_of(settings.get, self._interval_ms),
+            brokers=brokers - {queue.broker_name for queue in wanted if queue not in ends},
+            clock=clock,
+        )
+
+    # --- batches ---
+
+    @property
+    def _interval_ms(self) -> int:
+        return round(self._settings.interval_s * 1000)
+
+    def _now_ms(self) -> int:
+        """Return the time of the batch whose interval began last."""
+        now_ms = EPOCH_MS + round(self._stage.scheduler.now * 1000)
+        return now_ms - now_ms % self._interval_ms
+
+    def _generate_all(self, again: list[int]) -> None:
+        try:
+            for time_ms in again:
+                self._generate(time_ms)
+            while True:
+                self._stage.scheduler.park(self._settings.interval_s)
+                now_ms = self._now_ms()
+                if now_ms > self._last_ms and len(self._jobs) < 3:
+                    self._generate(now_ms)
+        except BaseException as error:  # noqa: BLE001 - the thread's outermost frame: `run` raises it
+            self._over.fail(error)
+
+    def _generate(self, time_ms: int) -> None:
+        plan = self._plan
+        if (before := self._log.read(time_ms)) is not None:
+            self._history.did["batch of an earlier run"] += 1
+            plan.adopt(time_ms, before)
+        remember_ms = round(self._settings.remember_s * 1000)
+        ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=remember_ms)
+        self._log.write(time_ms, ranges)
+        self._log.forget(plan.remembered())
+        self._stream._positions = dict(plan.positions)
+        self._last_ms = max(self._last_ms, time_ms)
+        self._program.step("generated")
+        self._pending[time_ms] = None
+        with self._turn:
+            self._jobs.append((time_ms, ranges))
+            self._turn.notify_all()
+        self._write_checkpoint(time_ms)
+
+    def _write_checkpoint(self, time_ms: int) -> None:
+        """Write it as it is now, somewhat later."""
+        checkpoint = _Checkpoint(time_ms, pickle.dumps(self._plan), tuple(self._pending))
+
+        def write() -> None:
+            newest = self._stream._checkpoint
+            if not self._process.dead and (newest is None or newest.time_ms <= time_ms):
+                self._stream._checkpoint = checkpoint
+
+        self._stage.scheduler.after(self._chance.uniform(0.0, 0.3), write)
+
+    # --- jobs ---
+
+    def _work(self) -> None:
+        try:
+            while True:
+                with self._turn:
+                    while not self._jobs:
+                        self._turn.wait()
+                    time_ms, ranges = self._jobs.popleft()
+                self._run_batch(time_ms, ranges)
+        except BaseException as error:  # noqa: BLE001 - the thread's outermost frame: `run` raises it
+            self._over.fail(error)
+
+    def _run_batch(self, time_ms: int, ranges: OffsetRanges) -> None:
+        begin_s = self._stage.scheduler.now
+        full = [each for each in ranges if len(each)]
+        parts = TaskSet[list[Row]](
+            self._stage,
+            self._process,
+            self._program.executors,
+            lambda client, index, survive: self._read(client, ranges[index], survive),
+            len(full),
+            chance=self._chance,
+            compare=self._compare,
+            failed=lambda _: None,
+        ).run()
+        self._program.step("read")
+        self._store(time_ms, ranges, [row for part in parts for row in part])
+        self._program.step("stored")
+        if self._settings.commits_itself:
+            self._commit_queue.add({each.queue: each.until_offset for each in ranges}, None)
+        del self._pending[time_ms]
+        self._program.step("finished")
+        took_ms = round((self._stage.scheduler.now - begin_s) * 1000)
+        ends = self._plan.record_finished(time_ms, (time_ms + took_ms, took_ms, 0))
+        if ends and not self._settings.commits_itself:
+            self._commits.record_finished(ends)
+        if ends:
+            self._log.write_ends(time_ms, ends)
+        self._write_checkpoint(max(time_ms, self._last_ms))
+
+    def _read(self, client: Client, wanted: object, survive: Survive) -> list[Row]:
+        """Read a range as a task does."""
+        rows = []
+        for message in read_messages(client, [wanted], read_options(self._options)):  # type: ignore[list-item]
+            names = (message.topic, message.broker_name, message.queue_id)
+            rows.append(self._history.row((*names, message.queue_offset), message.body.rstrip()))
+        survive()
+        return rows
+
+    def _store(self, time_ms: int, ranges: OffsetRanges, rows: list[Row]) -> None:
+        """Store a batch's rows under its time; one that is there stays."""
+        history = self._history
+        rows.sort(key=lambda row: row.place)
+        before = history.batches.get(time_ms)
+        if before is None:
+            history.batches[time_ms] = rows
+            history.read.update(row.place for row in rows)
+            history.did["batches"] += 1
+        else:
+            history.did["batch run again after a restart"] += 1
+            if not self._same(before, rows):
+                history.torn.append(f"batch {time_ms}: {len(before)} rows at first, {len(rows)} then")
+        for each in ranges:
+            self._stream._done[each.queue] = max(each.until_offset, self._stream._done.get(each.queue, 0))
+
+    def _compare(self, index: int, first: list[Row], second: list[Row]) -> None:
+        if not self._same(first, second):
+            self._history.torn.append(f"partition {index} has other rows at a second attempt")
+
+    def _same(self, one: list[Row], other: list[Row]) -> bool:
+        return one == other or self._history.still_there(one) == self._history.still_there(other)
