@@ -86,10 +86,11 @@ def _write_batch(write: BatchFunction, batch: DataFrame, batch_id: int) -> None:
             raise
         if error is _leaving.error:  # of a decorated function that this one calls
             raise error.with_traceback(None) from None
-        for name in _CALLBACKS:  # a filter is added once
-            logging.getLogger(name).addFilter(_strip_frames)
+        for logger in _CALLBACKS:  # a filter is added once
+            logging.getLogger(logger).addFilter(_strip_frames)
         _leaving.error = error
-        _leave(error, write.__qualname__, _level(streaming=_is_worker()))
+        name = getattr(write, "__qualname__", type(write).__name__)  # some callables have none
+        _leave(error, name, _level(streaming=_is_worker()))
 
 
 def _strip_frames(record: logging.LogRecord) -> bool:

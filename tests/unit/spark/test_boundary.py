@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 import pkgutil
@@ -232,6 +233,14 @@ def test_a_function_for_batches_leaves_one_line_through_py4j(caplog: pytest.LogC
             "write failed"
         ]
         assert "in _deep" in caplog.text
+
+
+def test_any_callable_may_write_batches(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(where: str, _batch: object, _number: int) -> None:
+        raise ConnectError("no connection", addr=where)
+
+    assert Callback(called_for_batches(functools.partial(fails, "a"))).answer() == told("a")
+    assert [record.getMessage() for record in caplog.records] == ["partial failed"]
 
 
 def test_a_function_that_calls_another_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
