@@ -96,9 +96,15 @@ def cluster(mq: DevCluster) -> DevCluster:
 
 
 @pytest.fixture
-def client(cluster: DevCluster) -> Iterator[Client]:
+def name_server(cluster: DevCluster) -> str:
+    """The name servers of the test's cluster; or a proxy, in modules that define this fixture themselves."""
+    return cluster.name_server
+
+
+@pytest.fixture
+def client(name_server: str) -> Iterator[Client]:
     """A client of the test's cluster."""
-    with patient_client(cluster.name_server) as client:
+    with patient_client(name_server) as client:
         yield client
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from pyspark_rocketmq._missing_pyspark import explain_missing_pyspark
-
 __all__ = ["lazy_names"]
 
 
@@ -32,6 +30,9 @@ def lazy_names(
         try:
             module = import_module(homes[name], package)
         except ModuleNotFoundError as error:
+            # Every Python process of Spark imports this module, and hardly one needs the explanation.
+            from pyspark_rocketmq._missing_pyspark import explain_missing_pyspark  # noqa: PLC0415
+
             raise explain_missing_pyspark(error) or error from None
         return getattr(module, name)
 

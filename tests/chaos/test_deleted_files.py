@@ -34,7 +34,8 @@ def cluster() -> Iterator[DevCluster]:
         yield cluster
 
 
-def fill(client: Client, until: int) -> None:
+def fill_until(client: Client, until: int) -> None:
+    """Send messages one by one: a batch has to fit into a file."""
     producer = patient_producer(client)
     for number in range(client.max_offsets([QUEUE])[QUEUE], until):  # nothing that compresses
         producer.send(OutgoingMessage(QUEUE.topic, random.Random(number).randbytes(64 << 10)), QUEUE)
@@ -84,7 +85,7 @@ def test_what_is_gone_is_told(cluster: DevCluster, files: slice, condition: str)
     with Client(cluster.name_server) as client:
         begin = client.min_offsets([QUEUE])[QUEUE]
         end = begin + MESSAGES
-        fill(client, end)
+        fill_until(client, end)
         planned = OffsetRange(QUEUE, begin, end)
         strict, lenient = (Reader(client, planned, fail=fail) for fail in (True, False))
         for reader in (strict, lenient):

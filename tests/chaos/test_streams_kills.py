@@ -26,11 +26,10 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.chaos.streams_job import SINKS
 from tests.support.lean_jvm import COMPILED
-from tests.support.patient import patient_producer
-from tests.support.topics import create_topic, fresh_name
+from tests.support.topics import create_topic, fill, fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, OutgoingMessage
+from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.spark import drop_repeats
@@ -84,7 +83,7 @@ def jobs(args: list[str], log_file: Path, batch_rows: int) -> Iterator[subproces
         process.communicate(timeout=30)
 
 
-def fill(client: Client, topic: str) -> Results:
+def send_rows(client: Client, topic: str) -> Results:
     """Send rows in the order of their times, and return the results of the windows that close."""
     chance = random.Random(SEED)
     sums: Counter[tuple[str, str]] = Counter()
@@ -96,9 +95,7 @@ def fill(client: Client, topic: str) -> Results:
             moment = 1_900_000_000 + window * 10 + row * 10 // ROWS_PER_WINDOW
             bodies.append(json.dumps({"time": moment * 1000, "key": key, "value": value}))
             sums[start, key] += value
-    producer, (queue,) = patient_producer(client), client.write_queues(topic)
-    for at in range(0, len(bodies), 500):
-        producer.send_batch([OutgoingMessage(topic, body.encode()) for body in bodies[at : at + 500]], queue)
+    fill(client, topic, bodies)
     return Counter({(begun, key, total): 1 for (begun, key), total in sums.items() if begun != start})
 
 
@@ -128,7 +125,7 @@ def test_each_result_counts_once(mq: DevCluster, spark: SparkSession, tmp_path: 
         return [finished(checkpoints / sink) for sink in SINKS]
 
     with Client(mq.name_server) as client:
-        expected = fill(client, topic)
+        expected = send_rows(client, topic)
         ended = 0
         for kill in range(KILLS):
             while not killed(args, log, batches, chance):

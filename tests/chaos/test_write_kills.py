@@ -25,9 +25,9 @@ from pathlib import Path
 import psutil
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.support.patient import patient_producer
+from tests.support.patient import patient_client
 from tests.support.scratch import scratch_env
-from tests.support.topics import create_topic, fresh_name
+from tests.support.topics import create_topic, fill, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, Message, OutgoingMessage, PullConsumer
@@ -144,7 +144,7 @@ def copy(broken_mq: DevCluster, tmp_path: Path) -> Callable[..., Copied]:
         source, target = fresh_name("source"), fresh_name("target")
         create_topic(broken_mq, source, 4, 6)
         create_topic(broken_mq, target, 4, 6)
-        fill(broken_mq.name_server, source, messages)
+        send_rows(broken_mq.name_server, source, messages)
         job = Job(
             [broken_mq.name_server, source, target, f"file://{tmp_path}/checkpoint"],
             tmp_path / "job.log",
@@ -218,13 +218,10 @@ def attack(job: Job, mq: DevCluster, target: str, chance: random.Random, kills: 
     return done
 
 
-def fill(name_server: str, topic: str, messages: int) -> None:
-    with Client(name_server) as client:
-        producer, queues = patient_producer(client), client.write_queues(topic)
-        for number, first in enumerate(range(0, messages, 500)):
-            bodies = (f"row {row}".encode() for row in range(first, first + 500))
-            batch = [OutgoingMessage(topic, body, tags="t", keys="k") for body in bodies]
-            producer.send_batch(batch, queues[number % len(queues)])
+def send_rows(name_server: str, topic: str, messages: int) -> None:
+    with patient_client(name_server) as client:
+        rows = [OutgoingMessage(topic, f"row {row}".encode(), tags="t", keys="k") for row in range(messages)]
+        fill(client, topic, rows)
 
 
 def written(name_server: str, topic: str) -> int:

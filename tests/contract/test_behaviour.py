@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
-from tests.support.patient import patient_producer
-from tests.support.topics import TopicFactory, fresh_name
+from tests.support.topics import TopicFactory, fill, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage, Producer
@@ -106,12 +105,7 @@ class World:
 
     def fill(self, *messages: OutgoingMessage | bytes | int) -> None:
         """Store messages in queue 0 and wait until they can be read."""
-        outgoing = [
-            one if isinstance(one, OutgoingMessage) else OutgoingMessage(self.topic, one) for one in messages
-        ]
-        result = patient_producer(self.client).send_batch(outgoing, self.queue)
-        end = result.queue_offset + len(outgoing)
-        eventually(lambda: self.client.max_offsets((self.queue,))[self.queue] >= end)
+        fill(self.client, self.topic, messages, queues=[self.queue])
 
     def send(self, body: bytes = b"x", *, batch: bool = False, **fields: object) -> Response:
         kind = SendBatchMessageRequest if batch else SendMessageRequest

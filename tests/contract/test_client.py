@@ -7,7 +7,7 @@ import time
 import pytest
 from tests.support.patient import patient_producer
 from tests.support.settings import broker_settings
-from tests.support.topics import TopicFactory
+from tests.support.topics import TopicFactory, fill
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, MessageQueue, OutgoingMessage, PullConsumer
@@ -35,13 +35,10 @@ def read_all(client: Client, queue: MessageQueue, group: str) -> list[Message]:
     return messages
 
 
-def fill(client: Client, topic: str, per_queue: int) -> tuple[MessageQueue, ...]:
-    """Send so many messages to each queue and wait until they can be read."""
-    producer = patient_producer(client)
+def fill_queues(client: Client, topic: str, count: int) -> tuple[MessageQueue, ...]:
+    """Send this number of messages to each queue; return the queues."""
     queues = client.write_queues(topic)
-    for queue in queues:
-        producer.send_batch([OutgoingMessage(topic, b"%d" % number) for number in range(per_queue)], queue)
-    eventually(lambda: all(end >= per_queue for end in client.max_offsets(queues).values()))
+    fill(client, topic, [b"%d" % number for number in range(count) for _ in queues])
     return queues
 
 
@@ -49,7 +46,7 @@ def test_queues_are_sorted_and_offsets_exclusive(
     client: Client, cluster: DevCluster, topic: TopicFactory
 ) -> None:
     name = topic(queues=3, cluster=cluster)
-    queues = fill(client, name, 5)
+    queues = fill_queues(client, name, 5)
     assert queues == tuple(MessageQueue(name, "broker-a", queue_id) for queue_id in range(3))
     assert client.read_queues(name) == queues
     assert client.min_offsets(queues) == dict.fromkeys(queues, 0)
@@ -113,7 +110,7 @@ def test_commits_of_a_group_that_never_was(
     client: Client, cluster: DevCluster, topic: TopicFactory, group: str
 ) -> None:
     name = topic(queues=2, cluster=cluster)
-    first, second = fill(client, name, 3)
+    first, second = fill_queues(client, name, 3)
     client.commit_offsets(group, {first: 2, second: 3})
     assert client.committed_offsets(group, (first, second)) == {first: 2, second: 3}
     client.commit_offsets(group, {first: 1})
@@ -126,7 +123,7 @@ def test_rocketmq_tools_show_the_progress(
 ) -> None:
     """Needs %RETRY%group, which only a heartbeat makes."""
     name = topic(queues=2, cluster=cluster)
-    first, second = fill(client, name, 3)
+    first, second = fill_queues(client, name, 3)
     client.commit_offsets(group, {first: 2, second: 3})
     shown = cluster.mqadmin("consumerProgress", "-g", group)
     assert "Consume Diff Total: 1" in shown or "Diff Total: 1" in shown, shown
@@ -134,7 +131,7 @@ def test_rocketmq_tools_show_the_progress(
 
 def test_never_committed_is_none(mq: DevCluster, topic: TopicFactory, group: str) -> None:
     with Client(mq.name_server) as client:
-        queues = fill(client, topic(queues=2), 1)
+        queues = fill_queues(client, topic(queues=2), 1)
         assert client.committed_offsets(group, queues) == dict.fromkeys(queues)
 
 

@@ -7,10 +7,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.support.patient import patient_producer
 from tests.support.settings import broker_settings
-from tests.support.topics import TopicFactory
-from tests.support.wait import eventually
+from tests.support.topics import TopicFactory, fill
 
 from pyspark_rocketmq.client import (
     Client,
@@ -43,9 +41,7 @@ def queue(cluster: DevCluster, topic: TopicFactory) -> MessageQueue:
 
 def send(cluster: DevCluster, *messages: OutgoingMessage) -> None:
     with Client(cluster.name_server) as client:
-        result = patient_producer(client).send_batch(messages)
-        end = result.queue_offset + len(messages)
-        eventually(lambda: client.max_offsets((result.queue,))[result.queue] >= end)
+        fill(client, messages[0].topic, messages)
 
 
 def test_found_and_the_end(cluster: DevCluster, consumer: PullConsumer, queue: MessageQueue) -> None:

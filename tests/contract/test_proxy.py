@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.support.topics import fill
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
     Admin,
     Client,
-    MessageQueue,
     OutgoingMessage,
     Producer,
     PullConsumer,
@@ -25,16 +25,6 @@ from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import GetRouteInfoRequest
 
 pytestmark = pytest.mark.needs("cluster")
-
-
-def fill(client: Client, topic: str, body: bytes, count: int) -> dict[MessageQueue, int]:
-    producer = Producer(client)
-    queues = client.write_queues(topic)
-    for queue in queues:
-        for _ in range(count // 100):
-            producer.send_batch([OutgoingMessage(topic, body, tags="T") for _ in range(100)], queue)
-    eventually(lambda: set(client.max_offsets(queues).values()) == {count}, 30, what="all to read")
-    return client.max_offsets(client.read_queues(topic))
 
 
 def test_a_proxy_is_recognized_by_its_answers(
@@ -53,7 +43,9 @@ def test_a_proxy_is_recognized_by_its_answers(
 def test_every_message_comes_without_a_request_that_times_out(
     proxied_client: Client, proxied_topic: str
 ) -> None:
-    ends = fill(proxied_client, proxied_topic, b"x" * 2_000, 2_000)
+    ends = fill(
+        proxied_client, proxied_topic, [OutgoingMessage(proxied_topic, b"x" * 2_000, tags="T")] * 4_000
+    )
     ranges = [OffsetRange(queue, 0, end) for queue, end in ends.items()]
     options = ReadOptions(consumer_group="g", stall_timeout_ms=1)  # the first time-out fails the read
     rows = 0
@@ -76,7 +68,7 @@ def test_many_sends_are_in_flight(proxied_client: Client, proxied_topic: str) ->
 
 
 def test_groups_times_tags_and_sql(proxied_client: Client, proxied_topic: str, group: str) -> None:
-    ends = fill(proxied_client, proxied_topic, b"x", 100)
+    ends = fill(proxied_client, proxied_topic, [OutgoingMessage(proxied_topic, b"x", tags="T")] * 200)
     assert set(proxied_client.committed_offsets(group, ends).values()) == {None}
     proxied_client.commit_offsets(group, ends)
     assert proxied_client.committed_offsets(group, ends) == ends

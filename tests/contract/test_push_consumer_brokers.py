@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.group_member import Member
 from tests.support.java_member import JavaMember
-from tests.support.patient import patient_producer
-from tests.support.topics import TopicFactory
+from tests.support.topics import TopicFactory, fill
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
@@ -17,7 +16,6 @@ from pyspark_rocketmq.client import (
     Client,
     ConsumeFromWhere,
     MessageQueue,
-    OutgoingMessage,
     PushOptions,
 )
 from pyspark_rocketmq.devcluster import DevCluster
@@ -37,9 +35,8 @@ def two() -> Iterator[DevCluster]:
 
 
 @pytest.fixture
-def client(two: DevCluster) -> Iterator[Client]:
-    with Client(two.name_server) as client:
-        yield client
+def cluster(two: DevCluster) -> DevCluster:
+    return two
 
 
 @pytest.fixture
@@ -57,9 +54,7 @@ def member(two: DevCluster, group: str) -> Iterator[Callable[..., Member]]:
 
 def send(client: Client, queue: MessageQueue, prefix: str, count: int) -> list[str]:
     bodies = [f"{prefix}{number}" for number in range(count)]
-    patient_producer(client).send_batch(
-        [OutgoingMessage(queue.topic, body.encode()) for body in bodies], queue
-    )
+    fill(client, queue.topic, bodies, queues=[queue])
     return bodies
 
 

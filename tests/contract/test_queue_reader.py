@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from tests.support.patient import patient_producer
 from tests.support.settings import broker_settings
-from tests.support.topics import TopicFactory, fresh_name
+from tests.support.topics import TopicFactory, fill, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
@@ -38,29 +37,8 @@ def cluster(request: pytest.FixtureRequest) -> DevCluster:
     return request.getfixturevalue(request.param)
 
 
-@pytest.fixture(scope="module")
-def client(cluster: DevCluster) -> Iterator[Client]:
-    with Client(cluster.name_server) as client:
-        yield client
-
-
-def fill(
-    client: Client, topic: str, bodies: list[bytes], *, tags: list[str] | None = None
-) -> dict[MessageQueue, int]:
-    """Send bodies over the queues in turn, wait until all can be read, and return the max offsets."""
-    queues = client.write_queues(topic)
-    messages = [
-        OutgoingMessage(topic=topic, body=body, tags=tags[i] if tags else None, keys=f"key-{i}")
-        for i, body in enumerate(bodies)
-    ]
-    producer = patient_producer(client)
-    for index, queue in enumerate(queues):
-        mine = messages[index :: len(queues)]
-        step = max(1, min(500, 2_000_000 // max(len(message.body) for message in messages)))
-        for start in range(0, len(mine), step):
-            producer.send_batch(mine[start : start + step], queue=queue)
-    eventually(lambda: sum(client.max_offsets(queues).values()) == len(bodies), timeout_s=20)
-    return client.max_offsets(queues)
+def tagged(topic: str, bodies: list[bytes], tags: list[str]) -> list[OutgoingMessage]:
+    return [OutgoingMessage(topic, body, tags=tag) for body, tag in zip(bodies, tags, strict=True)]
 
 
 def read(
@@ -146,7 +124,8 @@ def test_tag_filter_gives_every_match(
 ) -> None:
     bodies = [b"%d" % i for i in range(6_000)]
     tags = ["wanted" if i % keep == 0 else "other" for i in range(len(bodies))]
-    offsets = fill(client, topic(queues=1, cluster=cluster), bodies, tags=tags)
+    name = topic(queues=1, cluster=cluster)
+    offsets = fill(client, name, tagged(name, bodies, tags))
     table, (report,) = read(client, whole(offsets), group, selector=MessageSelector.by_tag("wanted"))
     assert table.column("body").to_pylist() == bodies[::keep]
     assert table.column_names == list(COLUMNS)
@@ -157,7 +136,8 @@ def test_tags_that_collide_by_hash_are_told_apart(
     client: Client, cluster: DevCluster, topic: TopicFactory, group: str
 ) -> None:
     """A broker compares Java hashes of tags, and "Aa" and "BB" have the same."""
-    offsets = fill(client, topic(queues=1, cluster=cluster), [b"1", b"2", b"3"], tags=["Aa", "BB", "Aa"])
+    name = topic(queues=1, cluster=cluster)
+    offsets = fill(client, name, tagged(name, [b"1", b"2", b"3"], ["Aa", "BB", "Aa"]))
     table, (report,) = read(client, whole(offsets), group, selector=MessageSelector.by_tag("BB"))
     assert table.column("body").to_pylist() == [b"2"]
     assert (report.rows, report.filtered) == (1, 2)

@@ -62,10 +62,10 @@ def queue(cluster: DevCluster) -> MessageQueue:
 
 
 @pytest.fixture
-def client(cluster: DevCluster, queue: MessageQueue) -> Iterator[Client]:
-    with Client(cluster.name_server) as client:
-        eventually(lambda: client.max_offsets([queue])[queue] == MESSAGES, 60)
-        yield client
+def client(client: Client, queue: MessageQueue) -> Client:
+    """A client of the broker, once it has read its log."""
+    eventually(lambda: client.max_offsets([queue])[queue] == MESSAGES, 60)
+    return client
 
 
 def offsets(client: Client, queue: MessageQueue, **options: object) -> list[int]:

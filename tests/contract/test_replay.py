@@ -6,8 +6,7 @@ import json
 
 import pytest
 from tests.support.cli import CommandLine
-from tests.support.patient import patient_producer
-from tests.support.topics import TopicFactory
+from tests.support.topics import TopicFactory, fill
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage
@@ -24,17 +23,15 @@ def cli(mq: DevCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     return CommandLine(capsys, monkeypatch, mq.name_server)
 
 
-def fill(client: Client, topic: str, bodies: list[str]) -> list[Message]:
-    producer = patient_producer(client)
-    for at, body in enumerate(bodies):
-        producer.send(
-            OutgoingMessage(
-                topic, body.encode(), tags=f"T{at % 2}", keys=f"k{at} all", properties={"own": str(at)}
-            )
+def send_tagged(client: Client, topic: str, bodies: list[str]) -> list[Message]:
+    """Send messages with tags, keys and a property; return them as they are stored."""
+    messages = [
+        OutgoingMessage(
+            topic, body.encode(), tags=f"T{at % 2}", keys=f"k{at} all", properties={"own": str(at)}
         )
-    queues = client.read_queues(topic)
-    eventually(lambda: sum(client.max_offsets(queues).values()) == len(bodies))
-    return last_messages(client, queues, len(bodies))
+        for at, body in enumerate(bodies)
+    ]
+    return last_messages(client, [*fill(client, topic, messages)], len(bodies))
 
 
 def give_up(client: Client, group: str, message: Message) -> None:
@@ -77,7 +74,7 @@ def test_dead_letters_are_shown_then_sent_to_their_first_topic(
     name, elsewhere = topic(), topic()
     with pytest.raises(TopicNotFoundError):
         find_replays(client, group, Origin.DLQ, ReplayFilter())
-    first = fill(client, name, ["a", "b", "c"])
+    first = send_tagged(client, name, ["a", "b", "c"])
     cli_group = ("replay", group)
     for message in first:
         give_up(client, group, message)
@@ -102,7 +99,7 @@ def test_dead_letters_are_shown_then_sent_to_their_first_topic(
 
 
 def test_filters_choose(client: Client, topic: TopicFactory) -> None:
-    messages = fill(client, topic(queues=1), ["x1", "x2", "y3"])
+    messages = send_tagged(client, topic(queues=1), ["x1", "x2", "y3"])
 
     def chosen(**given: object) -> list[bytes]:
         return [message.body for message in messages if ReplayFilter(**given).takes(message)]

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.support.mock_proxy import MockProxy
+from tests.support.topics import fill
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
@@ -55,17 +56,13 @@ def proxy(mq: MockCluster) -> Iterator[MockProxy]:
 
 
 @pytest.fixture
-def client(proxy: MockProxy) -> Iterator[Client]:
-    with Client(proxy.addr) as client:
-        yield client
+def name_server(proxy: MockProxy) -> str:
+    return proxy.addr
 
 
-def fill(client: Client) -> dict[MessageQueue, int]:
-    """Send as many messages to each queue; return the queues' ends."""
-    producer = Producer(client)
-    for queue in client.write_queues("orders"):
-        producer.send_batch([OutgoingMessage("orders", BODY) for _ in range(COUNT)], queue)
-    return client.max_offsets(client.read_queues("orders"))
+def fill_orders(client: Client) -> dict[MessageQueue, int]:
+    """Send the same number of messages to each queue; return the queues' max offsets."""
+    return fill(client, "orders", [BODY] * (COUNT * len(client.write_queues("orders"))))
 
 
 def read(client: Client, ends: dict[MessageQueue, int]) -> int:
@@ -76,14 +73,14 @@ def read(client: Client, ends: dict[MessageQueue, int]) -> int:
 
 
 def test_no_answer_is_dropped_however_many_pulls_are_in_flight(proxy: MockProxy, client: Client) -> None:
-    ends = fill(client)
+    ends = fill_orders(client)
     assert set(ends.values()) == {COUNT}
     assert read(client, ends) == 2 * COUNT
     assert proxy.dropped == 0
 
 
 def test_readers_of_several_threads_share_the_connections(proxy: MockProxy, client: Client) -> None:
-    ends = fill(client)
+    ends = fill_orders(client)
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(lambda _: read(client, ends), range(4))) == [2 * COUNT] * 4
     assert proxy.dropped == 0
@@ -91,7 +88,7 @@ def test_readers_of_several_threads_share_the_connections(proxy: MockProxy, clie
 
 def test_a_pull_leaves_other_requests_their_answers(proxy: MockProxy, client: Client) -> None:
     """What a pull brings fills a connection; offsets that are asked for meanwhile use another one."""
-    ends = fill(client)
+    ends = fill_orders(client)
     consumer = PullConsumer("g", client=client)
     with ThreadPoolExecutor(8) as threads:
         pulls = [threads.submit(consumer.pull, queue, "*", 0, 32) for queue in list(ends) * 8]
@@ -102,7 +99,7 @@ def test_a_pull_leaves_other_requests_their_answers(proxy: MockProxy, client: Cl
 
 
 def test_what_is_abandoned_is_not_in_the_way(proxy: MockProxy, client: Client) -> None:
-    ends = fill(client)
+    ends = fill_orders(client)
     for _ in range(3):
         events = read_chunks(
             client,
@@ -116,7 +113,7 @@ def test_what_is_abandoned_is_not_in_the_way(proxy: MockProxy, client: Client) -
 
 
 def test_groups_and_times(client: Client) -> None:
-    ends = fill(client)
+    ends = fill_orders(client)
     client.commit_offsets("g", ends)
     assert client.committed_offsets("g", ends) == ends
     assert client.offsets_at(dict.fromkeys(ends, 0)) == dict.fromkeys(ends, 0)
@@ -161,7 +158,7 @@ def test_a_broker_that_is_gone_is_an_outage(mq: MockCluster, client: Client) -> 
 
 def test_an_sql_filter_that_nobody_checks_is_refused(client: Client) -> None:
     """A broker answers a filter that it cannot parse with every message, and a proxy checks none."""
-    fill(client)
+    fill_orders(client)
     with pytest.raises(OptionError, match="filter by tags"):
         client.check_selector(MessageSelector.by_sql("amount >"), "orders", group="g")
     with pytest.raises(OptionError, match="filter by tags"):
@@ -184,7 +181,7 @@ def test_samples_of_many_queues_lose_no_answer(mq: MockCluster, proxy: MockProxy
 
 
 def test_who_abandons_an_answered_pull_leaves_others_their_connection(client: Client) -> None:
-    queue, *_ = fill(client)
+    queue, *_ = fill_orders(client)
     lanes = client.pool.pull_lanes(client.broker_address(queue.broker_name, topic="orders"))
     template = pull_template(client, lanes, queue, selector=MessageSelector(), group="g")
     first = lanes.submit_many(template, [(0, 32)])
@@ -197,7 +194,7 @@ def test_who_abandons_an_answered_pull_leaves_others_their_connection(client: Cl
 
 
 def test_pulls_that_wait_for_messages_are_in_nobodys_way(proxy: MockProxy, client: Client) -> None:
-    ends = fill(client)
+    ends = fill_orders(client)
     consumer = PullConsumer("g", client=client)
     queue, end = next(iter(ends.items()))
     with ThreadPoolExecutor(12) as threads:

@@ -45,14 +45,14 @@ def mq() -> Iterator[MockCluster]:
 
 
 @pytest.fixture
-def client(mq: MockCluster) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        assert client.read_queues(TOPIC) == mq.queues(TOPIC)  # the route of before, remembered
-        yield client
+def client(client: Client, mq: MockCluster) -> Client:
+    """A client that has the route of before the remap."""
+    assert client.read_queues(TOPIC) == mq.queues(TOPIC)
+    return client
 
 
-def fill(mq: MockCluster, count: int, queue: MessageQueue = QUEUE) -> list[tuple[int, bytes]]:
-    """Store messages; return their offsets and bodies."""
+def put_numbered(mq: MockCluster, count: int, queue: MessageQueue = QUEUE) -> list[tuple[int, bytes]]:
+    """Store numbered messages; return their offsets and bodies."""
     bodies = [b"%d" % number for number in range(mq.max_offset(queue), mq.max_offset(queue) + count)]
     return [(mq.send(OutgoingMessage(TOPIC, body), queue), body) for body in bodies]
 
@@ -63,19 +63,19 @@ def read(client: Client, begin: int, end: int, queue: MessageQueue = QUEUE) -> l
 
 
 def test_a_range_that_was_planned_before_a_remap_is_read_after_it(mq: MockCluster, client: Client) -> None:
-    before = fill(mq, 10)
+    before = put_numbered(mq, 10)
     mq.remap(TOPIC, "b")
     assert read(client, 0, 10) == before
-    after = fill(mq, 10)
+    after = put_numbered(mq, 10)
     assert after[0][0] == 10_000
     mq.remap(TOPIC, "c")
-    last = fill(mq, 10)
+    last = put_numbered(mq, 10)
     assert read(client, 3, mq.max_offset(QUEUE)) == before[3:] + after + last
     assert read(client, 10_004, 10_009) == after[4:9]
 
 
 def test_a_range_is_read_on_when_its_queue_moves_meanwhile(mq: MockCluster, client: Client) -> None:
-    stored = fill(mq, 200)
+    stored = put_numbered(mq, 200)
     mq.inject(Delay(0.01), on=RequestCode.PULL_MESSAGE, times=None)
     found = []
     for batch in read_batches(
@@ -89,7 +89,7 @@ def test_a_range_is_read_on_when_its_queue_moves_meanwhile(mq: MockCluster, clie
 
 @pytest.mark.parametrize("name", ["a", "b", LOGICAL])
 def test_every_name_of_a_queue_leads_to_its_owner(mq: MockCluster, client: Client, name: str) -> None:
-    stored = fill(mq, 5)
+    stored = put_numbered(mq, 5)
     mq.remap(TOPIC, "b")
     queue = MessageQueue(TOPIC, name, 0)
     assert read(client, 0, 5, queue) == stored
@@ -99,28 +99,28 @@ def test_every_name_of_a_queue_leads_to_its_owner(mq: MockCluster, client: Clien
 
 def test_a_reset_of_the_group_is_no_loss(mq: MockCluster, client: Client) -> None:
     """The broker tells it once, whatever offset is asked, and for a static topic without its remark."""
-    stored = fill(mq, 10)
+    stored = put_numbered(mq, 10)
     mq.reset_offset("g", QUEUE, 2)
     assert read(client, 5, 10) == stored[5:]
 
 
 def test_what_is_read_has_the_queues_name(mq: MockCluster, client: Client) -> None:
-    fill(mq, 1)
+    put_numbered(mq, 1)
     mq.remap(TOPIC, "b")
-    fill(mq, 1)
+    put_numbered(mq, 1)
     queue = MessageQueue(TOPIC, LOGICAL, 1)
-    fill(mq, 1, queue)
+    put_numbered(mq, 1, queue)
     ranges = [OffsetRange(QUEUE, 0, 10_001), OffsetRange(queue, 0, 10_001)]
     messages = list(read_messages(client, ranges, OPTIONS))
     assert [(m.queue, m.queue_offset) for m in messages] == [(QUEUE, 0), (QUEUE, 10_000), (queue, 10_000)]
 
 
 def test_offsets_and_commits_follow_the_owner(mq: MockCluster, client: Client) -> None:
-    fill(mq, 5)
+    put_numbered(mq, 5)
     client.commit_offsets("g", {QUEUE: 3})
     mq.remap(TOPIC, "b")
     assert client.committed_offsets("g", [QUEUE]) == {QUEUE: 3}
-    fill(mq, 2)
+    put_numbered(mq, 2)
     client.commit_offsets("g", {QUEUE: 4})
     assert client.committed_offsets("g", [QUEUE]) == {QUEUE: 4}
     client.commit_offsets("g", {QUEUE: 10_001})
@@ -132,9 +132,9 @@ def test_offsets_and_commits_follow_the_owner(mq: MockCluster, client: Client) -
 
 def test_a_moment_is_found_in_every_part_of_a_queue(mq: MockCluster, client: Client) -> None:
     """The broker's own search answers 0 for nearly everything once a queue has moved."""
-    fill(mq, 3)
+    put_numbered(mq, 3)
     mq.remap(TOPIC, "b")
-    fill(mq, 3)
+    put_numbered(mq, 3)
     mq.remap(TOPIC, "c")
     stored = [*mq.messages(TOPIC, QUEUE)]
     for message in stored:
@@ -146,7 +146,7 @@ def test_a_moment_is_found_in_every_part_of_a_queue(mq: MockCluster, client: Cli
 
 
 def test_a_moment_is_found_among_messages_that_do_not_decode(mq: MockCluster, client: Client) -> None:
-    fill(mq, 5)
+    put_numbered(mq, 5)
     stored = mq.messages(TOPIC, QUEUE)
     here = MessageQueue(TOPIC, client.route(TOPIC).owner(QUEUE) or "", QUEUE.queue_id)
     for message in stored:  # a compression that nobody knows
@@ -181,12 +181,12 @@ def test_a_producer_passes_over_the_owner_that_fails(mq: MockCluster, client: Cl
 
 
 def test_a_pull_consumer_goes_on_over_a_remap(mq: MockCluster, client: Client) -> None:
-    stored = fill(mq, 5)
+    stored = put_numbered(mq, 5)
     consumer = PullConsumer("g", client=client)
     found, offset = [], 0
     for broker in ("b", "c"):
         mq.remap(TOPIC, broker)
-        stored += fill(mq, 5)
+        stored += put_numbered(mq, 5)
         while offset < mq.max_offset(QUEUE):
             result = consumer.pull(QUEUE, "*", offset)
             found += [(message.queue_offset, message.body) for message in result.messages]
@@ -211,7 +211,7 @@ def test_a_group_goes_on_over_a_remap(mq: MockCluster, client: Client, ordered: 
         for broker in ("a", "b", "c"):
             mq.remap(TOPIC, broker)
             for queue in mq.queues(TOPIC):
-                sent[queue.queue_id] += [body for _, body in fill(mq, 10, queue)]
+                sent[queue.queue_id] += [body for _, body in put_numbered(mq, 10, queue)]
             eventually(lambda: sum(map(len, got.values())) >= sum(map(len, sent.values())), 30)
         assert {queue_id: sorted(bodies) for queue_id, bodies in got.items()} == {
             queue_id: sorted(bodies) for queue_id, bodies in sent.items()
@@ -223,7 +223,7 @@ def test_a_group_goes_on_over_a_remap(mq: MockCluster, client: Client, ordered: 
 
 def test_queues_of_an_owner_that_is_away_wait_and_the_others_answer(mq: MockCluster) -> None:
     with Client(mq.name_server, operation_timeout_ms=500) as client:
-        fill(mq, 1)
+        put_numbered(mq, 1)
         mq.stop_broker("a")
         assert client.read_queues(TOPIC) == mq.queues(TOPIC)
         with pytest.raises(BrokerNotFoundError, match="no broker has the static topic's queue now"):

@@ -26,13 +26,13 @@ def mq() -> Iterator[MockBroker]:
 
 
 @pytest.fixture
-def client(mq: MockBroker) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        producer = Producer(client)
-        for _ in range(20):
-            producer.send(OutgoingMessage("orders", b"x" * 100, tags="a"), Q0)
-            producer.send_batch([OutgoingMessage("orders", b"x" * 2_000, tags="b")] * 2, Q1)
-        yield client
+def client(client: Client) -> Client:
+    """A client whose topic has light messages in one queue and heavy ones in the other."""
+    producer = Producer(client)
+    for _ in range(20):
+        producer.send(OutgoingMessage("orders", b"x" * 100, tags="a"), Q0)
+        producer.send_batch([OutgoingMessage("orders", b"x" * 2_000, tags="b")] * 2, Q1)
+    return client
 
 
 def reader(mq: MockBroker, **options: str) -> RocketMQStreamReader:

@@ -23,12 +23,6 @@ def mq() -> Iterator[MockCluster]:
 
 
 @pytest.fixture
-def client(mq: MockCluster) -> Iterator[Client]:
-    with Client(mq.name_server) as made:
-        yield made
-
-
-@pytest.fixture
 def admin(client: Client) -> Admin:
     return Admin(client)
 

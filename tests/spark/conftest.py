@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.streaming import StreamingContext
 from tests.support.patient import patient_producer
+from tests.support.topics import wait_for_messages
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage
@@ -61,6 +62,12 @@ class Sender:
 @pytest.fixture
 def send(client: Client) -> Sender:
     return Sender(client)
+
+
+@pytest.fixture
+def settled(client: Client) -> Callable[[str, int], None]:
+    """``settled(topic, count)``: wait until readers see this number of messages in a topic."""
+    return lambda topic, count: wait_for_messages(client, topic, count)
 
 
 @pytest.fixture

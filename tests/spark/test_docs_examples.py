@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from examples import coming_from
 from pyspark.streaming import StreamingContext
-from tests.support.patient import patient_producer
-from tests.support.topics import fresh_name
+from tests.support.topics import fill, fresh_name, wait_for_messages
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import OutgoingMessage
@@ -34,21 +33,16 @@ def say(client, topic):
 
     def send(messages: list[tuple[str | None, str]]) -> str:
         name = topic(queues=2)
-        queues = client.read_queues(name)
-        for at, (keys, body) in enumerate(messages):
-            patient_producer(client).send(
-                OutgoingMessage(name, body.encode(), keys=keys or ()), queues[at % 2]
-            )
-        eventually(lambda: sum(client.max_offsets(queues).values()) == len(messages), what="the messages")
+        fill(client, name, [OutgoingMessage(name, body.encode(), keys=keys or ()) for keys, body in messages])
         return name
 
     return send
 
 
 def bodies(client, topic: str, count: int) -> list[str]:
-    queues = client.read_queues(topic)
-    eventually(lambda: sum(client.max_offsets(queues).values()) == count, what=f"{count} messages")
-    return sorted(message.body.decode() for message in last_messages(client, queues, count))
+    wait_for_messages(client, topic, count)
+    found = last_messages(client, client.read_queues(topic), count)
+    return sorted(message.body.decode() for message in found)
 
 
 def test_the_quickstart(spark, mq, tmp_path, capsys):

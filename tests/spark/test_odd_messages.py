@@ -7,25 +7,16 @@ from dataclasses import replace
 import pytest
 from pyspark.errors import PySparkException
 from tests.spark.conftest import Batches
+from tests.support.clocks import WrongClock
 from tests.support.patient import patient_producer
 from tests.support.wait import eventually
 
 from pyspark_rocketmq import RocketMQUtils
 from pyspark_rocketmq.client import Client, OutgoingMessage, SendPipeline, encode_one
-from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.model import OffsetRange
 
 NANOSECONDS = 1_700_000_000_000_000_000
-
-
-class InNanoseconds:
-    """The clock of a producer that mistakes the unit."""
-
-    monotonic = staticmethod(SYSTEM_CLOCK.monotonic)
-    sleep = staticmethod(SYSTEM_CLOCK.sleep)
-
-    def now_ms(self) -> int:
-        return NANOSECONDS
+"""Taken for milliseconds by a producer."""
 
 
 @pytest.fixture
@@ -41,7 +32,7 @@ def odd(mq, client, topic):
         outcomes += [*pipeline.submit(unknown, queue), *pipeline.flush()]
         assert [outcome.error for outcome in outcomes] == [None, None]
         in_nanoseconds = patient_producer(strange)
-        strange.clock = InNanoseconds()  # its message ids keep the right one
+        strange.clock = WrongClock(NANOSECONDS / 1000)  # a producer that mistakes the unit
         in_nanoseconds.send(OutgoingMessage(name, b"2"), queue)
         producer.send(OutgoingMessage(name, b"3"), queue)
     eventually(lambda: client.max_offsets([queue])[queue] == 4, what="four messages to read")

@@ -9,11 +9,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.support.certificates import Authority
-from tests.support.patient import patient_producer
-from tests.support.wait import eventually
+from tests.support.topics import fill
 
 from pyspark_rocketmq import lag
-from pyspark_rocketmq.client import Admin, Client, ClientOptions, OutgoingMessage
+from pyspark_rocketmq.client import Admin, Client, ClientOptions
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, TlsOptions
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 from pyspark_rocketmq.remoting.acl import Credentials
@@ -52,12 +51,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority.create(tmp_path_factory.mktemp("tls"))
 
 
-def fill(client: Client) -> None:
+def create_orders(client: Client) -> None:
     Admin(client).create_topic("orders", queues=2)
-    for queue in client.write_queues("orders"):
-        patient_producer(client).send_batch([OutgoingMessage("orders", b"%d" % n) for n in range(10)], queue)
-    queues = client.read_queues("orders")
-    eventually(lambda: sum(client.max_offsets(queues).values()) == 20, what="20 messages")
+    fill(client, "orders", [b"%d" % n for n in range(10) for _ in range(2)])
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +75,7 @@ def strict(authority: Authority) -> Iterator[DevCluster]:
         names = (cluster.name_server,)
         keys_of_root = {"access_key": ROOT.access_key, "secret_key": ROOT.secret_key}
         with Client(ClientOptions(name_servers=names, tls=True, tls_ca_file=ca, **keys_of_root)) as client:
-            fill(client)
+            create_orders(client)
             user = encode_user(READER["accessKey"], SECRET)
             broker = client.connection(cluster.brokers[0].address)
             create = CreateUserRequest(username=READER["accessKey"])
@@ -98,7 +94,7 @@ def old() -> Iterator[DevCluster]:
     ) as cluster:
         keys_of_root = {"access_key": ROOT.access_key, "secret_key": ROOT.secret_key}
         with Client(ClientOptions(name_servers=(cluster.name_server,), **keys_of_root)) as client:
-            fill(client)
+            create_orders(client)
         yield cluster
 
 

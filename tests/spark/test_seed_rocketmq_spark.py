@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 from tests.spark.test_seed_programs import PATIENCE_S, program
 from tests.support.patient import patient_producer
+from tests.support.topics import fill
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import OutgoingMessage
@@ -20,14 +21,7 @@ def filled(client, topic):
 
     def make(messages: int) -> str:
         name = topic(queues=4)
-        bodies = [str(number).encode() for number in range(messages)]
-        for at, queue in enumerate(sorted(client.write_queues(name))):
-            patient_producer(client).send_batch(
-                [OutgoingMessage(name, body) for body in bodies[at::4]], queue
-            )
-        queues = client.read_queues(name)
-        # A broker acknowledges a moment before its max offsets show it.
-        eventually(lambda: sum(client.max_offsets(queues).values()) == messages, 30, what="all offsets")
+        fill(client, name, [str(number) for number in range(messages)])
         return name
 
     return make

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tests.support.patient import PATIENCE_MS, patient_producer
-from tests.support.wait import eventually
+from tests.support.patient import PATIENCE_MS
+from tests.support.topics import fill
 
-from pyspark_rocketmq.client import Client, OutgoingMessage
+from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import SqlError
@@ -82,20 +82,6 @@ def run(spark: SparkSession, mq: DevCluster, tmp_path: Path) -> Iterator[Run]:
     yield start
     for job in jobs:
         job.stop()
-
-
-@pytest.fixture
-def settled(client: Client) -> Callable[[str, int], None]:
-    """Wait until readers see so many messages of a topic."""
-
-    def wait(topic: str, count: int) -> None:
-        eventually(
-            lambda: sum(client.max_offsets(client.read_queues(topic)).values()) == count,
-            60,
-            what=f"{count} messages in {topic}",
-        )
-
-    return wait
 
 
 def rows_of(job: SqlJob) -> list[tuple[object, ...]]:
@@ -207,16 +193,14 @@ def test_formats_of_spark_itself_write_what_they_read(run, topic, settled, read,
 GOOD, BAD = '{"a": 1, "b": "x"}', ["{", '{"a": "one", "b": "x"}', '{"b": "no a"}']
 
 
-def fill(client: Client, name: str, bodies: list[str]) -> None:
-    producer = patient_producer(client)
-    for at, body in enumerate(bodies):
-        producer.send(OutgoingMessage(name, body.encode(), keys=f"k{at}", tags="T"))
+def numbered(topic: str, bodies: Sequence[str]) -> list[OutgoingMessage]:
+    """Return messages with the keys k0, k1, ..."""
+    return [OutgoingMessage(topic, body.encode(), keys=f"k{at}", tags="T") for at, body in enumerate(bodies)]
 
 
 def test_bad_records_fail_and_say_where_they_are(run, topic, settled, client):
     name = topic(queues=1)
-    fill(client, name, [GOOD, BAD[0]])
-    settled(name, 2)
+    fill(client, name, numbered(name, [GOOD, BAD[0]]))
     job = run(READ + with_options("a INT, b STRING", "") + "SELECT a FROM t", name)
     with pytest.raises(PySparkException, match=f"topic={name} brokerName=broker-a queueId=0 queueOffset=1"):
         job.results[0].collect()
@@ -224,8 +208,7 @@ def test_bad_records_fail_and_say_where_they_are(run, topic, settled, client):
 
 def test_bad_records_are_null_or_dropped(run, topic, settled, client):
     name = topic()
-    fill(client, name, [GOOD, *BAD])
-    settled(name, 4)
+    fill(client, name, numbered(name, [GOOD, *BAD]))
     columns = "a INT NOT NULL, b STRING, k STRING METADATA FROM 'keys' VIRTUAL"
     job = run(READ + with_options(columns, ", 'badRecords' = 'null'") + "SELECT * FROM t", name)
     assert rows_of(job) == sorted(
@@ -239,8 +222,7 @@ def test_bad_records_go_to_a_topic_with_cause_place_and_bytes_and_are_counted(
     run, topic, settled, client, read
 ):
     name, dead, good = topic(queues=1), topic(), topic()
-    fill(client, name, [GOOD, *BAD])
-    settled(name, 4)
+    fill(client, name, numbered(name, [GOOD, *BAD]))
     text = with_options(
         "a INT NOT NULL, b STRING",
         f", 'startingOffsets' = 'earliest', 'badRecords' = 'dead-letter', 'badRecordsTopic' = '{dead}'",
@@ -304,8 +286,7 @@ def test_keys_may_be_left_out_of_the_body_and_tags_unset(run, topic, settled, re
 
 def test_a_job_sets_the_format_of_tables_that_set_none(run, topic, settled, read, client):
     name = topic(queues=1)
-    fill(client, name, ["1|a;2|b;"])
-    settled(name, 1)
+    fill(client, name, numbered(name, ["1|a;2|b;"]))
     table = with_options("n INT, s STRING", ", 'lineDelimiter' = ';', 'fieldDelimiter' = '|'")
     job = run(f"SET 'defaultFormat' = 'delimited'; {READ} {table} SELECT * FROM t", name)
     assert rows_of(job) == [(1, "a"), (2, "b")]
@@ -374,8 +355,7 @@ def test_json_is_parsed_once_and_by_spark_itself(run, policy):
 
 def test_columns_come_from_a_sample(run, topic, settled, client):
     name = topic()
-    fill(client, name, ['{"a": 1, "b": {"c": [1.5]}}', '{"a": 2, "d": true}'])
-    settled(name, 2)
+    fill(client, name, numbered(name, ['{"a": 1, "b": {"c": [1.5]}}', '{"a": 2, "d": true}']))
     table = with_options("", ", 'inferSchema' = 'true'").replace("TABLE t ()", "TABLE t")
     job = run(READ + table + "SELECT a, b.c[0], d FROM t", name)
     assert rows_of(job) == [(1, 1.5, None), (2, None, True)]
@@ -383,8 +363,7 @@ def test_columns_come_from_a_sample(run, topic, settled, client):
 
 def test_a_sample_is_the_newest_messages(run, topic, settled, client):
     name = topic(queues=1)
-    fill(client, name, ['{"old": 1}', '{"a": 2}', '{"b": 3}'])
-    settled(name, 3)
+    fill(client, name, numbered(name, ['{"old": 1}', '{"a": 2}', '{"b": 3}']))
     table = with_options("", ", 'inferSchema' = 'true', 'inferSample' = '2'").replace("TABLE t ()", "TABLE t")
     job = run(READ + table + "SELECT * FROM t", name)
     assert job.results[-1].columns == ["a", "b"]
@@ -392,8 +371,7 @@ def test_a_sample_is_the_newest_messages(run, topic, settled, client):
 
 def test_inserting_into_a_table_of_sparks(run, spark, topic, settled, client, tmp_path):
     name = topic()
-    fill(client, name, [GOOD, GOOD])
-    settled(name, 2)
+    fill(client, name, numbered(name, [GOOD, GOOD]))
     for table in ("found", "streamed"):
         spark.sql(f"CREATE TABLE {table} (a INT, b STRING) USING parquet LOCATION '{tmp_path}/{table}'")
     try:
@@ -403,8 +381,7 @@ def test_inserting_into_a_table_of_sparks(run, spark, topic, settled, client, tm
         assert [tuple(row) for row in spark.table("found").collect()] == [(1, "x")] * 2
         insert = source + "INSERT INTO streamed SELECT * FROM t"
         assert run(insert, name, trigger="availableNow").await_termination(240)
-        fill(client, name, [GOOD])
-        settled(name, 3)
+        fill(client, name, numbered(name, [GOOD]))
         assert run(insert, name, trigger="availableNow").await_termination(240)  # from its checkpoint
         assert [tuple(row) for row in spark.table("streamed").collect()] == [(1, "x")] * 3
     finally:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from tests.support.patient import PATIENCE_MS, patient_producer
-from tests.support.topics import TopicFactory, fresh_name
+from tests.support.topics import TopicFactory, fill, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage
@@ -53,20 +53,15 @@ def source(mq: DevCluster, group: str) -> Source:
 
 
 @pytest.fixture
-def fill(client: Client) -> Callable[..., None]:
+def send(client: Client) -> Callable[..., None]:
     """Send numbered messages to each queue of a topic; return when readers see them."""
 
-    def send(topic: str, count: int, first: int = 0) -> None:
-        producer, queues = patient_producer(client), client.write_queues(topic)
-        before = sum(client.max_offsets(queues).values())
-        for queue in queues:
-            for number in range(first, first + count):
-                body = f"{queue.queue_id}:{number}".encode()
-                producer.send(OutgoingMessage(topic, body, keys=f"k{number}"), queue)
-        total = before + count * len(queues)
-        eventually(lambda: sum(client.max_offsets(queues).values()) == total, what=f"{total} messages")
+    def send_numbered(topic: str, count: int, first: int = 0) -> None:
+        queues, numbers = client.write_queues(topic), range(first, first + count)
+        bodies = [(f"{queue.queue_id}:{number}", f"k{number}") for number in numbers for queue in queues]
+        fill(client, topic, [OutgoingMessage(topic, body.encode(), keys=key) for body, key in bodies])
 
-    return send
+    return send_numbered
 
 
 def values(rows: DataFrame) -> list[str]:
@@ -109,13 +104,13 @@ def test_the_guides_example_from_source_to_sink(
 
 
 def test_the_five_start_policies(
-    spark: SparkSession, topic: TopicFactory, source: Source, client: Client, fill, group: str
+    spark: SparkSession, topic: TopicFactory, source: Source, client: Client, send, group: str
 ) -> None:
     name = topic(queues=2)
-    fill(name, 2)
+    send(name, 2)
     moment = int(time.time() * 1000) + 1
     eventually(lambda: time.time() * 1000 > moment + 1)
-    fill(name, 2, first=2)
+    send(name, 2, first=2)
     everything = [f"{queue}:{number}" for queue in (0, 1) for number in range(4)]
     assert values(source(name).setStartFromEarliest().read(spark)) == everything
     late = source(name).setStartFromTimeStamp(moment)
@@ -134,10 +129,10 @@ def test_the_five_start_policies(
 
 
 def test_starting_at_the_latest_offsets_reads_what_comes_later(
-    spark: SparkSession, topic: TopicFactory, source: Source, fill, tmp_path: Path
+    spark: SparkSession, topic: TopicFactory, source: Source, send, tmp_path: Path
 ) -> None:
     name = topic(queues=1)
-    fill(name, 2)
+    send(name, 2)
     seen: list[str] = []
     query = (
         source(name)
@@ -149,7 +144,7 @@ def test_starting_at_the_latest_offsets_reads_what_comes_later(
     )
     try:
         eventually(lambda: query.lastProgress is not None, 60, what="a first look")
-        fill(name, 1, first=2)
+        send(name, 1, first=2)
         eventually(lambda: seen == ["0:2"], 60, what="the later message")
     finally:
         query.stop()
@@ -166,10 +161,10 @@ class Sizes(KeyValueDeserializationSchema):
 
 
 def test_a_schema_of_ones_own_and_tuples(
-    spark: SparkSession, topic: TopicFactory, source: Source, fill
+    spark: SparkSession, topic: TopicFactory, source: Source, send
 ) -> None:
     name = topic(queues=1)
-    fill(name, 3)
+    send(name, 3)
 
     class Local(Sizes):
         """Defined in a function, so that workers get it by value."""

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.support.cli import CommandLine
-from tests.support.patient import patient_producer
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, fill
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.cli.job_commands.sql import show
-from pyspark_rocketmq.client import Client, Message, OutgoingMessage
+from pyspark_rocketmq.client import Client, Message
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.devcluster.jars import resolve
@@ -86,21 +85,16 @@ def moment(seconds: int) -> str:
     return (START + timedelta(seconds=seconds)).isoformat()
 
 
-def send(client: Client, topic: str, bodies: list[str]) -> None:
-    (queue,) = client.write_queues(topic)
-    patient_producer(client).send_batch([OutgoingMessage(topic, body.encode()) for body in bodies], queue)
-
-
 def sell(client: Client, numbers: range) -> None:
     """Orders a second apart, each paid for five seconds later; a click a second."""
     orders = [
         json.dumps({"order_id": n, "product": f"p{n % 3}", "cents": n + 1, "ordered_at": moment(n)})
         for n in numbers
     ]
-    send(client, "shop_orders", [*orders, "no order"])
+    fill(client, "shop_orders", [*orders, "no order"])
     payments = [json.dumps({"order_id": n, "paid_at": moment(n + 5)}) for n in numbers]
-    send(client, "shop_payments", payments)
-    send(client, "shop_clicks", [f"p{n % 3},{moment(n)}" for n in numbers])
+    fill(client, "shop_payments", payments)
+    fill(client, "shop_clicks", [f"p{n % 3},{moment(n)}" for n in numbers])
 
 
 def written(client: Client, topic: str) -> list[Message]:
@@ -131,7 +125,7 @@ def test_a_job_of_a_join_and_a_window_goes_on_after_kill_9(
         eventually(lambda: job.check() or len(paid(client)) == ORDERS, PATIENCE_S, what="the first half")
         job.kill()
         sell(client, range(ORDERS, 2 * ORDERS))
-        send(client, "shop_clicks", [f"p0,{moment(3_600)}"])  # moves the watermark past every window
+        fill(client, "shop_clicks", [f"p0,{moment(3_600)}"])  # moves the watermark past every window
         job.start()
         windows = 2 * ORDERS // 60 * 3
         eventually(lambda: job.check() or len(clicks(client)) >= windows, PATIENCE_S, what="the windows")
@@ -153,7 +147,7 @@ def test_the_example_of_user_behaviour(spark, mq: DevCluster, client: Client, tm
         create_topic(mq, topic, 1, 6)
     rows = [(1, 10, "buy"), (2, 2000, "buy"), (3, 30, "look")]
     bodies = [json.dumps(dict(zip(("user_id", "item_id", "behavior"), row, strict=True))) for row in rows]
-    send(client, "user_behavior", bodies)
+    fill(client, "user_behavior", bodies)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NAMESRV_ADDR", mq.name_server)
         text = (JOBS / "user_behavior.sql").read_text(encoding="utf-8")
@@ -192,7 +186,7 @@ def test_avro_with_sparks_own_module_for_it(mq: DevCluster, client: Client, tmp_
     (module, *_) = resolve(("org.apache.spark:spark-avro_2.13:4.1.1",))
     for topic in ("avro_orders", "avro_copies"):
         create_topic(mq, topic, 1, 6)
-    send(client, "avro_orders", ["\x01"])  # a negative union index: not Avro of this schema
+    fill(client, "avro_orders", ["\x01"])  # a negative union index: not Avro of this schema
     schema, job_file = tmp_path / "order.avsc", tmp_path / "avro.sql"
     schema.write_text(json.dumps(AVRO))
     job_file.write_text(AVRO_JOB.format(file=schema, schema=json.dumps(AVRO)))

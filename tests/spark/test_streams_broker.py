@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.spark.streams_support import CLICKS, FLOWS, table
 from tests.support.patient import PATIENCE_MS, patient_producer
-from tests.support.topics import fresh_name
+from tests.support.topics import fill, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, OutgoingMessage
@@ -40,14 +40,6 @@ def running():
         query.stop()
 
 
-def put(client, topic, bodies, queues=None):
-    producer, queues = patient_producer(client), client.write_queues(topic)[:queues]
-    for at, queue in enumerate(queues):
-        messages = [OutgoingMessage(topic, body.encode()) for body in bodies[at :: len(queues)]]
-        if messages:
-            producer.send_batch(messages, queue)
-
-
 def source(spark, name):
     return StreamBuilder.dataStream("tests", name, spark)
 
@@ -58,7 +50,7 @@ def collected(rows):
 
 def test_the_articles_program(spark, mq, topic, client, here, running, group):
     name, rows = topic(queues=4), []
-    put(client, name, FLOWS[:2] + FLOWS[3:] + FLOWS[2:3], queues=3)  # one stays silent
+    fill(client, name, FLOWS[:2] + FLOWS[3:] + FLOWS[2:3], queues=3)  # one stays silent
     pipeline = (
         source(spark, fresh_name("article"))
         .fromRocketmq(name, group, False, mq.name_server)
@@ -109,7 +101,7 @@ def test_the_articles_program(spark, mq, topic, client, here, running, group):
 
 def test_without_heartbeats_a_silent_topic_closes_nothing(spark, mq, topic, client, here, running, group):
     name, rows = topic(queues=1), []
-    put(client, name, FLOWS)
+    fill(client, name, FLOWS)
     pipeline = (
         source(spark, fresh_name("silent"))
         .fromRocketmq(name, group, True, mq.name_server, heartbeatInterval="off")
@@ -121,7 +113,7 @@ def test_without_heartbeats_a_silent_topic_closes_nothing(spark, mq, topic, clie
     query = running(pipeline)
     query.processAllAvailable()
     assert rows == []
-    put(client, name, FLOWS[:1])
+    fill(client, name, FLOWS[:1])
     query.processAllAvailable()
     assert [row["total"] for row in rows] == [10]
 
@@ -178,7 +170,7 @@ def test_page_clicks_to_a_topic_and_again_after_a_restart(spark, mq, topic, clie
             .toRocketmq(out, mq.name_server, sendTimeoutMs=PATIENCE_MS)
         )
 
-    put(client, name, CLICKS)
+    fill(client, name, CLICKS)
     query = running(pipeline())
     # Not processAllAvailable: where a batch takes longer than a heartbeat, there is always more.
     eventually(lambda: read_so_far(query, name) == len(CLICKS), 120, what="the clicks in finished batches")
@@ -203,20 +195,20 @@ def test_queues_that_come_and_go(spark, mq, topic, client, here, running, group)
         .to(collected(rows))
     )
     running(pipeline)
-    put(client, name, FLOWS)
+    fill(client, name, FLOWS)
     eventually(lambda: len(rows) == 10, 120, what="the first rows")
     for queues in (8, 4):
         Admin(client).alter_topic(name, queues=queues, read_queues=queues)
         client.invalidate(name)
         before = len(rows)
-        put(client, name, FLOWS)
+        fill(client, name, FLOWS)
         eventually(lambda b=before: len(rows) == b + 10, 120, what=f"rows of {queues} queues")
     assert sorted(row["InFlow"] for row in rows) == sorted([str(n) for n in range(1, 11)] * 3)
 
 
 def test_dead_letters_go_to_their_topic(spark, mq, topic, client, here, running, group):
     name, letters, rows = topic(queues=1), topic(queues=1), []
-    put(client, name, ['{"n": 1}', "not json"])
+    fill(client, name, ['{"n": 1}', "not json"])
     pipeline = (
         source(spark, fresh_name("letters"))
         .fromRocketmq(name, group, True, mq.name_server)
@@ -235,7 +227,7 @@ def test_dead_letters_go_to_their_topic(spark, mq, topic, client, here, running,
 
 def test_changed_counts_go_to_a_topic_with_their_keys(spark, mq, topic, client, here, running):
     name, out = topic(queues=2), topic(queues=2)
-    put(client, name, [json.dumps({"user": user}) for user in "aab"])
+    fill(client, name, [json.dumps({"user": user}) for user in "aab"])
     builder = StreamBuilder(fresh_name("counts"), spark)
     users = builder.source(name, namesrv=mq.name_server).keyBy(lambda record: record["user"])
     query = running(users.count().toRStream().sink(out, namesrvAddr=mq.name_server))
@@ -250,7 +242,7 @@ def test_changed_counts_go_to_a_topic_with_their_keys(spark, mq, topic, client, 
         return found == wanted
 
     eventually(lambda: counted({"a": 2, "b": 1}), 120, what="the first counts")
-    put(client, name, [json.dumps({"user": "a"})])
+    fill(client, name, [json.dumps({"user": "a"})])
     eventually(lambda: counted({"a": 3, "b": 1}), 120, what="the changed count")
 
 
@@ -259,7 +251,7 @@ def test_results_before_a_windows_end_go_to_a_topic_under_one_key(
 ):
     name, out = topic(queues=1), topic(queues=1)
     first = 1_893_456_000_000  # the start of 2030
-    put(client, name, [json.dumps({"t": first, "user": user, "n": 1}) for user in "aab"])
+    fill(client, name, [json.dumps({"t": first, "user": user, "n": 1}) for user in "aab"])
     pipeline = (
         source(spark, fresh_name("early"))
         .fromRocketmq(name, group, True, mq.name_server)
@@ -279,14 +271,14 @@ def test_results_before_a_windows_end_go_to_a_topic_under_one_key(
 
     a, b = (f"{user}|2030-01-01_00:00:00" for user in "ab")
     eventually(lambda: set(sent()) == {(a, 2), (b, 1)}, 120, what="the first results")
-    put(client, name, [json.dumps({"t": first + 1, "user": "a", "n": 5})])
+    fill(client, name, [json.dumps({"t": first + 1, "user": "a", "n": 5})])
     eventually(lambda: (a, 7) in sent(), 120, what="the changed result, with the window still open")
     assert [n for key, n in sent() if key == b] == [1], "only windows that change are sent again"
 
 
 def test_a_serializers_bytes_are_the_body_under_the_groups_key(spark, mq, topic, client, here, running):
     name, out = topic(queues=1), topic(queues=1)
-    put(client, name, ['{"user": "a"}'])
+    fill(client, name, ['{"user": "a"}'])
     users = StreamBuilder(fresh_name("bytes"), spark).source(name, namesrv=mq.name_server)
     counts = users.keyBy(lambda record: record["user"]).count()
     options = {"namesrvAddr": mq.name_server, "sendTimeoutMs": PATIENCE_MS}

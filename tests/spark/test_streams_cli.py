@@ -16,11 +16,10 @@ from pathlib import Path
 import pytest
 from tests.spark.streams_standby_job import NAME
 from tests.support.cli import CommandLine
-from tests.support.patient import patient_producer
+from tests.support.topics import fill
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.cli.job_commands.rows import cells, plain_rows
-from pyspark_rocketmq.client import OutgoingMessage
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPT = str(Path(__file__).with_name("streams_standby_job.py"))
@@ -70,8 +69,7 @@ def test_a_standby_takes_over_and_stops_when_it_is_told(cli, mq, topic, client, 
     name = topic(queues=1)
 
     def put(number: int) -> None:
-        body = json.dumps({"n": number}).encode()
-        patient_producer(client).send_batch([OutgoingMessage(name, body)], client.write_queues(name)[0])
+        fill(client, name, [json.dumps({"n": number})])
 
     def jobs() -> dict[str, object]:
         return {job["job"]: job for job in cli("streams", "list", "--json").json()}

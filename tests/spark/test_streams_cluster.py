@@ -14,11 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.patient import patient_producer
 from tests.support.standalone import Start, environment, programs, start_master, start_worker
+from tests.support.topics import fill
 from tests.support.wait import eventually
-
-from pyspark_rocketmq.client import OutgoingMessage
 
 START = 1_900_000_000
 KEYS = 3
@@ -70,14 +68,13 @@ def rows(phase: int) -> tuple[list[str], Counter[tuple[str, str, int]]]:
 @pytest.mark.timeout(400)
 def test_executors_come_die_and_go(mq, client, topic, start: Start, tmp_path: Path) -> None:
     name = topic(queues=1)
-    (queue,) = client.write_queues(name)
     expected: Counter[tuple[str, str, int]] = Counter()
     master = start_master(start)
     one = start_worker(start, master, "one", "127.0.0.1", tmp_path, cores=1)
 
     def put(phase: int) -> None:
         bodies, sums = rows(phase)
-        patient_producer(client).send_batch([OutgoingMessage(name, body.encode()) for body in bodies], queue)
+        fill(client, name, bodies)
         expected.update(sums)
 
     def executors_of(worker: str) -> list[str]:

@@ -17,11 +17,9 @@ import psutil
 import pytest
 from tests.spark.streams_elastic_job import JOB
 from tests.spark.test_streams_cluster import KEYS, WINDOWS_A_PHASE, rows
-from tests.support.patient import patient_producer
 from tests.support.scratch import scratch_env
+from tests.support.topics import fill
 from tests.support.wait import eventually
-
-from pyspark_rocketmq.client import OutgoingMessage
 
 SCRIPT = str(Path(__file__).with_name("streams_elastic_job.py"))
 PATIENCE_S = 180
@@ -101,13 +99,12 @@ def _runs(process: psutil.Process) -> bool:
 @pytest.mark.timeout(900)
 def test_instances_come_die_and_go(mq, client, topic, tmp_path):
     name = topic(queues=1)
-    (queue,) = client.write_queues(name)
     expected: Counter[tuple[str, str, int]] = Counter()
     place = (mq.name_server, name)
 
     def put(phase: int) -> None:
         bodies, sums = rows(phase)
-        patient_producer(client).send_batch([OutgoingMessage(name, body.encode()) for body in bodies], queue)
+        fill(client, name, bodies)
         expected.update(sums)
 
     def until_results(phase: int, *alive: Instance) -> None:

@@ -8,12 +8,10 @@ from contextlib import closing
 
 import pytest
 from tests.support.cli import CommandLine
-from tests.support.patient import patient_producer
-from tests.support.topics import fresh_name
+from tests.support.topics import fill, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq import streams
-from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
@@ -37,13 +35,12 @@ def test_the_state_is_spread_anew_and_totals_are_exact(spark, mq, topic, client,
         connection.execute("CREATE TABLE totals (key TEXT, n INTEGER, total REAL)")
 
     def put(begin: int, end: int, at_s: int = 0) -> None:
-        for queue in client.write_queues(name):
-            bodies = [
-                {"time": START_MS + at_s * 1000 + n, "key": f"k{n % KEYS}", "value": n}
-                for n in range(begin, end)
-            ]
-            messages = [OutgoingMessage(name, json.dumps(body).encode()) for body in bodies]
-            patient_producer(client).send_batch(messages, queue)
+        bodies = [
+            json.dumps({"time": START_MS + at_s * 1000 + n, "key": f"k{n % KEYS}", "value": n})
+            for n in range(begin, end)
+            for _ in client.write_queues(name)
+        ]
+        fill(client, name, bodies)
 
     def run() -> None:
         source = StreamBuilder.dataStream("tests", job, spark)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.streaming import StreamingContext
-from tests.support.reading_world import TAG, World, fill, of_message, of_row
+from tests.support.reading_world import TAG, World, create_world, of_message, of_row
 from tests.support.topics import create_topic, fresh_name
 from tests.support.wait import eventually
 
@@ -37,7 +37,7 @@ def real() -> Iterator[World]:
     topic = fresh_name("ways-of-reading")
     with DevCluster(brokers=2) as cluster, Client(cluster.name_server) as client:
         create_topic(cluster, topic, queues=3, perm=6)
-        yield fill(client, cluster.name_server, topic, transactions=True)
+        yield create_world(client, cluster.name_server, topic, transactions=True)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def mock() -> Iterator[World]:
             ):
                 cluster.inject(fault, on=pull, times=times, after=after)
 
-        yield fill(
+        yield create_world(
             client,
             cluster.name_server,
             "orders",

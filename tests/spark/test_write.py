@@ -13,9 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from tests.spark.conftest import Sender
 from tests.support.patient import PATIENCE_MS
 from tests.support.topics import TopicFactory, fresh_name
-from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.spark import (
     drop_repeats,
@@ -40,19 +38,6 @@ def write(mq: DevCluster) -> Write:
         df.write.format(source).mode("append").options(**options).save()
 
     return save
-
-
-@pytest.fixture
-def settled(client: Client) -> Settled:
-    """Wait until readers see so many messages of a topic."""
-
-    def wait(topic: str, count: int) -> None:
-        eventually(
-            lambda: sum(client.max_offsets(client.read_queues(topic)).values()) == count,
-            what=f"{count} messages in {topic}",
-        )
-
-    return wait
 
 
 def test_every_column_of_a_batch_write_reads_back(

@@ -15,7 +15,7 @@ from pyspark_rocketmq.model import Message, MessageQueue, SendResult
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.remoting.header import EndTransactionRequest
 
-__all__ = ["FIELDS", "TAG", "World", "fill", "of_message", "of_row"]
+__all__ = ["FIELDS", "TAG", "World", "create_world", "of_message", "of_row"]
 
 TAG: Final = "Aa"
 TAGS: Final = (TAG, "BB", None)
@@ -84,7 +84,7 @@ def _snake(name: str) -> str:
 # --- what is in the topic -------------------------------------------------------------------
 
 
-def fill(
+def create_world(
     client: Client,
     name_server: str,
     topic: str,

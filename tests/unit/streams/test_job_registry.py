@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, RocketMQError
@@ -23,19 +24,6 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path))
 
 
-class Passing:
-    """A clock that is moved on by whoever waits."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
-
-
 def test_one_process_runs_a_job():
     checkpoint = checkpoint_of("a.b")
     record = JobRecord("a.b", checkpoint, 1, 2, "steps")
@@ -43,13 +31,14 @@ def test_one_process_runs_a_job():
     assert not record.is_running()
     with job_lock("a.b", checkpoint, standby=False, clock=SYSTEM_CLOCK):
         assert find_job("a.b").is_running()
-        clock = Passing()
+        clock = FakeClock()
+        began = clock.monotonic()
         with (
             pytest.raises(RocketMQError, match="already running"),
             job_lock("a.b", checkpoint, standby=False, clock=clock),
         ):
             pass
-        assert clock.now >= 3, "an earlier run is given a moment to let go"
+        assert clock.monotonic() - began >= 3, "an earlier run is given a moment to let go"
     assert [found.job for found in jobs()] == ["a.b"]
     assert not find_job("a.b").is_running()
     with pytest.raises(OptionError, match=r"no job 'x'.*a\.b"):
@@ -78,14 +67,9 @@ def test_a_standby_waits_for_the_lock():
     first = job_lock("a", checkpoint, standby=False, clock=SYSTEM_CLOCK)
     first.__enter__()
 
-    class Letting:
-        def monotonic(self):
-            return 0.0
-
-        def sleep(self, _seconds):
-            first.__exit__(None, None, None)
-
-    with job_lock("a", checkpoint, standby=True, clock=Letting()):
+    clock = FakeClock()
+    clock.on_sleep = lambda: first.__exit__(None, None, None)
+    with job_lock("a", checkpoint, standby=True, clock=clock):
         assert JobRecord("a", checkpoint, 1, 2, "").is_running()
 
 
