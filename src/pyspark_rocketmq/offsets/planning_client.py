@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Self, TypeVar
 
 from pyspark_rocketmq.client import requests as broker
-from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
@@ -102,6 +101,8 @@ class PlanningClient(Client):
         """Return every topic, including system topics."""
         if self.clock.monotonic() >= self._topics_expire:
             try:
+                from pyspark_rocketmq.client.admin import Admin  # noqa: PLC0415 - for topic patterns only
+
                 self._topics = Admin(self).topics(include_system=True)
             except RouteError as error:  # as with routes: brokers work without name servers
                 if not self._topics:

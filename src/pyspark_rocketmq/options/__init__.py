@@ -1,32 +1,39 @@
 """Every option of every API: declared once, parsed once at the edge, never seen as text below it."""
 
-from pyspark_rocketmq.options.choices import BodyAs, EventTime, TimestampStrategy
-from pyspark_rocketmq.options.client import ClientOptions
-from pyspark_rocketmq.options.declare import (
-    CompatibilityWarning,
-    Kind,
-    Option,
-    OptionRow,
-    Options,
-    Where,
-    group,
-    option,
-    option_reference,
-    option_values,
-    parse_options,
-)
-from pyspark_rocketmq.options.dstream import DirectOptions, parse_direct_options
-from pyspark_rocketmq.options.receiver import Allocation, MessageModel, ReceiverOptions, StartFrom
-from pyspark_rocketmq.options.sink import Compressor, Guarantee, SinkOptions
-from pyspark_rocketmq.options.source import SourceOptions
-from pyspark_rocketmq.options.sql import (
-    BadRecords,
-    BodyFormat,
-    JobOptions,
-    OutputMode,
-    RuntimeMode,
-    TableOptions,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_rocketmq._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.options.choices import BodyAs, EventTime, TimestampStrategy
+    from pyspark_rocketmq.options.client import ClientOptions
+    from pyspark_rocketmq.options.declare import (
+        CompatibilityWarning,
+        Kind,
+        Option,
+        OptionRow,
+        Options,
+        Where,
+        group,
+        option,
+        option_reference,
+        option_values,
+        parse_options,
+    )
+    from pyspark_rocketmq.options.dstream import DirectOptions, parse_direct_options
+    from pyspark_rocketmq.options.receiver import Allocation, MessageModel, ReceiverOptions, StartFrom
+    from pyspark_rocketmq.options.sink import Compressor, Guarantee, SinkOptions
+    from pyspark_rocketmq.options.source import SourceOptions
+    from pyspark_rocketmq.options.sql import (
+        BadRecords,
+        BodyFormat,
+        JobOptions,
+        OutputMode,
+        RuntimeMode,
+        TableOptions,
+    )
 
 __all__ = [
     "Allocation",
@@ -61,3 +68,52 @@ __all__ = [
     "parse_direct_options",
     "parse_options",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".choices": (
+            "BodyAs",
+            "EventTime",
+            "TimestampStrategy",
+        ),
+        ".client": ("ClientOptions",),
+        ".declare": (
+            "CompatibilityWarning",
+            "Kind",
+            "Option",
+            "OptionRow",
+            "Options",
+            "Where",
+            "group",
+            "option",
+            "option_reference",
+            "option_values",
+            "parse_options",
+        ),
+        ".dstream": (
+            "DirectOptions",
+            "parse_direct_options",
+        ),
+        ".receiver": (
+            "Allocation",
+            "MessageModel",
+            "ReceiverOptions",
+            "StartFrom",
+        ),
+        ".sink": (
+            "Compressor",
+            "Guarantee",
+            "SinkOptions",
+        ),
+        ".source": ("SourceOptions",),
+        ".sql": (
+            "BadRecords",
+            "BodyFormat",
+            "JobOptions",
+            "OutputMode",
+            "RuntimeMode",
+            "TableOptions",
+        ),
+    },
+)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
+from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.read.schema import read_schema
 
@@ -80,6 +80,7 @@ class RocketMQDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketMQBatchWriter:
         """Return the batch writer."""
+        from pyspark_rocketmq.options import SinkOptions  # noqa: PLC0415
         from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter  # noqa: PLC0415
 
         options = parse_options(SinkOptions, self.options, where="write")
@@ -87,6 +88,7 @@ class RocketMQDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketMQStreamWriter:  # noqa: ARG002
         """Return the streaming writer. Spark does not call this in update mode, see `message_writer`."""
+        from pyspark_rocketmq.options import SinkOptions  # noqa: PLC0415
         from pyspark_rocketmq.spark.write.writer import RocketMQStreamWriter  # noqa: PLC0415
 
         return RocketMQStreamWriter(parse_options(SinkOptions, self.options, where="writeStream"), schema)
