@@ -29,6 +29,7 @@ class FakeRocketMQ:
         self.patience_ms: float | None = None
         self.unreadable: set[MessageQueue] = set()
         self.calls: list[str] = []
+        self.whole = False
         self.after_ends: Callable[[], None] = lambda: None
         self._sent = 0
 
@@ -52,7 +53,8 @@ class FakeRocketMQ:
         return frozenset(q.broker_name for q in self.logs if q.broker_name not in self.hidden)
 
     def look_up(self, topics: Iterable[str], *, whole: bool = False) -> None:
-        del topics, whole
+        del topics
+        self.whole = whole
 
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         self.calls.append("read_queues")

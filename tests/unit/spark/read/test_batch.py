@@ -36,6 +36,13 @@ def test_reads_from_earliest_to_latest():
     assert planned(world()) == [(OffsetRange(A0, 0, 10), OffsetRange(A1, 4, 10))]
 
 
+def test_waits_for_every_broker_that_had_queues():
+    """What is not in the plan is not read later."""
+    mq = world()
+    planned(mq)
+    assert mq.whole
+
+
 def test_closes_its_connections():
     mq = world()
     planned(mq)
