@@ -58,6 +58,20 @@ def test_length_needs_four_bytes() -> None:
 def test_length_in_the_middle_of_a_buffer() -> None:
     frame = encode_frame(COMMAND, b"x")
     assert frame_length(b"junk" + frame + b"more", 4, 4 + len(frame) + 4) == len(frame)
+    assert frame_length(b"junk" + frame, 4, 7) is None
+
+
+@pytest.mark.parametrize("end", [12, 15])
+def test_what_is_after_the_received_bytes_is_not_looked_at(end: int) -> None:
+    """A receive buffer is used again: the rest of it is of former frames."""
+    frame = encode_frame(COMMAND)
+    assert frame_length(b"junkjunk" + frame[: end - 8] + b"\xff" * 20, 8, end) == len(frame)
+
+
+def test_the_smallest_frame() -> None:
+    assert frame_length(b"\x00\x00\x00\x06\x00\x00\x00\x02{}", 0, 10) == 10
+    with pytest.raises(RemoteProtocolError):
+        frame_length(b"\x00\x00\x00\x05\x00\x00\x00\x01{", 0, 9)
 
 
 def test_largest_frame_for_a_server() -> None:

@@ -193,12 +193,17 @@ def test_answer_to_a_pull() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "x", "1.0", "9223372036854775808", "9" * 5000])
+@pytest.mark.parametrize("text", ["", "x", "1.0", "9223372036854775808", "-9223372036854775809", "9" * 5000])
 def test_field_of_another_type_is_the_peers_error(text: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         OffsetResponse.parse({"offset": text})
     assert caught.value.facts["field"] == "offset"
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("value", [-(2**63), -1, 0, 2**63 - 1])
+def test_numbers_have_64_bits(value: int) -> None:
+    assert OffsetResponse.parse({"offset": str(value)}).offset == value
 
 
 def test_missing_field_is_the_peers_error() -> None:
