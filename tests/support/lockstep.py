@@ -15,6 +15,7 @@ from pyspark_rocketmq.model import BrokerData, Permission, QueueData, TopicRoute
 from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.command import Command
+from pyspark_rocketmq.remoting.header import PullMessageRequest
 
 MASTER, SLAVE = "10.0.0.1:10911", "10.0.0.2:10911"
 
@@ -103,23 +104,30 @@ class LockstepConnection:
         self.client.trips += 1
         answers = []
         for opaque in list(opaques):
-            answer = self.client.script(self.addr, *self.asked.pop(opaque))
-            fields = {
-                "nextBeginOffset": str(answer.next_offset),
-                "minOffset": str(answer.min_offset),
-                "maxOffset": str(answer.max_offset),
-                "suggestWhichBrokerId": "0",
-            }
-            command = Command(code=answer.code, opaque=opaque, flag=1, remark=answer.remark, fields=fields)
-            buffer = bytearray(answer.records)
-            answers.append((opaque, Response(command, self.addr, buffer, 0, len(buffer))))
+            offset, most = self.asked.pop(opaque)
+            answers.append((opaque, self._answer(opaque, offset, most)))
         size = sum(response.end for _, response in answers)
         self.client.most_bytes = max(self.client.most_bytes, size)
         return answers
 
+    def _answer(self, opaque: int, offset: int, most: int) -> Response:
+        answer = self.client.script(self.addr, offset, most)
+        fields = {
+            "nextBeginOffset": str(answer.next_offset),
+            "minOffset": str(answer.min_offset),
+            "maxOffset": str(answer.max_offset),
+            "suggestWhichBrokerId": "0",
+        }
+        command = Command(code=answer.code, opaque=opaque, flag=1, remark=answer.remark, fields=fields)
+        buffer = bytearray(answer.records)
+        return Response(command, self.addr, buffer, 0, len(buffer))
+
     def call(self, request: object, body: bytes = b"", *, deadline: object) -> Response:
-        """Tell no topic's settings."""
-        del request, body, deadline
+        """Answer one pull; tell no topic's settings."""
+        del body, deadline
+        if isinstance(request, PullMessageRequest):
+            self.client.pulls.append((self.addr, request.queue_offset))
+            return self._answer(0, request.queue_offset, request.max_msg_nums)
         command = Command(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, opaque=0, flag=1)
         return Response(command, self.addr, bytearray(), 0, 0)
 

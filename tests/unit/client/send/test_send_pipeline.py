@@ -16,6 +16,7 @@ from pyspark_rocketmq.errors import (
     FlowControlError,
     MessageIllegalError,
     OptionError,
+    RequestTimeoutError,
     RocketMQError,
     SendError,
     SendRefusedError,
@@ -98,8 +99,12 @@ class ScriptedProducer(Producer):
 
     def wait(self, opaque: int, deadline: object) -> RocketMQError | None:
         del deadline
-        body = self.in_flight.pop(opaque)
-        return self.script(body, self.bodies[: opaque - 1].count(body))
+        body = self.in_flight[opaque]
+        error = self.script(body, self.bodies[: opaque - 1].count(body))
+        if isinstance(error, RequestTimeoutError):
+            raise error
+        del self.in_flight[opaque]
+        return error
 
     def abandon(self, *opaques: int) -> None:
         for opaque in opaques:
@@ -222,6 +227,14 @@ def test_a_connection_that_is_refused_is_a_failed_try() -> None:
     assert producer.failed == [ONE, ONE]
 
 
+def test_an_answer_that_does_not_come_is_not_waited_for_any_more() -> None:
+    producer = ScriptedProducer(
+        lambda body, before: None if before else RequestTimeoutError("no answer within 10 s")
+    )
+    assert send(producer, "a")["a"].error is None  # and the connection keeps no place for the late answer
+    assert producer.bodies == ["a", "a"]
+
+
 @pytest.mark.parametrize(("stale", "times"), [(True, 3), (False, 2)])
 def test_the_route_is_looked_up_again(stale: bool, times: int) -> None:
     """At once if the error says that it is outdated, else from the second failure on."""
@@ -319,6 +332,7 @@ def test_what_replaces_a_failed_send_comes_in_its_place(others: str, ordered: bo
         **dict.fromkeys(others, "b"),
     }
     assert sorted(producer.bodies) == sorted("abcd" + others)
+    assert producer.most_in_flight <= 2
     if ordered:
         assert producer.bodies == list("ab" + others + "cd")
 
@@ -347,6 +361,17 @@ def test_draining_waits_for_what_is_in_flight_and_sends_nothing_more(ordered: bo
     assert set(found.values()) == {None}
     assert producer.bodies == (["a", "b"] if ordered else ["a", "b", "c"])
     assert not producer.in_flight
+
+
+def test_draining_drops_what_waits_for_its_next_try() -> None:
+    producer = ScriptedProducer(lambda body, before: busy() if body == "a" else None)
+    with SendPipeline(producer, max_in_flight=2) as pipeline:
+        found = [outcome.token for body in "abc" for outcome in pipeline.submit(message(body), token=body)]
+        found += [outcome.token for outcome in pipeline.drain()]
+        assert found == ["b", "c"]
+        pipeline.submit(message("d"), token="d")
+        assert [outcome.token for outcome in pipeline.flush()] == ["d"]
+    assert producer.bodies == list("abcd")
 
 
 def test_leaving_forgets_what_has_no_outcome() -> None:
