@@ -239,7 +239,7 @@ PLANTS: Final = tuple(
         (
             "a failed send counts as acknowledged",
             "client.send.send_pipeline",
-            "            self._failed(flight, error)\n        else:\n            self._report",
+            "            self._handle_failure(flight, error)\n        else:\n            self._report",
             (
                 "            self._report(SendOutcome(flight.token, flight.outgoing, None, None))\n"
                 "            self._next_in_lane(flight)\n        else:\n            self._report"

@@ -64,7 +64,7 @@ def client_options(namesrv: str | None, settings: Sequence[str] | None) -> Clien
     """
     from pyspark_rocketmq.options import ClientOptions
 
-    return _parsed(ClientOptions, namesrv, pairs(settings))
+    return _parse_given(ClientOptions, namesrv, pairs(settings))
 
 
 def connect(namesrv: str | None, settings: Sequence[str] | None) -> Client:
@@ -101,7 +101,7 @@ def source_options(
             detail = f": {error}" if start.lstrip().startswith("{") else ""
             raise OptionError(f"{name} takes {_STARTS}{detail}", given=start) from None
     given = {"topic": topic, "consumerGroup": group, where: with_local_zone(start)}
-    return _parsed(SourceOptions, namesrv, {**pairs(settings), **given})
+    return _parse_given(SourceOptions, namesrv, {**pairs(settings), **given})
 
 
 def find_start(client: Client, options: SourceOptions) -> dict[MessageQueue, int]:
@@ -140,7 +140,7 @@ def pairs(settings: Sequence[str] | None) -> dict[str, str]:
     return dict(setting.split("=", 1) for setting in settings or ())
 
 
-def _parsed(cls: type[O], namesrv: str | None, given: Mapping[str, str | None]) -> O:
+def _parse_given(cls: type[O], namesrv: str | None, given: Mapping[str, str | None]) -> O:
     """Parse options. The name servers have another name here than in Spark's options."""
     from pyspark_rocketmq.options import parse_options
 

@@ -81,7 +81,7 @@ def call_until_done(client: Client, broker_names: Iterable[str], call: Call[T]) 
         info = client.name_servers.cluster_info(deadline=deadline)
         soon = deadline.sooner(client.request_timeout_ms)
         outcomes = call_at_once(client, info, left, call, soon)
-        found, failed = _parted(outcomes)
+        found, failed = _split(outcomes)
         answers.update(found)
         if failed:
             raise min(failed.values(), key=lambda error: error.retriable)
@@ -102,13 +102,15 @@ def glance(
     deadline = glance_deadline(client)
     info = client.name_servers.cluster_info(deadline=client.deadline())
     outcomes = call_at_once(client, info, broker_names, call, deadline)
-    found, failed = _parted(outcomes)
+    found, failed = _split(outcomes)
     for name, error in failed.items():
         on_away(name, error)
     return found, failed
 
 
-def _parted(outcomes: Mapping[str, T | RocketMQError]) -> tuple[dict[str, T], dict[str, RocketMQError]]:
+def _split(
+    outcomes: Mapping[str, T | RocketMQError],
+) -> tuple[dict[str, T], dict[str, RocketMQError]]:
     """Return the answers, and the errors."""
     found: dict[str, T] = {}
     failed: dict[str, RocketMQError] = {}

@@ -38,7 +38,7 @@ class Account:
         parts = (report.rows, report.filtered, report.gaps, lost, report.skipped)
         explained = sum(parts)
         if explained != len(report.offsets) or min(parts) < 0:
-            raise _unaccounted(
+            raise _unaccounted_error(
                 f"{report.rows} rows, {report.filtered} filtered, {report.gaps} gaps, {lost} lost and "
                 f"{report.skipped} skipped do not make up {len(report.offsets)} offsets",
                 [report.offsets],
@@ -57,9 +57,9 @@ class Account:
         planned = sorted(self.planned)
         if reported != planned:
             strange = sorted(set(planned).symmetric_difference(reported)) or planned  # one was read twice
-            raise _unaccounted("the ranges that were read are not those that were planned", strange)
+            raise _unaccounted_error("the ranges that were read are not those that were planned", strange)
         if rows != self.count("rows"):
-            raise _unaccounted(f"{rows} rows were returned, but {self.count('rows')} read", planned)
+            raise _unaccounted_error(f"{rows} rows were returned, but {self.count('rows')} read", planned)
 
     def count(self, part: Literal["rows", "filtered", "gaps", "lost", "skipped", "nulled"]) -> int:
         """Return the number of offsets by outcome."""
@@ -81,7 +81,7 @@ class Account:
         )
 
 
-def _unaccounted(what: str, ranges: Sequence[OffsetRange]) -> DataLossError:
+def _unaccounted_error(what: str, ranges: Sequence[OffsetRange]) -> DataLossError:
     return DataLossError(
         f"{what}: this is a defect of the reader, which no option ignores",
         condition="RANGE_UNACCOUNTED",

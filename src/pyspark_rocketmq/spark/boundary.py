@@ -110,7 +110,7 @@ def _without_frames(method: Callable[..., Any]) -> Callable[..., Any]:
             result = method(*args, **kwargs)
         except RocketMQError as error:
             _leave(error, method.__qualname__, _level_of(args[0]))
-        return _iterated(result, method.__qualname__, args[0]) if isinstance(result, Iterator) else result
+        return _iterate(result, method.__qualname__, args[0]) if isinstance(result, Iterator) else result
 
     return call
 
@@ -132,7 +132,7 @@ def _deferring(stream_reader: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _iterated(rows: Iterator[Any], where: str, called: object) -> Iterator[Any]:
+def _iterate(rows: Iterator[Any], where: str, called: object) -> Iterator[Any]:
     try:
         yield from rows
     except RocketMQError as error:

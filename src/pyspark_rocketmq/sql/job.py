@@ -247,7 +247,7 @@ class SqlJob:
             self._write_batch(rows, key, lambda df: df.write.mode("append").insertInto(key))
             return
         writer, _ = self._writer(rows, key)
-        self._started(writer.toTable(key))
+        self._add_query(writer.toTable(key))
 
     def _write(self, messages: DataFrame, options: Mapping[str, str], name: str) -> None:
         if not messages.isStreaming:
@@ -260,9 +260,9 @@ class SqlJob:
         changes = self.options.output_mode is OutputMode.UPDATE
         writer, checkpoint = self._writer(messages, name)
         if changes:
-            self._started(writer.foreachBatch(message_writer(checkpoint, options)).start())
+            self._add_query(writer.foreachBatch(message_writer(checkpoint, options)).start())
         else:
-            self._started(writer.format(SOURCE).options(**options).start())
+            self._add_query(writer.format(SOURCE).options(**options).start())
 
     def _write_batch(self, rows: DataFrame, name: str, write: Callable[[DataFrame], None]) -> None:
         self.written.append(WrittenRows(name, write_counted(rows, write)))
@@ -280,7 +280,7 @@ class SqlJob:
             return writer.trigger(availableNow=True), checkpoint
         return writer.trigger(processingTime=f"{trigger} milliseconds"), checkpoint
 
-    def _started(self, query: StreamingQuery) -> None:
+    def _add_query(self, query: StreamingQuery) -> None:
         self.queries.append(query)
         self._started_at[id(query)] = self._position
 

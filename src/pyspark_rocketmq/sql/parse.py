@@ -154,7 +154,7 @@ class _JobParser(TableParser):
         self._retreat(index)
         self.expect("DROP", "TABLE")
         if_exists = bool(self._match_text_seq("IF", "EXISTS"))
-        name = self._dotted()
+        name = self._parse_dotted()
         if self._curr:
             self._retreat(index)
             return self._of_spark()
@@ -167,7 +167,7 @@ class _JobParser(TableParser):
         if not overwrite:
             self.expect("INTO")
         self._match_text_seq("TABLE")
-        target = self._dotted()
+        target = self._parse_dotted()
         columns: list[Name] = []
         if self.next_is("(") and self._next.text.upper() not in _SUBQUERY_STARTS:
             columns = self.between_commas(lambda: self.name("a column"))
@@ -175,7 +175,7 @@ class _JobParser(TableParser):
         whole = self.cut(start, self._prev, query.names)
         return Insert(target, tuple(columns), overwrite, query, whole, self.position(start))
 
-    def _dotted(self) -> Name:
+    def _parse_dotted(self) -> Name:
         first = self.name("a table's name")
         parts = [first.text]
         while self._match(TokenType.DOT):

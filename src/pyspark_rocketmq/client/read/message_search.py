@@ -65,7 +65,7 @@ def messages_by_key(client: Client, topic: str, key: str, count: int = 32) -> li
     """
     if not key or " " in key:  # a message's keys are separated by blanks
         raise OptionError("give one key, without blanks", key=key)
-    found = _indexed(client, topic, key, count)
+    found = _query_index(client, topic, key, count)
     return [message for message in found if key in (message.keys or "").split(" ")]
 
 
@@ -85,7 +85,7 @@ def message_by_id(client: Client, topic: str, message_id: str) -> Message | None
         raw = b""
     if not raw:
         raise OptionError("a message id is hexadecimal", msg_id=message_id)
-    for message in _indexed(client, topic, wanted, 32):
+    for message in _query_index(client, topic, wanted, 32):
         if message.msg_id == wanted:
             return message
     return _stored_at(client, topic, raw, wanted)
@@ -111,7 +111,7 @@ def _read(
     )
 
 
-def _indexed(client: Client, topic: str, key: str, count: int) -> list[Message]:
+def _query_index(client: Client, topic: str, key: str, count: int) -> list[Message]:
     """Query every broker's index."""
     request = QueryMessageRequest(
         topic=topic, key=key, max_num=count, begin_timestamp=0, end_timestamp=_END_OF_TIME

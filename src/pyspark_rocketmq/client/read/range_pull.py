@@ -225,7 +225,7 @@ class RangePull:
     def _take(self) -> list[Chunk]:
         chunks: list[Chunk] = []
         for taken in self._window.take():
-            self._progressed()
+            self._record_progress()
             match taken.payload:
                 case Records():
                     chunks.append(taken.payload.chunk(taken.from_offset, taken.until_offset))
@@ -239,7 +239,7 @@ class RangePull:
 
     # --- trouble ---
 
-    def _progressed(self) -> None:
+    def _record_progress(self) -> None:
         self._patience.record_progress()
         self._slave_is_closed = False
         self._replica.forgive()
@@ -286,7 +286,7 @@ class RangePull:
             case ResponseCode.PULL_NOT_FOUND | ResponseCode.PULL_RETRY_IMMEDIATELY:
                 self._nothing(ask, response)
             case ResponseCode.PULL_OFFSET_MOVED:
-                self._moved(ask, response)
+                self._handle_move(ask, response)
             case _ if not pull_answer.queue_is_gone(response):
                 response.require(queue=str(self.offsets.queue), offset=ask.offset)
             case _ if not self._replica.at_master:
@@ -336,7 +336,7 @@ class RangePull:
             payload = Removed()
         self._window.record_answer(ask.offset, header.next_begin_offset, messages=0, payload=payload)
 
-    def _moved(self, ask: Ask, response: Response) -> None:
+    def _handle_move(self, ask: Ask, response: Response) -> None:
         header = PullMessageResponse.parse(response.fields)
         self._window.postpone(ask.offset)
         if not self._is_head(ask):
@@ -387,7 +387,7 @@ class RangePull:
         decision = decide_loss(wanted, verdict, bound, fail_on_data_loss=self._options.fail_on_data_loss)
         self.lost.append(decision.lost)
         self._window.skip_to(decision.offset)
-        self._progressed()
+        self._record_progress()
 
     def _lose(self, removed: OffsetRange) -> None:
         """Let `data_loss` decide: it raises an error, or the removed offsets are counted."""

@@ -256,7 +256,7 @@ class _Pass:
             try:
                 connection = self._client.connection(self._master(topic, broker_name))
             except (ConnectError, RouteError) as error:
-                self._refused(error)
+                self._record_error(error)
                 continue
             self._before_send()
             try:
@@ -315,17 +315,17 @@ class _Pass:
                 except SendRefusedError as error:
                     self._lost((row,), error)
                 except RocketMQError as error:
-                    self._refused(error)
+                    self._record_error(error)
                 else:
                     self.done.append(row)
 
-    def _refused(self, error: RocketMQError) -> None:
+    def _record_error(self, error: RocketMQError) -> None:
         if self.error is None or (self.error.retriable and not error.retriable):
             self.error = error
 
     def _lost(self, rows: Iterable[int], error: RocketMQError) -> None:
         self.lost += rows
-        self._refused(error)
+        self._record_error(error)
 
 
 def _rounds(halves: pa.Table, rows: Places, *, in_order: bool) -> Iterator[Places]:

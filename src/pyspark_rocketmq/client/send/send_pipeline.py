@@ -249,7 +249,7 @@ class SendPipeline:
                 flight.call.request, flight.call.body, deadline=flight.attempt_deadline
             )
         except RocketMQError as error:
-            self._failed(flight, error)
+            self._handle_failure(flight, error)
         else:
             self._in_flight.append(flight)
 
@@ -258,7 +258,7 @@ class SendPipeline:
         try:
             result = self._answer(flight)
         except RocketMQError as error:
-            self._failed(flight, error)
+            self._handle_failure(flight, error)
         else:
             self._report(SendOutcome(flight.token, flight.outgoing, result, None))
             self._next_in_lane(flight)
@@ -274,7 +274,7 @@ class SendPipeline:
             flight.connection.abandon(flight.opaque)
             raise
 
-    def _failed(self, flight: _Flight, error: RocketMQError) -> None:
+    def _handle_failure(self, flight: _Flight, error: RocketMQError) -> None:
         """Retry the send after a pause, or settle its failure."""
         flight.failures += 1
         if error.stale_route or flight.failures > 1:

@@ -244,7 +244,7 @@ class DirectPlan:
         try:
             ends = fetch_running_ends(client, options)
         except RocketMQError as error:
-            if not is_outage(error) or self._waited("outage"):
+            if not is_outage(error) or self._has_waited("outage"):
                 raise
             _LOG.warning("no server answers; the batch stays empty: %s", error)
             return Ends()
@@ -254,12 +254,12 @@ class DirectPlan:
         wrong = find_shortened(self.positions, ends.masters)
         if not wrong:
             self._waits.pop("shortened", None)
-        elif not self._waited("shortened"):
+        elif not self._has_waited("shortened"):
             # A broker that restarts rebuilds its index: wait for it.
             _LOG.warning("queues end before their position and wait: %s", ", ".join(map(str, wrong)))
             ends = ends.holding(wrong)
         return ends
 
-    def _waited(self, what: _Wait) -> bool:
+    def _has_waited(self, what: _Wait) -> bool:
         since = self._waits.setdefault(what, self.clock.monotonic())
         return (self.clock.monotonic() - since) * 1000 >= _PATIENCE_MS[what]

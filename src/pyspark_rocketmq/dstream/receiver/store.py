@@ -117,7 +117,7 @@ class BlockStore:
         """
         streaming = self._jvm.org.apache.spark.streaming
         name = self._jvm.org.apache.spark.storage.StreamBlockId(self._stream_id, next(self._numbers))
-        serialized = buffer.flip() if self._by_java else self._serialized_again(buffer.flip())
+        serialized = buffer.flip() if self._by_java else self._serialize_again(buffer.flip())
         result = self._handler.storeBlock(name, streaming.receiver.ByteBufferBlock(serialized))
         count = self._jvm.scala.jdk.javaapi.OptionConverters.toScala(
             self._jvm.java.util.OptionalLong.of(messages)
@@ -167,7 +167,7 @@ class BlockStore:
             self._handler.stop()
         self._tracker.stop()
 
-    def _serialized_again(self, buffer: Any) -> Any:
+    def _serialize_again(self, buffer: Any) -> Any:
         """Return a block as ``spark.serializer`` writes it, such as Kryo: Spark reads it with that one."""
         util = self._jvm.org.apache.spark.util
         java = self._java.newInstance().deserializeStream(util.ByteBufferInputStream(buffer))

@@ -189,7 +189,7 @@ def _assignment(text: str) -> tuple[MessageQueue, ...]:
     return tuple(sorted(found))
 
 
-def _unlisted(text: str) -> Earliest | Latest | GroupOffsets | None:
+def _parse_unlisted(text: str) -> Earliest | Latest | GroupOffsets | None:
     match text.lower():
         case "earliest":
             return Earliest()
@@ -203,7 +203,7 @@ def _unlisted(text: str) -> Earliest | Latest | GroupOffsets | None:
 
 
 def _reset(text: str) -> Earliest | Latest | None:
-    found = _unlisted(text)
+    found = _parse_unlisted(text)
     if isinstance(found, GroupOffsets):
         raise ValueError("")  # noqa: TRY004 - a wrong value, not a wrong type
     return found
@@ -257,5 +257,5 @@ OFFSETS_BY_TIMESTAMP: Final = Kind(
 ASSIGNMENT: Final = Kind(
     'JSON {"topic": {"broker": [queue ids]}}', '{"orders": {"broker-a": [0, 1]}}', _assignment
 )
-UNLISTED: Final = Kind("one of earliest, latest, group, fail", "earliest", _unlisted)
+UNLISTED: Final = Kind("one of earliest, latest, group, fail", "earliest", _parse_unlisted)
 RESET: Final = Kind("one of earliest, latest, fail", "earliest", _reset)

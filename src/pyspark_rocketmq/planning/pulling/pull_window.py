@@ -144,7 +144,7 @@ class PullWindow(Generic[P]):
             heapq.heappush(self._answers, (asked, self._order, end, payload, payload_bytes))
             self.held_bytes += payload_bytes
         if end > pull.owed_until:
-            self._owed_no_more(asked, end)
+            self._reduce_owed(asked, end)
         else:
             pull.owed_from = max(pull.owed_from, end)
             self._give_back(pull, self._holes)
@@ -200,7 +200,7 @@ class PullWindow(Generic[P]):
         if pull.owed_from < pull.owed_until:
             heapq.heappush(to, (pull.owed_from, pull.owed_until))
 
-    def _owed_no_more(self, start: int, end: int) -> None:
+    def _reduce_owed(self, start: int, end: int) -> None:
         """Record an answer that covers more than was predicted: no other pull has to return that."""
         for pull in self._in_flight.values():
             if start <= pull.owed_from < end:

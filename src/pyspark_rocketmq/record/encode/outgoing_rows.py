@@ -304,7 +304,7 @@ def _user_properties(maps: pa.MapArray, refused: Refused, *, drop_reserved: bool
         if bad is not None:
             _mark_rows(refused, row_of[bad & keep], f"{what} holds 0x01 or 0x02, or is not UTF-8")
     _mark_rows(refused, row_of[(_lengths(names) == 0) & keep], "a property has no name")
-    reserved = _reserved(names)
+    reserved = _find_reserved(names)
     if reserved is not None and drop_reserved:
         keep = keep & ~reserved
     elif reserved is not None:
@@ -324,7 +324,7 @@ def _mark_rows(refused: Refused, rows: npt.NDArray[np.int64], cause: str) -> Non
         refused.setdefault(int(row), cause)
 
 
-def _reserved(names: pa.Array) -> Mask | None:
+def _find_reserved(names: pa.Array) -> Mask | None:
     codes = names.dictionary_encode()
     found = [name.decode(errors="replace") in RESERVED_PROPERTIES for name in codes.dictionary.to_pylist()]
     return np.array(found)[_codes(codes)] if any(found) else None
