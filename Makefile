@@ -12,9 +12,9 @@ PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
 EXAMPLES := fixed
 # Four processes, because half of the network tests wait; the longest tests start first.
 BY_TEST := --numprocesses 4 --dist worksteal
-# Processes with a broker and a Spark session each: three, because tests also wait. Tests of a file run in
+# Processes with a broker and a Spark session each: four, because tests also wait. Tests of a file run in
 # the same process; the first folder starts first, so the slowest.
-BY_FILE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+BY_FILE := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # `make test-matrix` tests every pair of these versions.
 PYTHONS := 3.11 3.12 3.13
