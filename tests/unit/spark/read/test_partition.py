@@ -7,11 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import DataLossError
-from pyspark_rocketmq.model import LostRange, MessageQueue, OffsetRange, RangeReport
+from pyspark_rocketmq.model import LostRange, MessageQueue, MessageSelector, OffsetRange, RangeReport
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.read import partition as module
-from pyspark_rocketmq.spark.read.partition import RangesPartition, plan_partitions, read_partition
+from pyspark_rocketmq.spark.read.partition import (
+    RangesPartition,
+    plan_partitions,
+    read_options,
+    read_partition,
+)
 from pyspark_rocketmq.spark.read.schema import read_schema, to_projection
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 
@@ -68,11 +74,33 @@ def test_a_task_pulls_as_its_options_say(monkeypatch):
 
     monkeypatch.setattr(module, "task_client", lambda _: None)
     monkeypatch.setattr(module, "read_batches", read_batches)
-    given = options(pullsInFlight="3", pullBatchSize="7", consumerGroup="g")
-    assert len(list(read_partition(RangesPartition(RANGES), given, to_projection(read_schema(None))))) == 1
-    ((_, ranges, how, _),) = seen
+    given = options(
+        pullsInFlight="3", pullBatchSize="7", consumerGroup="g", tags="x", failOnDataLoss="false",
+        emptyPullDelayMs="11", onCorrupt="null", checkCrc="true",
+    )  # fmt: skip
+    projection = to_projection(read_schema(["body", "tags"], body_as="string"), on_corrupt=given.on_corrupt)
+    assert len(list(read_partition(RangesPartition(RANGES), given, projection))) == 1
+    ((_, ranges, how, decode),) = seen
     assert tuple(ranges) == RANGES
-    assert (how.pulls_in_flight, how.pull_batch_size, how.consumer_group) == (3, 7, "g")
+    assert how == ReadOptions(
+        consumer_group="g",
+        selector=given.selector,
+        fail_on_data_loss=False,
+        pull_batch_size=7,
+        pulls_in_flight=3,
+        empty_pull_delay_ms=11,
+    )
+    assert given.selector != MessageSelector()
+    assert [column.name for column in decode.columns] == ["body", "tags"]
+    assert (decode.body_as, decode.on_corrupt, decode.check_crc) == ("string", "null", True)
+    assert read_options(options()).fail_on_data_loss is True
+
+
+def test_partitions_differ_by_their_ranges():
+    one, other = RangesPartition(RANGES), RangesPartition(RANGES[:1])
+    assert one != other
+    assert one != SimpleNamespace(value=RANGES)
+    assert len({one, RangesPartition(RANGES), other}) == 2
 
 
 @pytest.mark.parametrize(
