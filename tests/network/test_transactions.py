@@ -221,6 +221,56 @@ def test_half_messages_that_are_gone_fail_the_commit_and_spoil_no_others(mq, job
         assert sum(visible(mq).values()) == 598
 
 
+def test_a_batch_that_was_decided_is_not_rolled_back_when_spark_aborts_it(mq, job, monkeypatch) -> None:
+    """Spark aborts a batch whose commit raises; its rows are committed by the next run."""
+    first, second = job(), job()
+
+    def fail(*_: object) -> None:
+        raise SendError("the broker is away", failed=600)
+
+    monkeypatch.setattr(first.transactions, "_carry_out", fail)
+    halves = first.write(BODIES, NAME)
+    with pytest.raises(SendError):
+        first.commit(halves, NAME)
+    first.transactions.abandon(NAME, halves, group=first.group)
+    assert mq.asked[END] == 0
+    assert second.transactions.finish(NAME).committed == 600
+    assert visible(mq) == Counter(BODIES)
+    second.transactions.abandon(NAME, halves, group=second.group)
+    assert mq.asked[END] == 600, "also when it is finished"
+
+
+def test_half_messages_that_are_gone_are_told_after_the_others_are_tried_again(mq, job) -> None:
+    first = job()
+    halves = without(2, first.write(BODIES, NAME))
+    cut = mq.inject(HangUp(), on=END, after=300)
+    with pytest.raises(DataLossError, match="2 of 600 half messages"):
+        first.commit(halves, NAME)
+    assert cut.hits == 1
+    assert sum(visible(mq).values()) == 598
+    assert first.log.undone("query") == (7,)
+
+
+def test_every_batch_that_was_decided_is_committed_by_the_next_one(mq, job) -> None:
+    first, names = job(), [TransactionName("query", number) for number in (5, 6)]
+    claim = first.log.claim("query")
+    for name in names:
+        halves = first.write([f"{name}/{number}" for number in range(10)], name)
+        decision = Decision(
+            name=name,
+            group=first.group,
+            ordered=False,
+            since=dict.fromkeys(mq.queues("orders"), 0),
+            halves=halves,
+        )
+        first.log.decide(decision, claim)
+    second = job()
+    second.commit(second.write(BODIES[:10], NAME), NAME)
+    assert len(visible(mq)) == 30
+    assert max(visible(mq).values()) == 1
+    assert (second.log.undone("query"), second.log.newest_done("query")) == ((), 7)
+
+
 def test_a_batch_whose_messages_expire_during_its_commit_can_be_ended(mq, job, monkeypatch) -> None:
     """A query stops in a commit and starts after the topic's retention: it says how to end the batch."""
     first, second = job(), job()
