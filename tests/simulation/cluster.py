@@ -12,8 +12,9 @@ from typing import Final
 from tests.simulation.group_members import GroupMembers
 from tests.simulation.history import Place, RecordingStore
 from tests.simulation.network import Network
+from tests.simulation.proxy import WATER_MARK, Proxy
 from tests.simulation.scheduler import Process, SimulatedClock
-from tests.simulation.servers import Server, State
+from tests.simulation.servers import Handler, Server, State
 
 from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -64,6 +65,8 @@ class Cluster(MockData):
     slaves : int
         A broker.
     slave_readable : bool
+    proxies : int
+        How many proxies are in the clients' way, in place of the name servers.
     limits : PullLimits
     on_append : callable
         Told of every message that a broker stores.
@@ -79,6 +82,7 @@ class Cluster(MockData):
         name_servers: int,
         slaves: int,
         slave_readable: bool,
+        proxies: int = 0,
         limits: PullLimits,
         on_append: Callable[[Place, bytes, str | None], None],
         on_commit: Callable[[str, MessageQueue, int], None],
@@ -99,13 +103,14 @@ class Cluster(MockData):
         self.retired: set[str] = set()
         self.happened = Counter[str]()
         self.name_servers = [self._new_name_server(number) for number in range(name_servers)]
+        self.proxies = [self._new_proxy(number) for number in range(proxies)]
         for name in brokers:
             self.add_broker(name, slaves)
 
     @property
     def name_server(self) -> str:
         """The list of name servers, as clients are given it."""
-        return ";".join(one.server.addr for one in self.name_servers)
+        return ";".join(one.addr for one in self.proxies or [one.server for one in self.name_servers])
 
     @property
     def stores(self) -> Mapping[str, BrokerStore]:
@@ -128,14 +133,31 @@ class Cluster(MockData):
     @property
     def all_servers(self) -> list[Server]:
         """Every server."""
-        return [one.server for one in self.name_servers] + list(self.servers.values())
+        return [*(one.server for one in self.name_servers), *self.servers.values(), *self.proxies]
 
     def start(self) -> None:
         """Start everything."""
         for one in self.name_servers:
             one.server.start()
+        for proxy in self.proxies:
+            proxy.start()
         for name, broker_id in self.servers:
             self.start_broker(name, broker_id)
+
+    # --- proxies ---
+
+    def _new_proxy(self, number: int) -> Server:
+        addr = f"10.2.0.{number + 1}:8080"
+        proxy = Proxy(
+            addr,
+            name_servers=lambda: [one.server for one in self.name_servers if one.server.running],
+            brokers=self._behind_proxy,
+        )
+        return Server(self._network, addr, f"proxy-{number}", proxy.handle, water_mark=WATER_MARK)
+
+    def _behind_proxy(self, name: str) -> Handler | None:
+        master = self.servers.get((name, MASTER_ID))
+        return master.handle if master is not None and master.running else None
 
     # --- name servers ---
 
@@ -309,6 +331,10 @@ class Cluster(MockData):
             for topic, config in tuple(store.topics.items()):
                 if config.perm != READ_WRITE:
                     self.change_topic(topic, name, perm=READ_WRITE)
+        for proxy in self.proxies:
+            proxy.mischief.clear()
+            if not proxy.running:
+                proxy.start()
         for (name, broker_id), server in self.servers.items():
             server.mischief.clear()
             self.replicas[name, broker_id].lag = 0
@@ -338,5 +364,5 @@ class Cluster(MockData):
         return reply
 
     def _tell_suspended(self) -> None:
-        for server in self.servers.values():
+        for server in (*self.servers.values(), *self.proxies):
             server.news()

@@ -81,6 +81,7 @@ class _World:
             name_servers=plan.name_servers,
             slaves=plan.slaves,
             slave_readable=plan.slave_readable,
+            proxies=plan.proxies,
             limits=plan.limits,
             on_append=self.history.store,
             on_commit=self._commit,

@@ -163,6 +163,11 @@ class Session:
         """How many bytes the way up takes now."""
         return max(0, _WINDOW_BYTES - self._up.size)
 
+    @property
+    def unsent(self) -> int:
+        """How many bytes are on the way down."""
+        return self._down.size
+
     def send_up(self, data: bytes) -> None:
         """Send to the server."""
         self._send(self._up, data, self._arrive_up)

@@ -54,6 +54,7 @@ class Plan:
     faults: tuple[Fault, ...] = ()
     group: GroupPlan | None = None
     """The members that read in the query's place."""
+    proxies: int = 0
     direct: DirectPlanned | None = None
     """The direct stream that reads in the query's place."""
     accidents: tuple[Accident, ...] | None = None
@@ -74,7 +75,15 @@ class Plan:
     @classmethod
     def of(cls, seed: int) -> Plan:
         """Draw a plan."""
-        return cls._drawn(seed)._with_transactions()._with_more_faults()._with_group()._with_direct()
+        return (
+            cls._drawn(seed)
+            ._with_transactions()
+            ._with_more_faults()
+            ._with_group()
+            ._with_direct()
+            ._with_proxies()
+            ._with_room()
+        )
 
     @property
     def _binds(self) -> bool:
@@ -126,6 +135,24 @@ class Plan:
         if self.group is not None or self.retires or self.static or chance.random() < 0.8:
             return self
         return replace(self, direct=DirectPlanned.drawn(chance))
+
+    def _with_proxies(self) -> Plan:
+        """Give clients the addresses of proxies, in place of the name servers'."""
+        chance = self._own_chance("proxies")
+        transactional = self.sink is not None and self.sink.transactional
+        unknown = self.group or self.static or self.compacted or self.retires or transactional
+        if unknown or chance.random() < 0.85:
+            return self
+        span_s = max((fault.at_s for fault in self.faults), default=5.0)
+        more = draw_more_faults(chance, span_s, {"a proxy is away"}, (0, 1, 2))
+        return replace(self, proxies=chance.choice((1, 1, 2)))._with_faults(more)
+
+    def _with_room(self) -> Plan:
+        """Have a network on which an answer arrives within its time-out: it is asked for again otherwise."""
+        answer_bytes = self.limits.messages * self.body_bytes
+        if answer_bytes / self.habits.bytes_per_s < int(self.options["requestTimeoutMs"]) / 2_000:
+            return self
+        return replace(self, habits=replace(self.habits, bytes_per_s=1e7))
 
     def _with_more_faults(self) -> Plan:
         """Add faults of topics and brokers where they are allowed."""

@@ -83,6 +83,14 @@ def _create_again_at(scene: Scene, broker: str) -> None:
     scene.cluster.announce()
 
 
+def _proxy(scene: Scene) -> None:
+    """Have a proxy go away for a time, or its machine."""
+    if scene.cluster.proxies:
+        proxy = scene.chance.choice(scene.cluster.proxies)
+        proxy.stop(scene.chance.choice((State.KILLED, State.VANISHED, State.PAUSED)))
+        scene.network.scheduler.after(scene.fault.lasts_s, proxy.start)
+
+
 def _answers(scene: Scene, codes: frozenset[int]) -> None:
     """Have some of a broker's next answers go wrong."""
     how = scene.chance.choice([how for how in Answering if how is not Answering.SHORT])
@@ -99,6 +107,7 @@ KINDS_TOO: Final[dict[str, Callable[[Scene], None]]] = {
     "a master's index lags": _index_lags,
     "a slave becomes the master": _switch,
     "a topic is created again": _create_again,
+    "a proxy is away": _proxy,
     "answers to commits of a transaction": partial(_answers, codes=COMMITS),
     "answers to members of a group": partial(_answers, codes=MEMBERS),
 }

@@ -69,7 +69,7 @@ class Mischief:
     late_s: float = 0.0
 
 
-Handler = Callable[[Frame, int | None], Reply]
+Handler = Callable[[Frame, int | None], Reply | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +81,9 @@ class Server:
     network : Network
     addr, name : str
     handle : Callable
-        Executes a request; the number limits the messages of a pull's answer.
+        Executes a request; the number limits the messages of a pull's answer. None: there is no answer.
+    water_mark : int, optional
+        Answers are dropped while a connection holds more bytes that are not sent yet.
     """
 
     network: Network
@@ -89,6 +91,7 @@ class Server:
     name: str
     handle: Handler
     state: State = State.KILLED
+    water_mark: int | None = None
     mischief: list[Mischief] = field(default_factory=list)
     on_executed: Callable[[Session, Frame], None] = lambda session, frame: None
     on_ended: Callable[[Session], None] = lambda session: None
@@ -185,6 +188,8 @@ class Server:
             return
         reply = self.handle(frame, 1 if how is Answering.SHORT else None)
         self.on_executed(session, frame)
+        if reply is None:
+            return
         if how is Answering.DONE_HUNG_UP:
             session.break_off()
         elif wrong is not None and how is Answering.LATE:
@@ -212,21 +217,25 @@ class Server:
         if suspended in self._suspended and self.state is State.RUNS:
             self._suspended.remove(suspended)
             session, frame, _ = suspended
-            self._send(session, frame, self.handle(frame, None))
+            reply = self.handle(frame, None)
+            if reply is not None:
+                self._send(session, frame, reply)
 
     def news(self) -> None:
         """Messages were stored: suspended pulls look again."""
         for suspended in tuple(self._suspended):
             session, frame, _ = suspended
             reply = self.handle(frame, None)
-            if reply.wait_ms is None:
+            if reply is not None and reply.wait_ms is None:
                 self._suspended.remove(suspended)
                 self._send(session, frame, reply)
 
     def _send(self, session: Session, frame: Frame, reply: Reply) -> None:
         if reply.code:
             self.happened[f"answer: {_name(reply)}"] += 1
-        if not frame.command.is_one_way:
+        if self.water_mark is not None and session.unsent > self.water_mark:
+            self.happened["a proxy drops an answer"] += 1
+        elif not frame.command.is_one_way:
             session.send_down(encode_reply(frame, reply))
 
 
