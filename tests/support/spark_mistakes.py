@@ -165,8 +165,10 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "foreachBatch: a topic that does not exist": lambda w: w.write_batches(
         lambda checkpoint: message_writer(checkpoint, w.sink)
     ),
-    "foreachBatch: options that contradict each other": lambda w: w.write_batches(
-        lambda checkpoint: message_writer(checkpoint, w.sink | {"topic": "orders", "maxMessageBytes": "5"})
+    "foreachBatch: a row that cannot be sent": lambda w: w.write_batches(
+        lambda checkpoint: message_writer(
+            checkpoint, w.sink | {"topic": "orders", "maxMessageBytes": "5", "batchBytes": "5"}
+        )
     ),
     "foreachBatch: a table that does not exist": lambda w: w.write_batches(
         lambda checkpoint: transactional_writer(
