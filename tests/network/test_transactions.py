@@ -15,7 +15,7 @@ from tests.support.clocks import FakeClock, WrongClock
 from tests.support.transactional_job import TransactionalJob, visible
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
-from pyspark_rocketmq.client.send.half_messages import HalfMessages
+from pyspark_rocketmq.client.send.half_messages import Ending, HalfMessages, end_half_messages
 from pyspark_rocketmq.errors import DataLossError, OptionError, RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -238,6 +238,30 @@ def test_a_batch_that_was_decided_is_not_rolled_back_when_spark_aborts_it(mq, jo
     assert visible(mq) == Counter(BODIES)
     second.transactions.abandon(NAME, halves, group=second.group)
     assert mq.asked[END] == 600, "also when it is finished"
+
+
+def test_commits_that_a_broker_executes_late_are_not_sent_again(mq, job, monkeypatch) -> None:
+    """Those of a process that was killed: they appear while the next one waits for the end of all of them."""
+    first, second = job(), job()
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(first.transactions, "_carry_out", crash)
+    halves = first.write(BODIES, NAME)
+    with pytest.raises(KeyboardInterrupt):
+        first.commit(halves, NAME)
+    late = iter([halves.slice(0, 10), halves.slice(10, 5)])
+
+    def sleep(seconds: float) -> None:
+        if seconds > 3 and (these := next(late, None)) is not None:
+            end_half_messages(
+                first.client, first.group, these, Ending.COMMIT, outage_timeout_ms=0, in_order=False
+            )
+
+    monkeypatch.setattr(second.client.clock, "sleep", sleep)
+    assert second.transactions.finish(NAME).committed == 585
+    assert visible(mq) == Counter(BODIES)
 
 
 def test_half_messages_that_are_gone_are_told_after_the_others_are_tried_again(mq, job) -> None:
