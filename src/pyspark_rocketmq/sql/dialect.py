@@ -171,7 +171,7 @@ class TableParser(SparkParser):
                 self.string("a comment")
             elif self._match_text_seq("WITH") or self._match_text_seq("OPTIONS"):
                 options += self.between_commas(self._option)
-            elif self._match(TokenType.PARTITION_BY) or self._match_text_seq("PARTITIONED", "BY"):
+            elif self._match(TokenType.PARTITION_BY):
                 self.position(self._prev).fail("a topic cannot be partitioned by columns")
             else:
                 self.raise_error("expected WITH (…) or OPTIONS (…)")

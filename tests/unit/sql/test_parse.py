@@ -135,6 +135,51 @@ def test_what_a_key_or_a_watermark_cannot_be(key, message):
         table(f"a INT, {key}")
 
 
+def test_clauses_come_in_any_order_and_more_than_once():
+    text = (
+        "CREATE TABLE t (watermark INT NOT NULL NULL, m BIGINT METADATA COMMENT 'x', n INT NULL) "
+        "COMMENT 'a table' OPTIONS (topic 'x', a.b TRUE) USING rocketmq OPTIONS (c = FALSE, d 1)"
+    )
+    made = one(text)
+    assert [(option.name, option.value) for option in made.options] == [
+        ("topic", "x"), ("a.b", "true"), ("c", "false"), ("d", "1"),
+    ]  # fmt: skip
+    places = [text.index(start) + 1 for start in ("topic", "a.b", "c = ", "d 1")]
+    assert [option.position.column for option in made.options] == places
+    first, metadata, last = made.columns
+    assert (first.name.text, first.type, first.nullable, last.nullable) == ("watermark", "INT", True, True)
+    assert (metadata.type, metadata.key, metadata.virtual) == ("BIGINT", "m", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CREATE TABLE (a INT) USING rocketmq", "expected the table's name, found '('"),
+        ("CREATE TABLE t (a INT) USING rocketmq USING 'x'", "expected a format"),
+        ("CREATE TABLE t (a INT) USING rocketmq COMMENT x", "expected a comment between quotes"),
+        ("CREATE TABLE t (a INT COMMENT x) USING rocketmq", "expected a comment between quotes"),
+        ("CREATE TABLE t (a INT) USING rocketmq WHERE", "expected WITH (…) or OPTIONS (…)"),
+        ("CREATE TABLE t (a INT) USING rocketmq PARTITIONED\n  BY (a)", "cannot be partitioned by columns"),
+        ("CREATE TABLE t (a INT) USING rocketmq OPTIONS (( 1)", "expected an option's name"),
+        ("CREATE TABLE t (a INT) USING rocketmq OPTIONS (a.'b' 1)", "the rest of the option's name"),
+        ("CREATE TABLE t (a INT) USING rocketmq OPTIONS (a b)", "the option's value between quotes"),
+        ("CREATE TABLE t (1 INT) USING rocketmq", "expected a column, found '1'"),
+        ("CREATE TABLE t (a INT, b AS , c INT) USING rocketmq", "expected an expression, found ','"),
+        ("CREATE TABLE t (a INT, b AS ) USING rocketmq", "expected an expression, found ')'"),
+        ("CREATE TABLE t (a INT METADATA FROM b) USING rocketmq", "the metadata's name between quotes"),
+        ("CREATE TABLE t (a INT, CONSTRAINT 'x' PRIMARY KEY (a) NOT ENFORCED) USING rocketmq",
+         "expected the constraint's name"),
+        ("CREATE TABLE t (a INT, WATERMARK FOR 'a' AS a) USING rocketmq", "expected the column of time"),
+        ("CREATE TABLE t (a INT, WATERMARK FOR a AS 'a') USING rocketmq", "expected the column of time"),
+        ("CREATE TABLE t (a INT, WATERMARK FOR a AS a - INTERVAL x S) USING rocketmq", "expected a number"),
+        ("CREATE TABLE t (a INT, WATERMARK FOR a AS a - INTERVAL 5 '') USING rocketmq", "such as SECOND"),
+    ],
+)  # fmt: skip
+def test_errors_name_what_is_expected(text, message):
+    with pytest.raises(SqlError, match=re.escape(message)):
+        parse_statements(text)
+
+
 def test_a_job_of_everything_keeps_its_places():
     job = """-- a comment; with a semicolon
 SET 'checkpointLocation' = '/tmp/a b';
