@@ -17,7 +17,7 @@ from pyspark.streaming import StreamingContext
 
 from pyspark_rocketmq import ConsumerStrategy, RocketMQUtils
 from pyspark_rocketmq.dstream import RocketMQRDD, transactional_output
-from pyspark_rocketmq.spark.stores.sql_store import SqlOffsetStore
+from pyspark_rocketmq.spark import SqlOffsetStore
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS orders (broker VARCHAR(99), queue INT, position BIGINT, body VARCHAR(999))",

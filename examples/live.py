@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_rocketmq.spark.monitor.query_log import QueryLog
+from pyspark_rocketmq.spark import QueryLog
 
 
 def write_log(spark: SparkSession, folder: str) -> QueryLog:

@@ -18,8 +18,7 @@ from pyspark.sql.functions import col, from_json
 from pyspark.sql.functions import sum as total
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, PullConsumer
-from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.testing import MemorySink, MockBroker, drain, message_frame
+from pyspark_rocketmq.testing import MemorySink, MockBroker, RequestCode, ResponseCode, drain, message_frame
 
 # --- the job under test ---------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     )
     from pyspark_rocketmq.spark.monitor.lag import Lag, QueueLag, Spread, lag
     from pyspark_rocketmq.spark.monitor.listener import QueryStatus, RocketMQQueryListener
+    from pyspark_rocketmq.spark.monitor.metrics import export_metrics
+    from pyspark_rocketmq.spark.monitor.query_log import QueryLog
     from pyspark_rocketmq.spark.stores.foreach_batch import transactional_writer
     from pyspark_rocketmq.spark.stores.offset_store import (
         HadoopFileOffsetStore,
@@ -44,6 +46,7 @@ __all__ = [
     "HadoopFileOffsetStore",
     "Lag",
     "OffsetStore",
+    "QueryLog",
     "QueryStatus",
     "QueueLag",
     "RocketMQQueryListener",
@@ -54,6 +57,7 @@ __all__ = [
     "TransactionalQuery",
     "append_to",
     "drop_repeats",
+    "export_metrics",
     "from_rocketmq",
     "identical_rows_together",
     "json_messages",
@@ -77,6 +81,8 @@ __getattr__, __dir__ = lazy_names(
     {
         ".monitor.lag": ("Lag", "QueueLag", "Spread", "lag"),
         ".monitor.listener": ("QueryStatus", "RocketMQQueryListener"),
+        ".monitor.metrics": ("export_metrics",),
+        ".monitor.query_log": ("QueryLog",),
         ".functions": (
             "drop_repeats",
             "from_rocketmq",

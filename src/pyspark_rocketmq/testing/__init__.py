@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark_rocketmq._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
     from pyspark_rocketmq.testing.doubles import MemorySink, drain, message_frame
     from pyspark_rocketmq.testing.faults import (
         Announce,
@@ -48,6 +49,8 @@ __all__ = [
     "Refuse",
     "Reorder",
     "Repeat",
+    "RequestCode",
+    "ResponseCode",
     "Short",
     "Silence",
     "Stranger",
@@ -67,5 +70,6 @@ __getattr__, __dir__ = lazy_names(
         ".log": ("PullLimits",),
         ".mock": ("MockBroker", "MockCluster"),
         ".newest_messages": ("peek",),
+        "pyspark_rocketmq.remoting.codes": ("RequestCode", "ResponseCode"),
     },
 )
