@@ -13,6 +13,7 @@ NEEDS: Final = {
     "programs": "separate Spark programs: processes, executors, standalone clusters, notebooks",
     "kills": "kills of several kinds, repeatedly",
     "lives": "hundreds of simulated lives for each planted mistake",
+    "releases": "checkpoints of earlier releases, of every kind of state",
     "mariadb": "MariaDB's server, which `make mariadb` installs",
     "kafka": "a Kafka, which it fetches",
 }
