@@ -115,6 +115,38 @@ def test_what_another_member_has_now_does_not_count():
     world.worker.defer(world.messages[1:])
     world.worker.record_not_sent_back(world.messages[0], refused=True)
     assert (world.worker.position, world.delivered, world.wakes) == (0, [], 1)
+    assert world.worker.stopped
+
+
+def test_a_message_that_is_refused_after_the_worker_was_stopped_stays_for_the_next_owner():
+    world = World(0, 1)
+    world.defer(world.messages[:1])
+    world.worker.finish(world.messages[1:])
+    world.worker.stop()
+    world.worker.record_not_sent_back(world.messages[0], refused=True)
+    assert (world.worker.position, world.delivered) == (0, [])
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_queue_is_idle_when_no_run_of_it_is_in_work(runs: bool):
+    world = World(runs=runs)
+    assert world.worker.idle
+    world.worker._in_flight.add([(0, 0)], next_offset=3)
+    assert world.worker.idle is not runs
+    world.worker.finish_run(PulledRun(QUEUE, 0, 0, b""))
+    assert world.worker.idle
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_thread_that_ended_by_itself_is_broken(stopped: bool):
+    world = World()
+    if stopped:
+        world.worker.stop()
+    else:
+        world.worker._pull = lambda: 1 // 0
+    world.worker.start()
+    world.worker.join(30.0)
+    assert world.worker.broken is not stopped
 
 
 @pytest.mark.parametrize(
@@ -150,6 +182,7 @@ def called_in_order(world: World) -> bool:
     world.worker.call_in_order(lambda: calls.append(world.worker.idle))
     assert calls in ([], [False]), "a worker is not idle during a call"
     assert world.worker.idle
+    assert world.worker.stopped is not bool(calls), "it waits for a lock, and after a call for nothing"
     return bool(calls)
 
 

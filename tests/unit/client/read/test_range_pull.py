@@ -13,6 +13,7 @@ from pyspark_rocketmq.errors import (
     ConnectError,
     DataLossError,
     RemoteProtocolError,
+    RequestTimeoutError,
     RocketMQError,
 )
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, OffsetRange
@@ -191,6 +192,26 @@ def test_the_route_is_looked_up_again(stale: bool, after: int, monkeypatch: pyte
     monkeypatch.setattr(client, "invalidate", lambda topic: looked_up.append((topic, len(failures))))
     read_all(pull_of(client, 32))
     assert looked_up == [("orders", number) for number in range(after, 4)]
+
+
+@pytest.mark.parametrize(
+    ("error", "dropped"),
+    [(RequestTimeoutError("no answer"), [MASTER]), (ConnectError("the connection broke"), [])],
+    ids=["no answer", "another error"],
+)
+def test_a_connection_without_an_answer_is_not_used_again(
+    error: RocketMQError, dropped: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def script(addr: str, offset: int, most: int) -> Answer:
+        if len(client.pulls) == 1:
+            raise error
+        return found(offset, most)
+
+    client = LockstepClient(script)
+    closed: list[str] = []
+    monkeypatch.setattr(client, "drop", closed.append)
+    read_all(pull_of(client, 32))
+    assert closed == dropped
 
 
 @pytest.mark.parametrize(("code", "pause_s"), [(ResponseCode.PULL_NOT_FOUND, 0.3), (14, 0.05)])
