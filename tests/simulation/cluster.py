@@ -172,6 +172,20 @@ class Cluster(MockData):
         server = Server(self._network, f"10.0.0.{number + 1}:9876", f"name-server-{number}", handle)
         return NameServer(server, registry, {})
 
+    def registered(self, topic: str) -> frozenset[str]:
+        """Return the brokers whose masters and queues of a topic every name server knows."""
+        known = [
+            {
+                name
+                for name, data in one.registry.brokers.items()
+                if data.master is not None and topic in one.registry.stores[name].topics
+            }
+            for one in self.name_servers
+            if one.server.running
+        ]
+        whole = len(known) == len(self.name_servers)
+        return frozenset(set.intersection(*known)) if known and whole else frozenset()
+
     def restart_name_server(self, number: int, away_s: float, state: State) -> None:
         """Stop a name server for some time; after a kill it comes back knowing nothing."""
         self.name_servers[number].server.stop(state)

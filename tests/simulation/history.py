@@ -64,6 +64,10 @@ class History:
         Whether the sink's rows become visible once, when their batch is decided.
     undecided : list of str
         Rows of the sink that were visible before their batch was decided.
+    stored_at : dict
+        When each message was stored (virtual seconds).
+    batch_jobs : list of str
+        What batches lacked, or had too much.
     overlaps : list of str
         Queues in order that two members of a group worked on at the same time.
     miscounted : list of str
@@ -82,6 +86,8 @@ class History:
         What happened how often.
     generations : Counter
         How often each queue's topic was created again.
+    now : callable
+        Returns the virtual seconds.
     watch : callable
         Told of each body that becomes visible.
     """
@@ -99,6 +105,8 @@ class History:
     write_ids: dict[bytes, set[str]] = field(default_factory=dict)
     transactional: bool = False
     undecided: list[str] = field(default_factory=list)
+    stored_at: dict[Place, float] = field(default_factory=dict)
+    batch_jobs: list[str] = field(default_factory=list)
     overlaps: list[str] = field(default_factory=list)
     miscounted: list[str] = field(default_factory=list)
     ahead: list[str] = field(default_factory=list)
@@ -109,6 +117,7 @@ class History:
     finished: Mapping[MessageQueue, int] = field(default_factory=dict)
     did: Counter[str] = field(default_factory=Counter)
     generations: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    now: Callable[[], float] = lambda: 0.0
     watch: Callable[[bytes], None] = lambda body: None
 
     def place(self, topic: str, broker: str, queue_id: int, offset: int) -> Place:
@@ -138,6 +147,7 @@ class History:
     def store(self, place: Place, body: bytes, write_id: str | None) -> None:
         """Record a message that a broker stored."""
         self.stored[self.place(*place)] = body
+        self.stored_at[self.place(*place)] = self.now()
         if write_id is not None:
             self.write_ids.setdefault(body, set()).add(write_id)
         self.watch(body)

@@ -173,6 +173,11 @@ def owned_twice(history: History) -> list[str]:
     return history.overlaps
 
 
+def incomplete(history: History) -> list[str]:
+    """Batches without some of the messages that were stored when they began, or with others."""
+    return history.batch_jobs
+
+
 def miscounted(history: History) -> list[str]:
     """Tasks that report other numbers of rows than they wrote."""
     return history.miscounted
@@ -210,6 +215,7 @@ JUDGES: Final[dict[str, Callable[[History], list[str]]]] = {
     "visible twice": visible_twice,
     "visible too early": undecided,
     "owned twice": owned_twice,
+    "batch is wrong": incomplete,
     "miscounted": miscounted,
     "died of an outage": died,
     "unexpected error": unexpected,

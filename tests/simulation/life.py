@@ -6,8 +6,10 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from tests.simulation.batch_job import BatchJob
 from tests.simulation.cluster import Cluster
 from tests.simulation.direct import DirectStream
 from tests.simulation.faults import HIDING, RESHAPING, Fault, happen
@@ -112,7 +114,9 @@ class _World:
             self.writers.append(
                 Sink(self.stage, plan.sink, options, self._own_chance(), body_bytes=plan.body_bytes)
             )
+        self.history.now = lambda: self.scheduler.now
         self.reader = self._reader(client)
+        self.job = self._job(client) if plan.job else None
         self.last_fault_s = max((fault.at_s for fault in plan.faults), default=0.0)
         self.heals_at_s = max((fault.at_s + fault.lasts_s for fault in plan.faults), default=0.0) + 1.0
         self._begin()
@@ -137,6 +141,12 @@ class _World:
             committed=self._committed,
         )
 
+    def _job(self, client: Mapping[str, str]) -> BatchJob:
+        fail = self.plan.options.get("failOnDataLoss", "true")
+        options = {**client, "topic": _TOPIC, "failOnDataLoss": fail}
+        registered = partial(self.cluster.registered, _TOPIC)
+        return BatchJob(self.stage, options, self._own_chance(), registered=registered)
+
     def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
         if group == GROUP and queue.topic == _TOPIC and not isinstance(self.reader, Query):
             self.reader.check_commit(queue, offset)
@@ -157,6 +167,14 @@ class _World:
         self.cluster.start()
         processes = (
             *("query", "query-executor-0", "query-executor-1", "sink-executor-0", "sink-executor-1"),
+            *(
+                "batch",
+                "batch-executor-0",
+                "batch-executor-1",
+                "stream",
+                "stream-executor-0",
+                "stream-executor-1",
+            ),
             *(f"writer-{number}" for number in range(len(self.writers))),
             *(f"member-{number}" for number in range(self.plan.group.slots if self.plan.group else 0)),
         )
@@ -166,6 +184,8 @@ class _World:
         for writer in self.writers:
             self.scheduler.after(self.chance.uniform(0.5, 1.5), writer.start)
         self.scheduler.after(self.chance.uniform(0.0, 3.0), self.reader.start)
+        if self.job is not None:
+            self.scheduler.after(2.0, self.job.start)
 
     def _happen(self, fault: Fault, processes: tuple[str, ...]) -> None:
         self.stage.note(str(fault))
@@ -200,6 +220,8 @@ class _World:
             rests = self.scheduler.now > self.last_fault_s and all(one.rests for one in self.writers)
             if rests and self._is_read():
                 self._heal()
+            return False
+        if self.job is not None and not self.job.done:
             return False
         return all(writer.done for writer in self.writers) and self._is_read()
 

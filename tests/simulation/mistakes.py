@@ -318,6 +318,123 @@ PLANTS: Final = tuple(
             "self._report.rows += len(columns)",
             "self._report.rows = len(columns)",
         ),
+        # --- transactions
+        (
+            "a batch that was decided is decided again by the next driver",
+            "spark.write.transaction",
+            "decided = name.number in undone or self._is_done(name)",
+            "decided = False",
+        ),
+        (
+            "half messages are committed before their batch is decided",
+            "spark.write.transaction",
+            "        self._log.decide(decision, lease.claim)\n        lease.confirm(now=True)",
+            (
+                "        self._carry_out(decision, halves, lease)\n"
+                "        self._log.decide(decision, lease.claim)\n"
+                "        lease.confirm(now=True)"
+            ),
+        ),
+        (
+            "a driver that was replaced commits",
+            "spark.write.transaction_lease",
+            "if self._log.newest_claim(self._owner) != self.claim:",
+            "if False:",
+        ),
+        (
+            "a commit without an answer is sent again",
+            "client.send.half_messages",
+            "if once.lost and ending is Ending.COMMIT:",
+            "if False:",
+        ),
+        (
+            "what is committed already is not searched for",
+            "client.send.committed_scan",
+            'return self._halves.filter(pc.invert(pc.is_in(self._halves["msgId"], value_set=found)))',
+            "return self._halves",
+        ),
+        (
+            "a batch is finished before it is committed",
+            "spark.write.transaction",
+            "        lost = HALF_SCHEMA.empty_table()\n        while halves.num_rows:",
+            (
+                "        lost = HALF_SCHEMA.empty_table()\n"
+                "        self._log.finish(decision.name)\n"
+                "        while halves.num_rows:"
+            ),
+        ),
+        (
+            "what was committed is searched from the queue's present end",
+            "client.send.committed_scan",
+            "self._reached = dict(since)",
+            "self._reached = dict(client.max_offsets(since))",
+        ),
+        (
+            "an interrupted commit is left to nobody",
+            "spark.write.transaction",
+            (
+                "        for number in undone:\n"
+                "            self._finish(TransactionName(name.owner, number), lease)\n"
+                "        if decided"
+            ),
+            "        if decided",
+        ),
+        # --- a consumer group
+        (
+            "the position of a queue is that of its next pull",
+            "client.groups.push_worker",
+            "return min([self._in_flight.position, *self._deferred])",
+            "return self._next",
+        ),
+        (
+            "deferred messages are dropped",
+            "client.groups.push_worker",
+            "                self._deferred[message.queue_offset] = _Deferred(message)\n",
+            "                pass\n",
+        ),
+        (
+            "a queue ends at its first failed pull",
+            "client.groups.push_worker",
+            "                self.pause(_PAUSE_AFTER_ERROR_S)\n            except Exception:",
+            "                self._stopped.set()\n            except Exception:",
+        ),
+        (
+            "in order, a message that failed is passed over",
+            "client.groups.push_delivery",
+            "        while left and not worker.stopped:",
+            "        while False:",
+        ),
+        (
+            "a listener that fails has finished",
+            "client.groups.push_delivery",
+            "        if self._call(messages) is ConsumeResult.LATER:",
+            "        if self._call(messages) is None:",
+        ),
+        (
+            "the highest unfinished offset is committed",
+            "planning.offset_tracker",
+            "return min(self._sizes, default=self._next)",
+            "return max(self._sizes, default=self._next)",
+        ),
+        # --- direct streams
+        (
+            "a batch is planned again when it is asked for again",
+            "dstream.direct.batch_plan",
+            "        if planned is not None:\n            return planned.ranges",
+            "        if False:\n            return planned.ranges",
+        ),
+        (
+            "ranges that an earlier run planned are not read",
+            "dstream.direct.batch_log",
+            "if time_ms not in self._times:",
+            "if True:",
+        ),
+        (
+            "positions stay where they were when ranges are adopted",
+            "dstream.direct.batch_plan",
+            "                self.positions |= {found.queue: found.until_offset for found in ranges}\n",
+            "",
+        ),
     )
 )
 

@@ -55,6 +55,8 @@ class Plan:
     group: GroupPlan | None = None
     """The members that read in the query's place."""
     proxies: int = 0
+    job: bool = False
+    """Whether a program reads the whole topic, again and again."""
     direct: DirectPlanned | None = None
     """The direct stream that reads in the query's place."""
     accidents: tuple[Accident, ...] | None = None
@@ -82,6 +84,7 @@ class Plan:
             ._with_group()
             ._with_direct()
             ._with_proxies()
+            ._with_job()
             ._with_room()
         )
 
@@ -146,6 +149,13 @@ class Plan:
         span_s = max((fault.at_s for fault in self.faults), default=5.0)
         more = draw_more_faults(chance, span_s, {"a proxy is away"}, (0, 1, 2))
         return replace(self, proxies=chance.choice((1, 1, 2)))._with_faults(more)
+
+    def _with_job(self) -> Plan:
+        """Have a program read the whole topic with the batch reader, again and again."""
+        again = any(fault.kind == "a topic is created again" for fault in self.faults)
+        if self.static or self.strict or self.retires or again:
+            return self
+        return replace(self, job=self._own_chance("job").random() < 0.12)
 
     def _with_room(self) -> Plan:
         """Have a network on which an answer arrives within its time-out: it is asked for again otherwise."""

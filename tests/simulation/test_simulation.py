@@ -119,6 +119,7 @@ def _changed(name: str) -> dict[str, object]:
         "visible twice": {"transactional": True, "stored": history().stored | {elsewhere.place: first.body}},
         "visible too early": {"undecided": ["batch 0"]},
         "owned twice": {"overlaps": ["orders@broker-a:0"]},
+        "batch is wrong": {"batch_jobs": ["('orders', 'broker-a', 0, 3) is missing"]},
         "miscounted": {"miscounted": ["3 rows are reported"]},
         "died of an outage": {"died": ["ConnectError: refused"]},
         "refused": {"refused": ["writer-0-0:4"]},
