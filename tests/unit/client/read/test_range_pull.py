@@ -170,6 +170,31 @@ def test_of_a_filtered_read_no_offset_without_a_message_is_lost() -> None:
     assert (pull.gaps, pull.lost) == (0, [])
 
 
+@pytest.mark.parametrize(
+    "gone",
+    [
+        Answer(0, code=ResponseCode.TOPIC_NOT_EXIST),
+        Answer(0, code=ResponseCode.INVALID_PARAMETER),
+        Answer(0, code=ResponseCode.SYSTEM_ERROR, remark="queueId[0] is illegal"),
+    ],
+)
+def test_what_its_master_no_longer_has_is_lost_once_everything_before_it_is_read(
+    gone: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = LockstepClient(lambda addr, offset, most: found(offset, 32) if offset < 64 else gone)
+    looked_up: list[str] = []
+    monkeypatch.setattr(client, "invalidate", looked_up.append)
+    pull = pull_of(client, 200, fail_on_data_loss=False)
+    assert [chunk.until_offset for chunk in read_all(pull)] == [32, 64]
+    assert [(each.offsets, each.condition) for each in pull.lost] == [
+        (OffsetRange(QUEUE, 64, 200), "QUEUE_LOST")
+    ]
+    assert looked_up == ["orders"]
+    assert client.manual_clock.sleeps == []
+    with pytest.raises(DataLossError):
+        read_all(pull_of(client, 200))
+
+
 # --- how it continues after a failure -------------------------------------------------------
 
 
