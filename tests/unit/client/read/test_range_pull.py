@@ -164,6 +164,19 @@ def test_offsets_without_a_message_end_a_read_that_may_lose_none(monkeypatch: py
         pull.account_for(chunks, 18)
 
 
+@pytest.mark.parametrize("why", ["filtered", "natural"])
+def test_holes_that_are_no_loss_are_taken_from_a_slave_too(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "pyspark_rocketmq.client.read.pull_answer.has_natural_holes", lambda *_: why == "natural"
+    )
+    client = LockstepClient(with_a_hole, slave=True)
+    client.addresses = {1: SLAVE}
+    selector = MessageSelector.by_tag("a") if why == "filtered" else MessageSelector()
+    chunks = read_all(pull_of(client, 20, selector=selector))
+    assert [(chunk.from_offset, chunk.until_offset) for chunk in chunks] == [(0, 10), (10, 20)]
+    assert client.manual_clock.sleeps == []
+
+
 def test_of_a_filtered_read_no_offset_without_a_message_is_lost() -> None:
     pull = pull_of(LockstepClient(with_a_hole), 20, selector=MessageSelector.by_tag("a"))
     pull.account_for(read_all(pull), 3)

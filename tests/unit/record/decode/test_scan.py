@@ -47,6 +47,13 @@ def test_of_answers_that_overlap_each_offset_counts_once(sizes: str, length: int
     assert offsets(chunks) == list(range(1, max(4, 3 + length)))
 
 
+def test_an_empty_answer_may_be_the_last_of_its_buffer() -> None:
+    assert offsets(in_one_buffer((record(0), 0, 1), (b"", 1, 1))) == [0]
+    for rest in (b"\0", b"\0" * 3):
+        with pytest.raises(CorruptMessageError, match="do not fill it"):
+            offsets(in_one_buffer((record(0), 0, 1), (rest, 1, 2)))
+
+
 def test_offset_0_counts() -> None:
     assert offsets(in_one_buffer((record(0) + record(1), 0, 9))) == [0, 1]
 
