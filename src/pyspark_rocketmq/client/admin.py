@@ -114,7 +114,7 @@ class Admin:
         return self._at((broker_name,), runtime_info_call())[broker_name]
 
     def runtime_infos(self, *, on_away: OnAway) -> dict[str, dict[str, str]]:
-        """Return `broker_runtime_info` of every broker that answers at once; ``on_away`` gets the others."""
+        """Return `broker_runtime_info` of every broker that answers soon; ``on_away`` gets the others."""
         return glance(self._client, self._everywhere(), runtime_info_call(), on_away)[0]
 
     # --- topics ---
@@ -323,7 +323,7 @@ class Admin:
         Parameters
         ----------
         on_away : Callable, optional
-            Called with the name of each broker that does not answer at once, and the cause. Without it, or if
+            Called with the name of each broker that does not answer soon, and the cause. Without it, or if
             none answers, that is an error.
         """
         call = consume_stats_call(group, topic)

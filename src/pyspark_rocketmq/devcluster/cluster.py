@@ -229,7 +229,7 @@ class DevCluster:
         return self
 
     def stop(self) -> None:
-        """Stop every server: gracefully if the ``workdir`` is kept, else at once."""
+        """Stop every server: gracefully if the ``workdir`` is kept, else immediately."""
         if self._owner == os.getpid():  # not in a fork of this process
             self._resources.close()
 

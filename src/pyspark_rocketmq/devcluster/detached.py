@@ -176,7 +176,7 @@ def stop_detached(
     ----------
     keep_data : bool, default False
         Shut down gracefully, which takes about 20 s, and keep its folder for the next start. Otherwise
-        end it at once and remove the folder.
+        end it immediately and remove the folder.
     """
     cache = cache or cache_folder()
     with file_lock(cache / "cluster.lock", Deadline(clock, _LOCK_TIMEOUT_MS), clock):

@@ -4,7 +4,7 @@ Spark's watermark follows the newest event time of *all* queues. Messages of a q
 the others would silently be dropped as late. So no queue may be read past the oldest unread message of any
 queue with a backlog, and an idle source must report that time advances.
 
-Alignment takes three rounds of look-ups, each for all queues at once; the functions say what to look up::
+Alignment takes three rounds of look-ups, each for all queues together; the functions return what to look up::
 
     heads = times of the messages at heads(positions, reach)
     until = admit(positions, reach, limits, head_times_ms=heads)

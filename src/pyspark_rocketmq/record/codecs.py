@@ -35,7 +35,7 @@ _LZ4_LENGTH: Final = _LZ4_PLAIN - 1
 _LZ4_FIRST_GUESS: Final = 8
 
 _ZSTD_STEP: Final = 1024
-"""Bytes of a frame that are unpacked at once: of these at most 32 MiB can come."""
+"""Bytes of a frame that are unpacked at a time: a frame has at most 32 MiB."""
 
 
 _IDLE: Final[list[Any]] = []

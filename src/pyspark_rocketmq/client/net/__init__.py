@@ -1,1 +1,1 @@
-"""Connections: sockets, frames, buffers, time-outs, many requests at once."""
+"""Connections: sockets, frames, buffers, time-outs, concurrent requests."""

@@ -161,7 +161,7 @@ class Connection:
     def submit_all(
         self, requests: Sequence[tuple[RequestHeader, Buffer]], *, deadline: Deadline | None = None
     ) -> list[int]:
-        """Send requests and their bodies at once; returns their opaque numbers, as `submit` does."""
+        """Send requests and their bodies together; returns their opaque numbers, as `submit` does."""
         opaques = [self._next_opaque() for _ in requests]
         parts: list[Buffer] = []
         for opaque, (request, body) in zip(opaques, requests, strict=True):

@@ -1,4 +1,4 @@
-"""Many requests to many brokers at once, from one thread."""
+"""Concurrent requests to many brokers, from one thread."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class _Lane(Generic[K, T]):
 def pipeline(
     calls: Iterable[tuple[K, Connection, Call[T]]], *, deadline: Deadline
 ) -> dict[K, T | RocketMQError]:
-    """Make many calls, up to ``MAX_IN_FLIGHT`` at once on each connection, on all connections in parallel.
+    """Make many calls, on all connections in parallel, up to ``MAX_IN_FLIGHT`` concurrently on each.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Pulls at a proxy: each has a connection to itself until it is answered."""
 
 # Facts (5.4.0's proxy; AbstractRemotingActivity.writeResponse, Netty's water mark of 64 KiB)
-# - A proxy drops an answer without a word if the connection holds 64 KiB that it could not send yet. So the
+# - A proxy silently drops an answer if the connection holds 64 KiB that it could not send yet. So the
 #   second of two answers to pulls is lost, and what else was asked on that connection as well.
 # - It adds TRACE_ON and MSG_REGION to every answer; name servers do not, brokers to sends only.
 # - It answers requests of one connection side by side, and the brokers of all its topics share its address.

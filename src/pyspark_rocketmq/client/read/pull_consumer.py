@@ -73,7 +73,7 @@ class PullConsumer:
             raise OptionError("a pull consumer needs either name_server or client")
         self.group = group
         self._own = Client(name_server) if name_server is not None else None
-        self._client: Client = client or self._own  # type: ignore[assignment]  # one of both is there
+        self._client: Client = client or self._own  # type: ignore[assignment]  # one of both is set
         self._suggested: dict[MessageQueue, int] = {}
 
     def __enter__(self) -> Self:

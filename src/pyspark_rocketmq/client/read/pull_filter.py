@@ -1,4 +1,4 @@
-"""Which filter a broker is asked to apply: never one that it would get wrong without a word."""
+"""Which filter a broker is asked to apply: never one that it would silently apply wrongly."""
 
 # Facts (ClientManageProcessor, PullMessageProcessor, ExpressionMessageFilter, BatchConsumeQueue; 4.9 and 5.4)
 # - A broker answers a pull whose SQL expression does not parse with every message and code 0. Asked by

@@ -36,7 +36,7 @@ def read_again(
     Raises
     ------
     CorruptMessageError
-        A message does not come again.
+        The broker does not return a message again.
     RocketMQError
         The broker does not answer.
     """

@@ -2,7 +2,7 @@
 
 # Facts (EndTransactionProcessor, TransactionalMessageBridge, TransactionalMessageServiceImpl; 4.9 and 5.4)
 # - A half message is a single send with bit 4 of sysFlag and the properties TRAN_MSG=true and PGROUP; batches
-#   may not have the bit. It waits in the topic RMQ_SYS_TRANS_HALF_TOPIC: queueOffset of the answer is there.
+#   may not have the bit. It waits in the topic RMQ_SYS_TRANS_HALF_TOPIC, at the answer's queueOffset.
 # - END_TRANSACTION finds it by commit-log offset, and compares group and half offset. A commit appends it to
 # its own topic and queue. Brokers do not check whether that was done before: a second commit stores it again.
 # - Brokers run END_TRANSACTION on several threads: two in flight may be stored in either order.

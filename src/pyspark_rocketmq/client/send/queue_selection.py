@@ -51,7 +51,7 @@ def queue_numbers(keys: pa.Array, count: int) -> npt.NDArray[np.int32]:
 
 
 def _hashes(texts: pa.Array) -> npt.NDArray[np.int64]:
-    """Return ``String.hashCode`` of each text: in ASCII one step a character, all texts at once."""
+    """Return ``String.hashCode`` of each text: in ASCII one step per character, for all texts together."""
     data = b"".join(values := texts.to_pylist())
     lengths = np.array([len(value) for value in values], np.int64)
     if not data.isascii() or (len(values) and lengths.max() > _LONG_KEY):

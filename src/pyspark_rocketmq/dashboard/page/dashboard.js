@@ -169,7 +169,7 @@ function table(caption, head, rows) {
     element("thead", {}, element("tr", {}, ...head.map((name, at) => cell("th", name, at)))), element("tbody", {}, ...body)));
 }
 
-// A group's committed offsets follow its query; without a word, the two numbers seem to contradict each other.
+// A group's committed offsets follow its query; without an explanation, the two numbers seem to contradict each other.
 function groupsTable(groups, queries) {
   const own = new Map();
   for (const run of queries) {

@@ -230,7 +230,7 @@ class ChildProcess:
     def terminate(self, timeout_s: float) -> None:
         """Ask the process to end (SIGTERM), and kill it if it has not ended after ``timeout_s``.
 
-        Windows cannot ask: there the process ends at once, as by `kill`.
+        On Windows the process ends immediately, as by `kill`.
         """
         if not self.is_running:
             return

@@ -31,7 +31,7 @@ _ROW_OVERHEAD: Final = 256
 """What a row takes besides its strings: generous, so that no column outgrows its 32-bit offsets."""
 _MAX_BATCH_BYTES: Final = 2**30
 _UNPACKED_BATCHES: Final = 16
-"""How many full batches are unpacked at once: compressed bodies may unpack to any multiple of an answer."""
+"""How many full batches are unpacked at a time: compressed bodies may unpack to any multiple of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class BatchDecoder:
         return self._schema
 
     def decode(self, chunks: Sequence[Chunk]) -> list[pa.RecordBatch]:
-        """Decode the records of pull answers, all at once; see `batches`.
+        """Decode the records of pull answers, all together; see `batches`.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class BatchDecoder:
         """Decode the records of pull answers.
 
         However much the compressed bodies of the chunks unpack to, no more than about 16 times
-        ``max_batch_bytes`` and one body of them are in memory at once, besides the batches returned.
+        ``max_batch_bytes`` and one body of them are in memory at the same time, besides the batches returned.
 
         Parameters
         ----------

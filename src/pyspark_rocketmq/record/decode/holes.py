@@ -53,7 +53,7 @@ def find_holes(chunks: Sequence[Chunk], topic: str = "") -> list[tuple[int, int]
 
 
 def _is_consecutive(chunk: Chunk, topic: str) -> bool:
-    """Return whether the chunk is seen at once to have a record at each offset, as nearly all have.
+    """Return whether a quick check shows a record at each offset, as in nearly all chunks.
 
     Every answer of a slave is checked. One unpacking per record takes a tenth of the decoder's time, and for
     the 32 records of an answer a quarter of numpy's.

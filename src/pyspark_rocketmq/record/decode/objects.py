@@ -30,7 +30,7 @@ from pyspark_rocketmq.record.properties import (
 __all__ = ["MessageDecoder"]
 
 _UNPACKED_BYTES: Final = 16 << 20
-"""How much is unpacked at once: compressed bodies may unpack to any multiple of an answer."""
+"""How much is unpacked at a time: compressed bodies may unpack to any multiple of an answer."""
 _UNSIGNED: Final = (1 << 64) - 1
 
 

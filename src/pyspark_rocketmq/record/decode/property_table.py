@@ -1,4 +1,4 @@
-"""The properties of many messages at once: the vectorized twin of ``properties.decode_properties``."""
+"""The properties of many messages together: the vectorized twin of ``properties.decode_properties``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """From pull answers to rows: the vectorized twin of ``message.decode_messages``.
 
-numpy works on all records of a receive buffer at once; only compressed bodies and inner batches
+numpy works on all records of a receive buffer together; only compressed bodies and inner batches
 are unpacked one by one. Nothing is copied here but the fixed fields and what had to be unpacked.
 """
 
@@ -118,7 +118,7 @@ def _scan_buffer(chunks: Sequence[Chunk], number: int, corrupt: Corrupt) -> tupl
         rows = replace(rows, damage=damage)
     elif is_light(corrupt.queue.topic):
         rows = replace(rows, offset=_light_offsets(rows, corrupt))
-    # Before anything is cut away: a message that is out of its place would be cut without a word.
+    # Before anything is cut away: a message that is out of its place would be cut silently.
     ascends = np.diff(rows.offset, prepend=-1) > 0
     ascends[(np.cumsum(count) - count)[count > 0]] = True  # answers may overlap
     corrupt.require(ascends, rows.offset, "the queue offsets within an answer do not ascend")
@@ -128,7 +128,7 @@ def _scan_buffer(chunks: Sequence[Chunk], number: int, corrupt: Corrupt) -> tupl
 def _find_records(data: Bytes, chunks: Sequence[Chunk], corrupt: Corrupt) -> tuple[Int64s, Int64s]:
     """Return where each record begins, and how many each chunk has.
 
-    Answers whose records are all of one size are recognized at once (7 ns a record), only the
+    Answers whose records are all of one size are recognized immediately (7 ns per record), only the
     others are walked from record to record (110 ns).
     """
     start = np.array([chunk.start for chunk in chunks], np.int64)

@@ -1,7 +1,7 @@
 """Messages that are packed: compressed bodies and inner batches, unpacked one by one into side buffers.
 
 A compressed body may be a thousand times smaller than what it unpacks to, and a receive buffer holds
-thousands of them: how much is unpacked at once is bounded, and what was unpacked before may be gone by then.
+thousands of them: the amount unpacked at a time is limited, and earlier parts may be freed by then.
 """
 
 from __future__ import annotations

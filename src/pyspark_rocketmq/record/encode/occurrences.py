@@ -20,7 +20,7 @@ FINGERPRINT: Final = np.dtype("<u8")
 Fingerprints = npt.NDArray[np.uint64]
 
 _SLICE: Final = 1 << 18
-"""About how many fingerprints are sorted at once: what merging needs beside its input and its result."""
+"""About how many fingerprints are sorted at a time: what merging needs beside its input and its result."""
 
 
 @dataclass(frozen=True, slots=True)

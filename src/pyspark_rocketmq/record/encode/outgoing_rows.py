@@ -290,7 +290,7 @@ def _without_zero(array: pa.Array | None) -> pa.Array | None:
 
 
 def _user_properties(maps: pa.MapArray, refused: Refused, *, drop_reserved: bool) -> pa.Array:
-    """Encode a column of maps: all entries of all rows at once, then cut into rows by the maps' offsets."""
+    """Encode a column of maps: all entries of all rows together, then cut into rows by the maps' offsets."""
     offsets = maps.offsets.to_numpy()
     names = binary_of(maps.keys.slice(offsets[0], offsets[-1] - offsets[0]))
     values = binary_of(maps.items.slice(offsets[0], offsets[-1] - offsets[0]))
