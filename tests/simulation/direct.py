@@ -55,10 +55,10 @@ class DirectPlanned:
     options : dict
     """
 
-    interval_s: float
-    remember_s: float
-    backpressure: bool
-    commits_itself: bool
+    interval_s: float = 1.0
+    remember_s: float = 60.0
+    backpressure: bool = False
+    commits_itself: bool = False
     options: dict[str, str] = field(default_factory=dict)
 
     @classmethod

@@ -53,12 +53,12 @@ class GroupPlan:
         That time, on average.
     """
 
-    slots: int
-    options: PushOptions
-    moves: tuple[Move, ...]
-    fails: float
-    slow: float
-    slow_s: float
+    slots: int = 1
+    options: PushOptions = PushOptions(start=ConsumeFromWhere.FIRST_OFFSET)  # noqa: RUF009 - frozen
+    moves: tuple[Move, ...] = ()
+    fails: float = 0.0
+    slow: float = 0.0
+    slow_s: float = 0.0
 
     @classmethod
     def drawn(cls, chance: random.Random, span_s: float) -> GroupPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -119,6 +120,11 @@ class History:
     generations: Counter[tuple[str, str, int]] = field(default_factory=Counter)
     now: Callable[[], float] = lambda: 0.0
     watch: Callable[[bytes], None] = lambda body: None
+
+    def digest(self) -> str:
+        """Return a hash of what happened, and when."""
+        parts = (self.events, sorted(self.stored.items()), sorted(self.batches.items()), self.errors)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def place(self, topic: str, broker: str, queue_id: int, offset: int) -> Place:
         """Return the place of an offset of a queue as it is now."""

@@ -15,7 +15,7 @@ from tests.simulation.direct import DirectStream
 from tests.simulation.faults import HIDING, RESHAPING, Fault, happen
 from tests.simulation.group import Group
 from tests.simulation.history import Place
-from tests.simulation.judges import judge
+from tests.simulation.judges import judge, unexpected
 from tests.simulation.network import Network
 from tests.simulation.plan import GROUP, Plan
 from tests.simulation.query import Query
@@ -53,6 +53,8 @@ class Verdict:
         The timeline.
     accidents : tuple of Accident
         What struck actors.
+    digest : str
+        Of all that happened: the same for the same plan.
     """
 
     plan: Plan
@@ -62,6 +64,7 @@ class Verdict:
     did: Counter[str]
     events: Sequence[str]
     accidents: tuple[Accident, ...]
+    digest: str = ""
 
 
 class _World:
@@ -216,6 +219,8 @@ class _World:
         """Whether everything was written and read. Faults end early where nothing is left to disturb."""
         if self.plan.strict and any(error.startswith("DataLoss") for error in self.history.errors):
             return True  # it has to end so
+        if unexpected(self.history):
+            return True  # and nothing else counts
         if not self.stage.healed:
             rests = self.scheduler.now > self.last_fault_s and all(one.rests for one in self.writers)
             if rests and self._is_read():
@@ -309,6 +314,8 @@ def live(plan: Plan) -> Verdict:
     if not plan.static and not moving & history.did.keys():
         history.queues = world.cluster.queues(_TOPIC)
     wrong |= judge(history)
+    if "unexpected error" in wrong:
+        wrong.pop("lost", None)  # the life has ended there
     history.did.update(world.reached())
     return Verdict(
         plan,
@@ -318,4 +325,5 @@ def live(plan: Plan) -> Verdict:
         history.did,
         history.events,
         tuple(world.stage.accidents),
+        history.digest(),
     )

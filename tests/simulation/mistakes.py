@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["NOT_FOUND_YET", "PLANTS", "Plant"]
+__all__ = ["PLANTS", "Plant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,12 +435,7 @@ PLANTS: Final = tuple(
             "                self.positions |= {found.queue: found.until_offset for found in ranges}\n",
             "",
         ),
-    )
-)
-
-NOT_FOUND_YET: Final = tuple(
-    Plant(*each)
-    for each in (
+        # --- what needs two or more rare moments together
         (
             "a topic that comes back between two requests is missing",
             "planning.topics.missing_topic",
@@ -485,4 +480,3 @@ NOT_FOUND_YET: Final = tuple(
         ),
     )
 )
-"""Mistakes that 70 lives did not show: the world does too little of what they need."""

@@ -22,6 +22,7 @@ _WINDOW_BYTES: Final = 256 << 10
 _TLS_RECORD_BYTES: Final = 200
 """Of real ones up to 16 KiB: small, so that most answers are more than one."""
 
+_PROCESS_ID: Final = 4711
 _FOREVER: Final = float("inf")
 
 
@@ -357,6 +358,10 @@ class SimulatedHost:
     def condition(self) -> SimulatedCondition:
         """See ``Host.condition``."""
         return SimulatedCondition(self._network.scheduler)
+
+    def process_id(self) -> int:
+        """See ``Host.process_id``: always the same, for the sake of its length."""
+        return _PROCESS_ID
 
     def start(self, work: Callable[[], None], *, name: str) -> None:
         """See ``Host.start``."""

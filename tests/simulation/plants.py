@@ -20,25 +20,31 @@ from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tests.simulation.mistakes import PLANTS, Plant
 
-__all__ = ["Found", "plant", "search"]
+if TYPE_CHECKING:
+    from tests.simulation.life import Verdict
+
+__all__ = ["Found", "apart", "live_again", "plant", "search"]
 
 _FOUND_BY: Final = Path(__file__).with_name("found_by.json")
 """The seed that found each mistake the last time: it is tried first, then all in their order."""
 
+_LIVES: Final = 400
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The end of a search: the seed that found a mistake, or None, and how many lives it took."""
+    """The end of a search: the seed that found a mistake, or None, after how many lives, and its story."""
 
     what: str
     seed: int | None
     judges: tuple[str, ...]
     lives: int
     cpu_s: float
+    story: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.seed is None:
@@ -71,7 +77,9 @@ def plant(one: Plant) -> None:
     assert f"pyspark_rocketmq.{one.module}" not in sys.modules
 
 
-def search(one: Plant, seeds: range, first: int | None = None) -> Found:
+def search(
+    one: Plant, seeds: range, first: int | None = None, *, kept: Path | None = None, lives: int = _LIVES
+) -> Found:
     """Plant a mistake in this process, and live until a judge objects.
 
     Parameters
@@ -80,6 +88,10 @@ def search(one: Plant, seeds: range, first: int | None = None) -> Found:
     seeds : range
     first : int, optional
         A seed to begin with.
+    kept : Path, optional
+        Where the life is kept, after it was shrunk.
+    lives : int
+        How many may be lived to shrink it.
     """
     logging.disable(logging.CRITICAL)
     plant(one)
@@ -91,19 +103,63 @@ def search(one: Plant, seeds: range, first: int | None = None) -> Found:
     gc.set_threshold(50_000, 20, 100)
     begin = time.process_time()
     order = [first, *seeds] if first in seeds else list(seeds)
-    for lives, seed in enumerate(order, start=1):
-        if wrong := live(Plan.of(seed)).wrong:
-            return Found(one.what, seed, tuple(sorted(wrong)), lives, time.process_time() - begin)
+    for lived, seed in enumerate(order, start=1):
+        verdict = live(Plan.of(seed))
+        if verdict.wrong:
+            story = () if kept is None else _shrink(one, verdict, kept, lives)
+            cpu_s = time.process_time() - begin
+            return Found(one.what, seed, tuple(sorted(verdict.wrong)), lived, cpu_s, story)
     return Found(one.what, None, (), len(order), time.process_time() - begin)
 
 
-def _search_all(plants: list[Plant], seeds: range, processes: int) -> Iterator[Found]:
-    """Search for each in a process of its own, which begins with everything imported but the package."""
-    hints: dict[str, int] = json.loads(_FOUND_BY.read_text()) if _FOUND_BY.exists() else {}
+def _shrink(one: Plant, verdict: Verdict, kept: Path, lives: int) -> tuple[str, ...]:
+    """Shrink a life, keep it, and return its story."""
+    from tests.simulation.life import live  # noqa: PLC0415
+    from tests.simulation.report import story  # noqa: PLC0415
+    from tests.simulation.scenarios import Scenario, save  # noqa: PLC0415
+    from tests.simulation.shrink import shrink  # noqa: PLC0415
+
+    before = len(verdict.plan.faults) + len(verdict.accidents)
+    _, shrunk = shrink(verdict.plan, live, lives=lives)
+    after = len(shrunk.plan.faults) + len(shrunk.accidents)
+    judges = tuple(sorted(shrunk.wrong))
+    save(
+        kept,
+        Scenario(sentence=one.what, seed=verdict.plan.seed, judges=judges, plant=one.what, plan=shrunk.plan),
+    )
+    return (f"shrunk from {before} to {after} faults and accidents:", *story(shrunk))
+
+
+def live_again(one: Plant | None, path: Path) -> list[str]:
+    """Live a kept life with a planted mistake, or without one, and return who objects."""
+    logging.disable(logging.CRITICAL)
+    if one is not None:
+        plant(one)
+    from tests.simulation.life import live  # noqa: PLC0415
+    from tests.simulation.scenarios import load  # noqa: PLC0415
+
+    return sorted(live(load(path).plan).wrong)
+
+
+def apart(processes: int = 1) -> ProcessPoolExecutor:
+    """Return processes for one call each, which begin with everything imported but the package."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["pyarrow.compute", "pyspark.sql.pandas.types", "numpy", "greenlet"])
-    with ProcessPoolExecutor(processes, mp_context=context, max_tasks_per_child=1) as pool:
-        searches = [pool.submit(search, one, seeds, hints.get(one.what)) for one in plants]
+    return ProcessPoolExecutor(processes, mp_context=context, max_tasks_per_child=1)
+
+
+def _search_all(
+    plants: list[Plant], seeds: range, processes: int, kept: Path | None, lives: int
+) -> Iterator[Found]:
+    """Search for each in a process of its own."""
+    hints: dict[str, int] = json.loads(_FOUND_BY.read_text()) if _FOUND_BY.exists() else {}
+    with apart(processes) as pool:
+        searches = [
+            pool.submit(
+                search, one, seeds, hints.get(one.what), kept=kept and kept / f"{at}.json", lives=lives
+            )
+            for at, one in enumerate(plants)
+        ]
         for done in as_completed(searches):
             yield done.result()
 
@@ -115,11 +171,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=2_000)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--keep", action="store_true", help="keep the seeds, for the next search")
+    parser.add_argument("--shrink", type=Path, metavar="FOLDER", help="shrink the lives, and keep them there")
+    parser.add_argument("--lives", type=int, default=_LIVES, help="how many are lived to shrink one")
     given = parser.parse_args(arguments)
     plants = [PLANTS[number] for number in given.numbers] or list(PLANTS)
+    if given.shrink is not None:
+        given.shrink.mkdir(parents=True, exist_ok=True)
     found: dict[str, int] = {}
-    for each in _search_all(plants, range(given.seeds), min(given.processes, len(plants))):
-        print(f"{each}  ({each.lives:,} lives, {each.cpu_s:.0f} s)", flush=True)
+    for each in _search_all(
+        plants, range(given.seeds), min(given.processes, len(plants)), given.shrink, given.lives
+    ):
+        print(f"{each}  ({each.lives:,} lives, {each.cpu_s:.0f} s)", *each.story, sep="\n", flush=True)
         if each.seed is not None:
             found[each.what] = each.seed
     print(f"{len(found)} of {len(plants)} found")

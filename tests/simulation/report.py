@@ -17,6 +17,10 @@ __all__ = ["ENOUGH_LIVES", "missing", "story", "summary"]
 ENOUGH_LIVES: Final = 500
 """In so many lives everything happens that can happen."""
 
+_FIRST: Final = 40
+_LAST: Final = 10
+"""So many events of a life are shown, from its begin and from its end."""
+
 _ANSWERS: Final = tuple(how.value for how in Answering)
 _DEATHS: Final = tuple(
     f"{name} killed: {step}"
@@ -71,8 +75,11 @@ def story(verdict: Verdict) -> Iterator[str]:
     plan = to_json(verdict.plan)
     plan.pop("faults", None), plan.pop("accidents", None)
     yield f"a life with {json.dumps(plan, ensure_ascii=False)}"
-    yield from verdict.events
+    yield from verdict.events[:_FIRST]
+    if len(verdict.events) > _FIRST + _LAST:
+        yield f"           ... {len(verdict.events) - _FIRST - _LAST:,} more"
+    yield from verdict.events[_FIRST:][-_LAST:]
     for name, found in verdict.wrong.items():
         yield f"{name}: {len(found)}"
         yield from (f"  {each}" for each in found[:5])
-    yield f"{verdict.rows} rows, {verdict.took_s:.0f} virtual seconds"
+    yield f"{verdict.rows} rows, {verdict.took_s:.0f} virtual seconds; history {verdict.digest}"

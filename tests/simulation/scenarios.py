@@ -5,6 +5,7 @@ A seed means something else as soon as the world changes; a plan with all faults
 
 from __future__ import annotations
 
+import enum
 import json
 import types
 from collections.abc import Mapping
@@ -63,6 +64,8 @@ def to_json(value: Any) -> Any:
         plain = {each.name: each for each in fields(value)}
         shown = {name: getattr(value, name) for name in plain}
         return {name: to_json(each) for name, each in shown.items() if each != _default(plain[name])}
+    if isinstance(value, enum.Enum):
+        return value.name
     if isinstance(value, tuple):
         return [to_json(each) for each in value]
     return value
@@ -78,6 +81,8 @@ def _from_json(kind: Any, value: Any) -> Any:
     if origin in (Union, types.UnionType):
         (inner,) = (each for each in arguments if each is not type(None))
         return None if value is None else _from_json(inner, value)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return kind[value]
     if is_dataclass(kind):
         hints = get_type_hints(kind)
         unknown = value.keys() - hints.keys()

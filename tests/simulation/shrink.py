@@ -116,7 +116,7 @@ def _plainer(value: Any, plain: Any) -> Iterator[Any]:
         return
     yield plain
     if is_dataclass(value) and not isinstance(value, type):
-        yield from _plainer_fields(value, type(value)())
+        yield from _plainer_fields(value, plain if isinstance(plain, type(value)) else type(value)())
     elif isinstance(value, Mapping):
         for name in sorted(value.keys() - plain.keys()):
             yield {key: each for key, each in value.items() if key != name}

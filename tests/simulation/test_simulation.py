@@ -6,11 +6,15 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.simulation.history import History, Row
 from tests.simulation.judges import JUDGES, judge
 from tests.simulation.mistakes import PLANTS
+from tests.simulation.plan import Plan
+from tests.simulation.plants import apart, live_again
+from tests.simulation.scenarios import FOLDER, load
 
 from pyspark_rocketmq.model import MessageQueue
 
@@ -18,7 +22,7 @@ A = ("orders", "broker-a", 0)
 LIVES = 100
 
 
-def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(module: str, *arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
     """Run one of the simulation's programs: the order of sets is fixed only in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", f"tests.simulation.{module}", *arguments],
@@ -26,7 +30,7 @@ def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         timeout=3_600,
-        env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
 
 
@@ -50,10 +54,10 @@ def test_lives_in_which_everything_goes_wrong_lose_nothing() -> None:
 
 
 def test_a_seed_is_one_life() -> None:
-    first, second = (run("run", "--show", "7") for _ in range(2))
+    first, second = (run("run", "--show", "7", hash_seed=str(number)) for number in (1, 2))
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
-    assert "virtual seconds" in first.stdout
+    assert "virtual seconds; history " in first.stdout
 
 
 @pytest.mark.parametrize(
@@ -71,6 +75,39 @@ def test_a_planted_mistake_is_found(what: str) -> None:
     number = [each.what for each in PLANTS].index(what)
     done = run("plants", str(number), "--seeds", "60")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_life_in_which_a_mistake_is_found_is_shrunk_and_kept(tmp_path: Path) -> None:
+    what = "an answer counts up to where its pull was meant to end"
+    (number,) = (number for number, each in enumerate(PLANTS) if each.what == what)
+    done = run("plants", str(number), "--seeds", "60", "--shrink", str(tmp_path), "--lives", "30")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (kept,) = tmp_path.glob("*.json")
+    scenario = load(kept)
+    original = Plan.of(scenario.seed)
+    assert len(scenario.plan.faults) <= len(original.faults)
+    assert scenario.plan.accidents is not None
+    assert "shrunk from" in done.stdout
+    assert any(name in done.stdout for name in scenario.judges)
+    alone = run("run", "--scenario", str(kept))
+    assert alone.returncode == 0, "nothing is wrong without the mistake: " + alone.stdout
+
+
+SCENARIOS = tuple(sorted(FOLDER.glob("*.json")))
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_what_went_wrong_once_is_right(path: Path) -> None:
+    done = run("run", "--scenario", str(path))
+    assert done.returncode == 0, f"{load(path).sentence}\n{done.stdout}"
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_what_went_wrong_once_still_does_without_its_repair(path: Path) -> None:
+    scenario = load(path)
+    (mistake,) = (each for each in PLANTS if each.what == scenario.plant)
+    with apart() as pool:
+        assert set(scenario.judges) & set(pool.submit(live_again, mistake, path).result(300))
 
 
 @pytest.mark.needs("lives")

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
@@ -20,6 +19,7 @@ from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.fork import ForkSafeLock
+from pyspark_rocketmq.client.net.host import Host
 from pyspark_rocketmq.client.queue_requests import QueueRequests
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RetryPolicy
 from pyspark_rocketmq.client.routes.routing import RouteCache
@@ -42,6 +42,7 @@ class GroupClient(Protocol):
     requests: QueueRequests
     namespace: Namespace
     request_timeout_ms: int
+    host: Host
 
     def owners(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str | None]:
         """Return the current owner of each queue."""
@@ -151,7 +152,7 @@ class GroupCommitter:
     def _heartbeat(self, group: str, broker_name: str, topic: str, deadline: Deadline) -> bool:
         """Send a consumer's heartbeat and leave; return whether the broker was reached."""
         client = self._client
-        client_id = f"pyspark-rocketmq@{os.getpid()}"
+        client_id = f"pyspark-rocketmq@{client.host.process_id()}"
         until = deadline.sooner(client.request_timeout_ms)
         try:
             connection = client.connection(client.broker_address(broker_name, topic=topic))

@@ -96,7 +96,7 @@ def resolve_offsets(
     answers = _look_up_all_but_ends(client, asked, options)
     known = {queue: ends[queue] for queue in asked.max_offsets if ends and queue in ends}
     unknown = asked.max_offsets - known.keys()
-    maxs = known | (client.max_offsets(unknown) if unknown else {})
+    maxs = known | (client.max_offsets(sorted(unknown)) if unknown else {})
     return resolve(policy, queues, replace(answers, max_offsets=maxs), strategy=strategy)
 
 
@@ -126,7 +126,7 @@ def resolve_batch(
     after = lookups(end, queues, start_time_ms=start_time_ms, strategy=strategy)
     begins = _look_up_all_but_ends(client, before, options)
     wanted = before.max_offsets | after.max_offsets
-    maxs = client.max_offsets(wanted) if wanted else {}
+    maxs = client.max_offsets(sorted(wanted)) if wanted else {}
     finishes = _look_up_all_but_ends(client, after, options)
     return batch_ranges(
         resolve(start, queues, replace(begins, max_offsets=maxs), strategy=strategy),
@@ -137,8 +137,8 @@ def resolve_batch(
 def _look_up_all_but_ends(client: PlanningClient, asked: Lookups, options: SourceOptions) -> Answers:
     """Request everything but max offsets: they come last, else a start by time may be after them."""
     return Answers(
-        min_offsets=client.min_offsets(asked.min_offsets) if asked.min_offsets else {},
-        committed=client.committed_offsets(options.group, asked.committed) if asked.committed else {},
+        min_offsets=client.min_offsets(sorted(asked.min_offsets)) if asked.min_offsets else {},
+        committed=client.committed_offsets(options.group, sorted(asked.committed)) if asked.committed else {},
         timestamps=client.offsets_at(asked.timestamps) if asked.timestamps else {},
     )
 

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -18,6 +17,7 @@ from typing import Final
 
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.errors import RocketMQError, RouteError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.remoting.body import (
@@ -43,13 +43,13 @@ _MEMBERS_MS: Final = 3_000
 """The timeout for listing the members, and for unregistering."""
 
 
-def create_client_id(number: int) -> str:
+def create_client_id(number: int, machine: Host = SYSTEM_HOST) -> str:
     """Return a member's id in Java's form, ``ip@pid#number``; ``number`` makes it unique in the process."""
     try:
         host = socket.gethostbyname(socket.gethostname())
     except OSError:
         host = "127.0.0.1"
-    return f"{host}@{os.getpid()}#{number & ((1 << _UNIQUE_BITS) - 1)}"
+    return f"{host}@{machine.process_id()}#{number & ((1 << _UNIQUE_BITS) - 1)}"
 
 
 class Membership:

@@ -91,7 +91,7 @@ class PushConsumer:
         self._client = Client(
             name_server, clock=clock, random=random, host=host, operation_timeout_ms=_OPERATION_MS
         )
-        self.client_id = create_client_id(int(self._client.random.uniform(0, _MANY)))
+        self.client_id = create_client_id(int(self._client.random.uniform(0, _MANY)), self._client.host)
         self._subscriptions: dict[str, MessageSelector] = {}
         self._lanes: dict[str, BrokerLane] = {}
         self._ended_lanes: list[BrokerLane] = []

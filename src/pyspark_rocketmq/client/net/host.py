@@ -5,6 +5,7 @@ A simulation puts one thread and virtual time in their place.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -61,6 +62,10 @@ class Host(Protocol):
         """Return a new condition."""
         ...
 
+    def process_id(self) -> int:
+        """Return the number of the running process."""
+        ...
+
     def start(self, work: Callable[[], None], *, name: str) -> None:
         """Run ``work`` in a thread that does not keep the process alive."""
         ...
@@ -74,6 +79,9 @@ class _SystemHost:
 
     def condition(self) -> Condition:
         return threading.Condition()
+
+    def process_id(self) -> int:
+        return os.getpid()
 
     def start(self, work: Callable[[], None], *, name: str) -> None:
         threading.Thread(target=work, name=name, daemon=True).start()
