@@ -18,6 +18,7 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset, Witness
+from pyspark_rocketmq.offsets.topic_recreation import choose_witnesses
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.spark.read.schema import read_schema
@@ -50,6 +51,20 @@ def mq() -> FakeRocketMQ:
 def test_the_end_of_a_batch_names_a_message_a_topic_and_broker(mq: FakeRocketMQ):
     end = SourceOffset.from_dict(go_on(mq))
     assert end.witnesses == {A0: Witness(1, mq.logs[A0][1][0]), B0: Witness(0, mq.logs[B0][0][0])}
+
+
+def test_the_message_named_is_of_the_queue_of_which_most_was_read(mq: FakeRocketMQ):
+    mq.send(A0, A1, A1)
+    positions, until = {A0: 2, A1: 0, B0: 1}, {A0: 3, A1: 3, B0: 1}
+    found = choose_witnesses(mq, {}, positions, until, group="g")
+    assert found == {A1: Witness(2, mq.logs[A1][2][0])}, "nothing of broker-b was read"
+    assert mq.calls.count("stored_at") == 1
+
+
+def test_while_no_broker_tells_the_former_message_stays_named(mq: FakeRocketMQ):
+    former = {A0: Witness(0, mq.logs[A0][0][0])}
+    mq.dead.add("broker-a")
+    assert choose_witnesses(mq, former, {A0: 1}, {A0: 2}, group="g") == former
 
 
 def test_what_was_not_read_on_keeps_its_witness(mq: FakeRocketMQ):
