@@ -240,6 +240,16 @@ def test_a_batch_that_was_decided_is_not_rolled_back_when_spark_aborts_it(mq, jo
     assert mq.asked[END] == 600, "also when it is finished"
 
 
+def test_a_claim_ends_lower_ones_only(tmp_path, monkeypatch) -> None:
+    """Of two processes that claim at the same time, both see the higher claim."""
+    log, other = TransactionLog(str(tmp_path)), TransactionLog(str(tmp_path))
+    first = log.claim("query")
+    monkeypatch.setattr(other, "newest_claim", lambda _: None)  # as before the other's claim was written
+    second, third = log.claim("query"), other.claim("query")
+    assert first < second > third
+    assert log.newest_claim("query") == second
+
+
 def test_commits_that_a_broker_executes_late_are_not_sent_again(mq, job, monkeypatch) -> None:
     """Those of a process that was killed: they appear while the next one waits for the end of all of them."""
     first, second = job(), job()
