@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
+from tests.support.threads import HostWithoutThreads
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
@@ -23,6 +24,7 @@ from pyspark_rocketmq.client import (
     PushOptions,
 )
 from pyspark_rocketmq.client.groups import push_worker
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import MockCluster
@@ -38,10 +40,10 @@ QUICK = {"suspend_ms": 200, "rebalance_ms": 100, "commit_ms": 100, "heartbeat_ms
 class Member:
     """A consumer and what it got."""
 
-    def __init__(self, mq: MockCluster, **options: object) -> None:
+    def __init__(self, mq: MockCluster, *, host: Host = SYSTEM_HOST, **options: object) -> None:
         given = {"nameServer": mq.name_server, "routeRefreshMs": "50", "connectTimeoutMs": "500"}
         client = parse_options(ClientOptions, {**given, "requestTimeoutMs": "600"}, environ={})
-        self.consumer = PushConsumer(GROUP, client, PushOptions(**{**QUICK, **options}))
+        self.consumer = PushConsumer(GROUP, client, PushOptions(**{**QUICK, **options}), host=host)
         self.got: list[Message] = []
         self.answer: Callable[[Sequence[Message]], ConsumeResult | None] = lambda _: None
 
@@ -377,3 +379,28 @@ def test_a_message_that_does_not_decode_holds_its_queue_up_and_no_other(mq, memb
     eventually(lambda: mq.committed(GROUP, other) == 1, 30, what="the commit")
     assert one.bodies == [b"2"]
     assert not mq.committed(GROUP, queue)
+
+
+# --- a machine without threads --------------------------------------------------------------
+
+
+class _RefusingHost(HostWithoutThreads):
+    """Cannot start a thread of a name when it is first asked for one, but the consumer's own."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.names = {f"push-{GROUP}"}
+
+    def start(self, work: Callable[[], None], *, name: str) -> None:
+        self.refusals = int(name not in self.names)
+        self.names.add(name)
+        super().start(work, name=name)
+
+
+def test_a_consumer_whose_threads_do_not_start_at_first_gets_every_message(mq, member):
+    bodies = put(mq, mq.queue("payments"), *numbered("m", 10))
+    host = _RefusingHost()
+    one = member(start=FIRST, host=host).start("payments")
+    eventually(lambda: {*bodies} == {*one.bodies}, 60, what="every message")
+    eventually(lambda: mq.committed(GROUP, mq.queue("payments")) == 10, 60, what="the commit")
+    assert any(name.startswith("consume-") for name in host.names)

@@ -21,6 +21,8 @@ __all__ = ["GroupCommits"]
 
 _LOG: Final = logging.getLogger(__name__)
 
+_RETRIED: Final = "offsets of group %s are not committed, tried again later: %s"
+
 
 class GroupCommits:
     """Commits the ends of finished micro-batches, at most every ``interval_ms``; the newest wins.
@@ -81,7 +83,11 @@ class GroupCommits:
         """Start the commit thread, unless it runs or there is nothing to commit. Requires the lock."""
         if not self._working and self._news():
             self._working = True
-            self._host.start(self._work, name="group-commits")
+            try:
+                self._host.start(self._work, name="group-commits")
+            except RuntimeError as error:  # the machine has no thread left
+                self._working = False
+                _LOG.warning(_RETRIED, self._group, error)
 
     def _news(self) -> dict[MessageQueue, int]:
         return {q: offset for q, offset in self._finished.items() if self._committed.get(q) != offset}
@@ -103,7 +109,7 @@ class GroupCommits:
         try:
             self._client.commit_offsets(self._group, offsets)
         except RocketMQError as error:
-            _LOG.warning("offsets of group %s are not committed, tried again later: %s", self._group, error)
+            _LOG.warning(_RETRIED, self._group, error)
             return
         with self._turn:
             self._committed |= offsets

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 from tests.support.clocks import FakeClock
+from tests.support.threads import HostWithoutThreads
 
 from pyspark_rocketmq.errors import BrokerNotFoundError
 from pyspark_rocketmq.model import MessageQueue
@@ -139,3 +140,14 @@ def test_the_end_of_a_run_does_not_wait_for_ever(commits: GroupCommits, brokers:
 def test_a_run_without_a_batch_ends_without_a_commit(commits: GroupCommits, brokers: Brokers):
     commits.flush(10)
     assert brokers.commits == []
+
+
+def test_a_commit_that_got_no_thread_is_logged_and_made_later(brokers: Brokers, clock: FakeClock, caplog):
+    commits = GroupCommits("g", brokers, interval_ms=5_000, clock=clock, host=HostWithoutThreads(1))
+    with caplog.at_level(logging.WARNING):
+        commits.record_finished({A0: 1})
+    assert "group g are not committed, tried again later: can't start new thread" in caplog.text
+    commits.record_finished({A0: 2})
+    wait_for_the_thread()
+    assert brokers.commits == [{A0: 2}]
+    commits.flush(10)

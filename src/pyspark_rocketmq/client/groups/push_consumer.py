@@ -328,8 +328,9 @@ class PushConsumer:
     def _lane(self, name: str) -> BrokerLane:
         if name not in self._lanes:
             assert self._lane_member is not None
-            self._lanes[name] = BrokerLane(name, self._lane_member)
-            self._lanes[name].start()
+            lane = BrokerLane(name, self._lane_member)
+            lane.start()  # if it fails, the next rebalancing starts another one
+            self._lanes[name] = lane
         return self._lanes[name]
 
     def _assign_topic(self, topic: str, route: TopicRoute) -> None:

@@ -233,7 +233,13 @@ class QueueWorker:
                 return
             del self._deferred[message.queue_offset]
             self._in_flight.add([(message.queue_offset, len(message.body))], next_offset=self._next)
-        self._deliver(self, [message._replace(reconsume_times=message.reconsume_times + 1)])
+        try:
+            self._deliver(self, [message._replace(reconsume_times=message.reconsume_times + 1)])
+        except RuntimeError:  # no thread can be started: the message is sent back again
+            with self._state:
+                self._deferred[message.queue_offset] = _Deferred(message, due_s)
+                self._in_flight.finish([message.queue_offset])
+            raise
 
     def pause(self, seconds: float) -> bool:
         """Wait, or until the worker is stopped; return whether it was stopped."""

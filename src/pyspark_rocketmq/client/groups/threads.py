@@ -61,9 +61,13 @@ class Worker:
         self.started = False
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread. Raises as the host's `start`; then it can be started later."""
         self.started = True
-        self._host.start(self._run, name=self._name)
+        try:
+            self._host.start(self._run, name=self._name)
+        except RuntimeError:
+            self.started = False
+            raise
 
     def _run(self) -> None:
         try:
@@ -104,7 +108,13 @@ class Pool:
         self._closed = False
 
     def submit(self, call: Callable[[], None]) -> bool:
-        """Have a call made soon; returns False if the pool is closed."""
+        """Have a call made soon; returns False if the pool is closed.
+
+        Raises
+        ------
+        RuntimeError
+            The pool has no thread, and none can be started. The call is not made.
+        """
         with self._turn:
             if self._closed:
                 return False
@@ -114,7 +124,16 @@ class Pool:
                 return True
             self._threads += 1
             number = self._threads
-        self._host.start(self._run, name=f"{self._name}_{number}")
+        try:
+            self._host.start(self._run, name=f"{self._name}_{number}")
+        except RuntimeError:
+            with self._turn:
+                self._threads -= 1
+                self._turn.notify_all()
+                if not self._threads and call in self._waiting:
+                    self._waiting.remove(call)
+                    raise
+            _LOG.warning("%s has %d threads, and no further one can be started", self._name, number - 1)
         return True
 
     def close(self, timeout_s: float) -> None:

@@ -67,7 +67,13 @@ class Host(Protocol):
         ...
 
     def start(self, work: Callable[[], None], *, name: str) -> None:
-        """Run ``work`` in a thread that does not keep the process alive."""
+        """Run ``work`` in a thread that does not keep the process alive.
+
+        Raises
+        ------
+        RuntimeError
+            The machine has no thread left.
+        """
         ...
 
 

@@ -79,12 +79,23 @@ class CommitQueue:
         self._works = False
 
     def add(self, ends: dict[MessageQueue, int], callback: CommitCallback | None) -> None:
-        """Commit offsets soon."""
+        """Commit offsets soon.
+
+        Raises
+        ------
+        RuntimeError
+            No thread can be started. The offsets are not committed.
+        """
         with self._lock:
             self._waiting.append((ends, callback))
             if not self._works:
                 self._works = True
-                self._host.start(self._work, name="commit-async")
+                try:
+                    self._host.start(self._work, name="commit-async")
+                except RuntimeError:
+                    self._works = False
+                    self._waiting.pop()
+                    raise
 
     def _work(self) -> None:
         while True:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 from tests.support.clocks import FakeClock
+from tests.support.threads import NO_THREAD, HostWithoutThreads
 
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.client.groups.threads import Pool
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector
 from pyspark_rocketmq.record.message import decode_messages, encode_message
@@ -92,6 +94,18 @@ def test_a_message_that_the_broker_refuses_goes_to_the_listener_again_and_counts
     assert world.worker.position == 0
     world.worker.finish([again])
     assert world.worker.position == 2
+
+
+def test_a_message_for_which_no_thread_is_left_is_sent_back_again():
+    world = World(0, 1)
+    world.defer(world.messages)
+    pool = Pool(HostWithoutThreads(1), 1, name="calls")
+    world.worker._deliver = lambda *_: pool.submit(lambda: None)
+    with pytest.raises(RuntimeError, match=NO_THREAD):
+        world.worker.record_not_sent_back(world.messages[0], refused=True)
+    assert world.worker.position == 0
+    world.clock.sleep(5.0)
+    assert world.worker.messages_to_send_back() == world.messages
 
 
 def test_a_message_of_a_run_is_tried_again_at_the_broker_only():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.support.threads import NO_THREAD, HostWithoutThreads
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client.groups.threads import Event, Pool, Worker
@@ -114,3 +115,46 @@ def test_a_call_that_fails_does_not_end_its_pool(caplog: pytest.LogCaptureFixtur
     assert done.wait(PATIENCE_S)
     pool.close(PATIENCE_S)
     assert "a call of calls failed" in caplog.text
+
+
+def test_a_worker_whose_thread_did_not_start_is_not_alive_and_can_be_started() -> None:
+    begun = Event(SYSTEM_HOST)
+    worker = Worker(HostWithoutThreads(1), begun.set, name="one")
+    with pytest.raises(RuntimeError, match=NO_THREAD):
+        worker.start()
+    assert (worker.started, worker.alive) == (False, False)
+    worker.join(PATIENCE_S)
+    worker.start()
+    worker.join(PATIENCE_S)
+    assert begun.is_set()
+
+
+def test_a_pool_that_got_no_thread_refuses_the_call_and_starts_one_for_the_next() -> None:
+    pool, made = Pool(HostWithoutThreads(3), 1, name="calls"), list[int]()
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match=NO_THREAD):
+            pool.submit(lambda: made.append(1))
+    done = Event(SYSTEM_HOST)
+    assert pool.submit(done.set)
+    assert done.wait(PATIENCE_S)
+    pool.close(PATIENCE_S)
+    assert made == []
+
+
+def test_a_pool_that_gets_no_further_thread_goes_on_with_those_that_it_has() -> None:
+    host, made = HostWithoutThreads(0), list[int]()
+    pool = Pool(host, 2, name="calls")
+    begun, may_end, both = Event(SYSTEM_HOST), Event(SYSTEM_HOST), threading.Barrier(2)
+
+    def first() -> None:
+        begun.set()
+        may_end.wait(PATIENCE_S)
+
+    assert pool.submit(first)
+    assert begun.wait(PATIENCE_S)
+    host.refusals = 1
+    assert pool.submit(lambda: made.append(both.wait(PATIENCE_S)))
+    assert pool.submit(lambda: made.append(both.wait(PATIENCE_S)))  # gets the second thread
+    may_end.set()
+    eventually(lambda: sorted(made) == [0, 1], what="both calls at once")
+    pool.close(PATIENCE_S)

@@ -4,9 +4,10 @@ import pickle
 import threading
 
 import pytest
+from tests.support.threads import NO_THREAD, HostWithoutThreads
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.dstream.direct.commit import Committer
+from pyspark_rocketmq.dstream.direct.commit import CommitQueue, Committer
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 
@@ -89,3 +90,13 @@ def test_a_committer_travels_with_a_closure(committer):
     again = pickle.loads(pickle.dumps(commits))
     again.commitAsync(RANGES)
     eventually(lambda: len(done) == 2 and no_thread_is_left(), what="both commits")
+
+
+def test_a_commit_that_got_no_thread_is_refused_and_the_next_one_is_made():
+    done, told = [], []
+    commits = CommitQueue(done.append, HostWithoutThreads(1))
+    with pytest.raises(RuntimeError, match=NO_THREAD):
+        commits.add({MessageQueue("t", "a", 0): 7}, lambda *_: told.append("refused"))
+    commits.add(ENDS, lambda *_: told.append("made"))
+    eventually(lambda: told == ["made"] and no_thread_is_left(), what="the next commit")
+    assert done == [ENDS]
