@@ -184,6 +184,43 @@ def test_of_a_filtered_read_no_offset_without_a_message_is_lost() -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "fine"),
+    [
+        pytest.param(
+            Answer(100, code=ResponseCode.PULL_OFFSET_MOVED, remark="OFFSET_TOO_SMALL", min_offset=100),
+            False,
+            id="begins later",
+        ),
+        pytest.param(
+            Answer(100, code=ResponseCode.PULL_RETRY_IMMEDIATELY, remark="NO_MATCHED_MESSAGE"),
+            False,
+            id="a scan though there is no filter",
+        ),
+        pytest.param(
+            Answer(100, code=ResponseCode.PULL_RETRY_IMMEDIATELY, remark="NO_MATCHED_MESSAGE"),
+            True,
+            id="a filter's scan",
+        ),
+    ],
+)
+def test_a_jump_counts_from_where_the_reader_is_when_its_turn_comes(
+    word: Answer, fine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pull after the first is answered with it: the first one's messages are there."""
+    monkeypatch.setattr("pyspark_rocketmq.client.read.pull_answer.has_natural_holes", lambda *_: False)
+    client = LockstepClient(lambda addr, offset, most: word if 32 <= offset < 100 else found(offset, 32))
+    selector = MessageSelector.by_tag("a") if fine else MessageSelector()
+    client.pull_hints.of(QUEUE, selector).stride = 32
+    pull = pull_of(client, 132, fail_on_data_loss=False, selector=selector)
+    assert pull.ask(3, ROOM) == 3
+    chunks = pull.advance()
+    chunks += read_all(pull)
+    assert [(chunk.from_offset, chunk.until_offset) for chunk in chunks] == [(0, 32), (100, 132)]
+    lost = [(each.offsets, each.condition) for each in pull.lost]
+    assert lost == ([] if fine else [(OffsetRange(QUEUE, 32, 100), "OFFSETS_EXPIRED")])
+
+
+@pytest.mark.parametrize(
     "gone",
     [
         Answer(0, code=ResponseCode.TOPIC_NOT_EXIST),
