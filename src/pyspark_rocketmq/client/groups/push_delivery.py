@@ -18,12 +18,21 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptions
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.client.groups.threads import Pool
-from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
+from pyspark_rocketmq.client.net.connection import Connection, Response
+from pyspark_rocketmq.client.net.pipelining import Call, pipeline
+from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
 
-__all__ = ["Delivery", "Listener", "send_back_request", "storing_address", "with_original_topic"]
+__all__ = [
+    "Delivery",
+    "Listener",
+    "send_back_request",
+    "send_messages_back",
+    "storing_address",
+    "with_original_topic",
+]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -152,6 +161,32 @@ def send_back_request(
         max_reconsume_times=_DEFAULT_RECONSUME_TIMES if most < 0 else most,
         broker_name=message.broker_name,
     )
+
+
+def send_messages_back(
+    client: Client, group: str, options: PushOptions, messages: Sequence[tuple[QueueWorker, Message]]
+) -> None:
+    """Send messages back to the brokers that store them, and record the outcomes at their workers."""
+    calls: list[tuple[int, Connection, Call[Response]]] = []
+    outcomes: dict[int, Response | RocketMQError] = {}
+    for index, (worker, message) in enumerate(messages):
+        try:
+            connection = client.connection(storing_address(client, message, worker.queue))
+        except RocketMQError as error:
+            outcomes[index] = error
+        else:
+            calls.append(
+                (index, connection, Call(send_back_request(group, options, message), Response.require))
+            )
+    answers = pipeline(calls, deadline=client.deadline(client.request_timeout_ms))
+    for index, outcome in {**outcomes, **answers}.items():
+        worker, message = messages[index]
+        if not isinstance(outcome, RocketMQError):
+            worker.record_sent_back(message)
+            continue
+        _LOG.warning("a message of %s could not be sent back and is retried: %s", worker.queue, outcome)
+        refused = isinstance(outcome, BrokerError) and not outcome.retriable
+        worker.record_not_sent_back(message, refused=refused)
 
 
 def storing_address(client: Client, message: Message, queue: MessageQueue) -> str:

@@ -8,6 +8,7 @@ is retried after a pause and does not delay the other topics.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -15,21 +16,19 @@ from typing import Final, Literal, TypeAlias
 
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.groups.membership import Membership
-from pyspark_rocketmq.client.groups.push_delivery import send_back_request, storing_address
+from pyspark_rocketmq.client.groups.push_delivery import send_messages_back
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_progress import Progress, StartOffsets
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.client.groups.threads import Event, Worker
-from pyspark_rocketmq.client.net.connection import Connection, Response
-from pyspark_rocketmq.client.net.pipelining import Call, pipeline
-from pyspark_rocketmq.errors import BrokerError, RocketMQError
-from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import MessageQueue
 
 __all__ = ["BrokerLane", "LaneMember"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_Step: TypeAlias = Literal["begin", "commit", "leave", "heartbeat", "lock", "release"]
+_Step: TypeAlias = Literal["begin", "check", "commit", "leave", "heartbeat", "lock", "release"]
 
 _TICK_S: Final = 1.0
 _SHORTEST_TICK_S: Final = 0.1
@@ -37,6 +36,10 @@ _LOCK_S: Final = 20.0
 _LOCK_RETRY_S: Final = 2.0
 _HAND_OVER_S: Final = 25.0
 """How long the last commit of a released queue is retried, counted from the last renewal of its lock."""
+_UNHEARD_S: Final = 60.0
+"""A member that did not run for this time, as a frozen process, may have lost its queues: locks expire."""
+_LOST: Final = -math.inf
+"""When a lost queue was released: its position is not committed."""
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 8.0
 _MOST_SENT_BACK: Final = 64
@@ -96,6 +99,8 @@ class BrokerLane:
         self._workers: dict[MessageQueue, QueueWorker] = {}
         self._leaving: dict[QueueWorker, float] = {}
         self._committed: dict[MessageQueue, int] = {}
+        self._unsure: set[MessageQueue] = set()
+        self._ran_s = self._now()
         self._due: dict[_Step, float] = {}
         self._pauses: dict[tuple[_Step, str], tuple[float, float]] = {}
         self._wake = Event(member.client.host)
@@ -187,6 +192,9 @@ class BrokerLane:
         """Take the steps that are due. A step that fails is retried after a pause."""
         if not self._accepting:
             self.stop_pulling()  # including workers that were started meanwhile
+        if self._now() > self._ran_s + _UNHEARD_S:
+            self._doubt_queues()
+        self._ran_s = self._now()
         self._register()
         if not self._is_registered():
             self._stop_unwanted()
@@ -198,6 +206,8 @@ class BrokerLane:
         self._stop_unwanted()
         topics = {*self._wanted, *(worker.queue.topic for worker in self.workers)}
         for topic in sorted(topics):
+            if self._unsure:
+                self._attempt(("check", topic), partial(self._check_owner, topic))
             if commits:
                 self._attempt(("commit", topic), partial(self._commit, topic))
             self._attempt(("release", topic), partial(self._release, topic))
@@ -216,10 +226,12 @@ class BrokerLane:
     def _send_heartbeat(self, addr: str, *, again: bool) -> None:
         if self._member.membership.send_heartbeat(addr, again=again):
             self._pauses.clear()  # the broker is back: retry now
+            self._doubt_queues()
             self._member.on_registered()
 
     def _renew_locks(self) -> None:
-        workers, asked_at = self.workers, self._now()
+        asked_at = self._now()
+        workers = [worker for worker in self.workers if not self._is_lost(worker)]
         answers = self._member.membership.lock([worker.queue for worker in workers])
         for worker in workers:
             held = answers.get(worker.queue)
@@ -229,6 +241,8 @@ class BrokerLane:
                 self._due["lock"] = self._now() + _LOCK_RETRY_S
             elif worker in self._leaving:
                 self._leaving[worker] = asked_at
+            if held is False:
+                self._lose(worker)
 
     # --- queues ---
 
@@ -238,11 +252,38 @@ class BrokerLane:
             if queue in wanted and not worker.broken:
                 continue
             del self._workers[queue]
-            if self._member.options.ordered:
-                worker.stop()  # the running call counts: no other member gets the queue before it ends
-            else:
-                worker.drop()
+            self._end(worker)
             self._leaving[worker] = self._now()
+
+    def _doubt_queues(self) -> None:
+        """Commit nothing until `_check_owner` knows that no other member has had the queues."""
+        self._unsure |= {worker.queue for worker in self.workers}
+
+    def _check_owner(self, topic: str) -> None:
+        """Lose the queues that another member has committed since this member did."""
+        workers = [w for w in self.workers if w.queue.topic == topic and w.queue in self._unsure]
+        stored = self._member.progress.read([worker.queue for worker in workers]) if workers else {}
+        for worker in workers:
+            if (stored[worker.queue] or 0) > self._committed.get(worker.queue, 0):
+                self._lose(worker)
+        self._unsure -= stored.keys()
+
+    def _lose(self, worker: QueueWorker) -> None:
+        """Release a queue that another member has or had. A commit would set back that member's."""
+        _LOG.warning("%s: another member has had the queue. It continues at its offset.", worker.queue)
+        if self._workers.get(worker.queue) is worker:
+            del self._workers[worker.queue]
+        self._end(worker)
+        self._leaving[worker] = _LOST
+
+    def _is_lost(self, worker: QueueWorker) -> bool:
+        return self._leaving.get(worker) == _LOST
+
+    def _end(self, worker: QueueWorker) -> None:
+        if self._member.options.ordered:
+            worker.stop()  # the running call counts: no other worker gets the queue before it ends
+        else:
+            worker.drop()
 
     def _release(self, topic: str) -> None:
         """Commit and unlock the queues that are being released; ordered ones after the running call."""
@@ -250,16 +291,18 @@ class BrokerLane:
         for worker in [w for w in self._leaving if w.queue.topic == topic and (w.idle or not ordered)]:
             if self._now() < self._leaving[worker] + _HAND_OVER_S:
                 self._write({worker.queue: worker.position})
-            else:  # its next owner may have committed since
+            elif not self._is_lost(worker):  # its next owner may have committed since
                 _LOG.warning("%s was released, and its last commit failed", worker.queue)
             if self._member.locks:
                 self._member.membership.unlock([worker.queue])
             self._forget(worker)
 
     def _forget(self, worker: QueueWorker) -> None:
-        self._member.start_offsets.record_position(worker.queue, worker.position)
+        if not self._is_lost(worker):
+            self._member.start_offsets.record_position(worker.queue, worker.position)
         self._leaving.pop(worker, None)
         self._committed.pop(worker.queue, None)
+        self._unsure.discard(worker.queue)
 
     def _start_workers(self, topic: str) -> None:
         member = self._member
@@ -289,7 +332,11 @@ class BrokerLane:
         self._write({q: worker.position for q, worker in self._workers.items() if q.topic == topic})
 
     def _write(self, offsets: dict[MessageQueue, int]) -> None:
-        changed = {queue: offset for queue, offset in offsets.items() if self._committed.get(queue) != offset}
+        changed = {
+            queue: offset
+            for queue, offset in offsets.items()
+            if self._committed.get(queue) != offset and queue not in self._unsure
+        }
         if changed:
             self._member.progress.write(changed)
             self._committed |= changed
@@ -307,34 +354,13 @@ class BrokerLane:
             return
         if len(waiting) > _MOST_SENT_BACK:
             self.wake()
-        calls: list[tuple[int, Connection, Call[Response]]] = []
-        outcomes: dict[int, Response | RocketMQError] = {}
-        for index, (worker, message) in enumerate(waiting[:_MOST_SENT_BACK]):
-            try:
-                addr = storing_address(member.client, message, worker.queue)
-                connection = member.client.connection(addr)
-            except RocketMQError as error:
-                outcomes[index] = error
-            else:
-                request = send_back_request(member.group, member.options, message)
-                calls.append((index, connection, Call(request, Response.require)))
-        answers = pipeline(calls, deadline=member.client.deadline(member.client.request_timeout_ms))
-        for index, outcome in {**outcomes, **answers}.items():
-            failure = outcome if isinstance(outcome, RocketMQError) else None
-            self._record_outcome(*waiting[index], failure)
-
-    @staticmethod
-    def _record_outcome(worker: QueueWorker, message: Message, error: RocketMQError | None) -> None:
-        if error is None:
-            worker.record_sent_back(message)
-            return
-        _LOG.warning("a message of %s could not be sent back and is retried: %s", worker.queue, error)
-        worker.record_not_sent_back(message, refused=isinstance(error, BrokerError) and not error.retriable)
+        send_messages_back(member.client, member.group, member.options, waiting[:_MOST_SENT_BACK])
 
     # --- the end ---
 
     def _leave_group(self) -> None:
-        member, workers = self._member, self.workers
+        member = self._member
+        workers = [worker for worker in self.workers if not self._is_lost(worker)]
         if self._is_registered():
             self._send_back()
             for topic in {worker.queue.topic for worker in workers}:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
@@ -29,7 +30,7 @@ class Worker:
     """A queue's worker that notes what happens to messages."""
 
     def __init__(self) -> None:
-        self.queue, self.stopped = QUEUE, False
+        self.queue, self.stopped, self.idle = QUEUE, False, True
         self.finished: list[bytes] = []
         self.put_back: list[bytes] = []
         self.pauses: list[float] = []
@@ -74,13 +75,27 @@ class Client:
         return SimpleNamespace(require=lambda **_: deadline)
 
 
-def deliver(listener: Callable[..., object], some: list[Message], **options: object) -> tuple[Worker, Client]:
-    worker, client = Worker(), Client()
-    Delivery(client, "billing", PushOptions(**options), listener)(worker, some)
-    return worker, client
+Deliver = Callable[..., tuple[Worker, Client]]
 
 
-def test_in_order_a_message_is_tried_until_it_is_taken():
+@pytest.fixture
+def deliver() -> Iterator[Deliver]:
+    """``deliver(listener, messages, **options)``: its threads end with the test."""
+    with ExitStack() as closes:
+
+        def deliver(
+            listener: Callable[..., object], some: list[Message], **options: object
+        ) -> tuple[Worker, Client]:
+            worker, client = Worker(), Client()
+            delivery = Delivery(client, "billing", PushOptions(**options), listener)
+            closes.callback(delivery.close, [worker], 30.0)
+            delivery(worker, some)
+            return worker, client
+
+        yield deliver
+
+
+def test_in_order_a_message_is_tried_until_it_is_taken(deliver: Deliver):
     seen: list[tuple[bytes, int]] = []
 
     def listener(some: Sequence[Message]) -> ConsumeResult | None:
@@ -94,7 +109,7 @@ def test_in_order_a_message_is_tried_until_it_is_taken():
 
 @pytest.mark.parametrize("most", [0, 1, 3])
 @pytest.mark.parametrize("before", [0, 1])
-def test_in_order_it_is_a_dead_letter_after_as_many_tries(most: int, before: int):
+def test_in_order_it_is_a_dead_letter_after_as_many_tries(deliver: Deliver, most: int, before: int):
     tries: list[int] = []
 
     def listener(some: Sequence[Message]) -> ConsumeResult:
@@ -138,7 +153,9 @@ def test_in_order_nothing_more_is_called_when_the_queue_is_taken_away():
 
 @pytest.mark.parametrize("failure", [False, True])
 @pytest.mark.parametrize("broadcasting", [False, True])
-def test_side_by_side_a_message_is_put_off_at_once(failure: bool, broadcasting: bool, caplog):
+def test_side_by_side_a_message_is_deferred_at_once(
+    deliver: Deliver, failure: bool, broadcasting: bool, caplog: pytest.LogCaptureFixture
+):
     def listener(some: Sequence[Message]) -> ConsumeResult | None:
         if some[0].body == b"a" and failure:
             raise ValueError("the listener")
@@ -160,7 +177,9 @@ def test_a_message_that_came_again_shows_the_topic_it_was_sent_to():
 
 
 @pytest.mark.parametrize("result", ["LATER", "CONSUME_SUCCESS", True])
-def test_a_result_of_another_type_defers_the_messages(result: object, caplog: pytest.LogCaptureFixture):
+def test_a_result_of_another_type_defers_the_messages(
+    deliver: Deliver, result: object, caplog: pytest.LogCaptureFixture
+):
     worker, _ = deliver(lambda _: result, messages(b"a"), threads=1)
     eventually(lambda: worker.finished == [b"a"], what="the message")
     assert worker.put_back == [b"a"]

@@ -76,6 +76,11 @@ class Broker:
             self.answer(f"commit {topic}")
         self.offsets.update(offsets)
 
+    def read(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
+        for topic in {queue.topic for queue in queues}:
+            self.answer(f"read {topic}")
+        return {queue: self.offsets.get(queue) for queue in queues}
+
     def begin(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         for topic in {queue.topic for queue in queues}:
             self.answer(f"begin {topic}")
@@ -269,7 +274,7 @@ def test_a_lock_that_is_lost_is_tried_again_soon():
     world.broker.taken = set()
     world.turn(4)
     assert world.broker.asked["lock"] > renewed + 1
-    assert world.worker(A0).calls.count("record_lock") >= 2
+    assert sum(worker.calls.count("record_lock") for worker in world.made) >= 2
 
 
 def test_a_lock_that_another_member_has_is_not_relied_on():
@@ -282,6 +287,61 @@ def test_a_lock_that_another_member_has_is_not_relied_on():
     locks = [given["held"] for given in world.worker(A0).given if "held" in given]
     assert locks[0]
     assert not locks[-1]
+
+
+def test_a_queue_that_another_member_locked_is_left_without_a_commit_and_begins_where_that_one_ended():
+    world = World(ordered=True)
+    world.lane.assign("orders", {A0})
+    world.turn()
+    busy = world.worker(A0)
+    busy.idle, busy.position = False, 12
+    world.turn()
+    world.broker.taken = {A0}
+    world.broker.offsets[A0] = 100
+    world.turn(21)
+    busy.position = 60
+    world.turn(3)
+    assert "stop" in busy.calls
+    assert world.lane.queues == ()
+    world.broker.taken = set()
+    world.turn(3)
+    assert len(world.made) == 1, "its call still runs"
+    busy.idle = True
+    world.turn(3)
+    assert world.broker.offsets == {A0: 100}
+    assert [worker.position for worker in world.made] == [60, 100]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_member_that_was_frozen_goes_on_where_another_one_ended(ordered, asks):
+    world = World(ordered=ordered)
+    world.lane.assign("orders", {A0, A1})
+    world.turn()
+    world.worker(A0).position, world.worker(A1).position = 60, 61
+    world.broker.clock.sleep(600)
+    world.broker.offsets[A0] = 100_000
+    world.broker.fails = {"read orders"} if not asks else set()
+    world.turn(3)
+    assert world.broker.offsets[A0] == 100_000, "nothing is committed until the other's commits are known"
+    world.broker.fails = set()
+    world.turn(10)
+    assert world.broker.offsets == {A0: 100_000, A1: 61}
+    assert [worker.position for worker in world.made if worker.queue == A0] == [60, 100_000]
+    assert len(world.made) == 3, "nobody had the other queue"
+
+
+def test_a_member_that_a_broker_registers_again_sets_no_offset_back():
+    world = World(commit_ms=600_000)
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.worker(A0).position = 60
+    world.broker.registered = False
+    world.broker.offsets[A0] = 100
+    world.turn(3)
+    world.lane.finish()
+    world.lane._leave_group()
+    assert world.broker.offsets == {A0: 100}
 
 
 def test_a_lock_counts_from_the_request_on():
