@@ -27,6 +27,8 @@ GOLDEN_SPARK = "4.3."
 
 MOST_LINES = 4
 CONNECT_PATIENCE_S = 1_400
+WRAPPED_TWICE = "foreachBatch: a row that cannot be sent"
+"""Spark Connect puts a task's error into that of a function for foreachBatch, each with a line of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -87,5 +89,8 @@ def test_under_connect_too(mock: MockCluster, unused: str, tmp_path: Path) -> No
     )
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads(done.stdout.splitlines()[-1])
+    wrapped = seen.pop(WRAPPED_TWICE).splitlines()
+    assert len(wrapped) <= MOST_LINES + 1
+    assert "pyspark_rocketmq.errors.OptionError: a row cannot be sent" in wrapped[2]
     assert len(seen) >= 30
     check(seen)
