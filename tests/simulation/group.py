@@ -77,7 +77,7 @@ class GroupPlan:
             rebalance_ms=one_of((2_000, 20_000)),
             commit_ms=one_of((200, 5_000)),
         )
-        slots = one_of((1, 2, 2, 3, 4))
+        slots = one_of((1, 2, 3, 4))
         moves = [
             Move(
                 chance.uniform(0.5, span_s),
@@ -85,15 +85,15 @@ class GroupPlan:
                 one_of(("leaves", "dies", "vanishes", "freezes", "freezes")),
                 one_of((0.5, 5.0, 20.0, 70.0)),
             )
-            for _ in range(one_of((0, 1, 2, 4, 8)))
+            for _ in range(one_of((0, 2, 4, 8, 16)))
         ]
         return cls(
             slots=slots,
             options=options,
             moves=tuple(sorted(moves, key=lambda move: move.at_s)),
             fails=one_of((0.0, 0.05, 0.3)),
-            slow=one_of((0.0, 0.1, 0.5)),
-            slow_s=one_of((0.05, 1.0, 10.0)),
+            slow=one_of((0.0, 0.1, 0.5, 0.9)),
+            slow_s=one_of((0.05, 1.0, 3.0)),
         )
 
 

@@ -77,6 +77,8 @@ class History:
         Commits of offsets whose rows were not in the sink.
     strict : bool
         Whether the query has to end where messages are gone that it has not read.
+    proxied : bool
+        Whether a proxy answers, which does not tell whether name servers have restarted.
     queues : tuple of MessageQueue
         The topic's, if writers saw all of them all the time.
     finished : mapping of MessageQueue to int
@@ -114,6 +116,7 @@ class History:
     errors: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     strict: bool = False
+    proxied: bool = False
     queues: tuple[MessageQueue, ...] = ()
     finished: Mapping[MessageQueue, int] = field(default_factory=dict)
     did: Counter[str] = field(default_factory=Counter)

@@ -191,11 +191,13 @@ def died(history: History) -> list[str]:
 def unexpected(history: History) -> list[str]:
     """Errors that ended the query and are no outage."""
     gone = bool(history.expired - history.read)
+    kinds = ("DataLoss", "Option", "Corrupt", "RemoteProtocol")
+    if not history.proxied:
+        kinds += ("TopicNotFound",)
     return [
         error
         for error in history.errors
-        if not (history.strict and gone and error.startswith("DataLoss"))
-        and error.startswith(("DataLoss", "Option", "Corrupt", "RemoteProtocol", "TopicNotFound"))
+        if not (history.strict and gone and error.startswith("DataLoss")) and error.startswith(kinds)
     ]
 
 

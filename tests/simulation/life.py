@@ -117,6 +117,7 @@ class _World:
             self.writers.append(
                 Sink(self.stage, plan.sink, options, self._own_chance(), body_bytes=plan.body_bytes)
             )
+        self.history.proxied = plan.proxies > 0
         self.history.now = lambda: self.scheduler.now
         self.reader = self._reader(client)
         self.job = self._job(client) if plan.job else None

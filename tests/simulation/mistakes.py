@@ -435,6 +435,38 @@ PLANTS: Final = tuple(
             "                self.positions |= {found.queue: found.until_offset for found in ranges}\n",
             "",
         ),
+        # --- direct streams
+        (
+            "what is finished after an unfinished batch is committed",
+            "dstream.direct.batch_plan",
+            "                if not self._batches[time].finished:\n                    break",
+            "                if not self._batches[time].finished:\n                    continue",
+        ),
+        (
+            "a batch of another start is adopted",
+            "dstream.direct.batch_plan",
+            "if time_ms not in self._batches and follows:",
+            "if time_ms not in self._batches:",
+        ),
+        (
+            "positions move before a plan is complete",
+            "dstream.direct.batch_plan",
+            "            self.positions, self.witnesses = until, witnesses",
+            "            self.positions, self.witnesses = reach, witnesses",
+        ),
+        # --- a consumer group
+        (
+            "a queue is unlocked while a call of the listener runs",
+            "client.groups.push_lane",
+            "(w.idle or not ordered)",
+            "True",
+        ),
+        (
+            "queues are begun that another member has locked",
+            "client.groups.push_lane",
+            "wanted = [queue for queue in wanted if answers.get(queue)]",
+            "wanted = list(wanted) + 0 * [answers]",
+        ),
         # --- what needs two or more rare moments together
         (
             "a topic that comes back between two requests is missing",

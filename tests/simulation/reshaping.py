@@ -123,7 +123,7 @@ def draw_more_faults(
     chance: random.Random,
     within_s: float,
     kinds: Collection[str],
-    counts: tuple[int, ...] = (0, 0, 0, 1, 1, 2),
+    counts: tuple[int, ...] = (0, 1, 1, 2),
 ) -> list[Fault]:
     """Draw some faults of these kinds; ``counts``: of how many of each."""
     return [
