@@ -220,6 +220,21 @@ def test_a_jump_counts_from_where_the_reader_is_when_its_turn_comes(
     assert lost == ([] if fine else [(OffsetRange(QUEUE, 32, 100), "OFFSETS_EXPIRED")])
 
 
+def test_an_end_counts_from_where_the_reader_is_when_its_turn_comes() -> None:
+    def script(addr: str, offset: int, most: int) -> Answer:
+        if offset < 32:
+            return found(offset, 32)
+        return Answer(32, code=ResponseCode.PULL_NOT_FOUND, remark="OFFSET_OVERFLOW_ONE", max_offset=32)
+
+    pull = pull_of(LockstepClient(script), 132, fail_on_data_loss=False, missing_patience_ms=0)
+    assert pull.ask(3, ROOM) == 3
+    chunks = pull.advance()
+    chunks += read_all(pull)
+    assert [(chunk.from_offset, chunk.until_offset) for chunk in chunks] == [(0, 32)]
+    lost = [(each.offsets, each.condition) for each in pull.lost]
+    assert lost == [(OffsetRange(QUEUE, 32, 132), "OFFSET_WENT_BACK")]
+
+
 @pytest.mark.parametrize(
     "gone",
     [
