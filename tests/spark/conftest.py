@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -172,13 +173,24 @@ def same_messages(found: list[Row], expected: list[Row]) -> bool:
     return True
 
 
-@pytest.fixture(scope="module")
-def lean(spark: SparkSession) -> Iterator[None]:
-    """Run short queries over few rows without compiling them, and keep state in one partition."""
-    lean = {"spark.sql.codegen.wholeStage": "false", "spark.sql.shuffle.partitions": "1"}
-    before = {name: spark.conf.get(name) for name in lean}
-    for name, value in lean.items():
-        spark.conf.set(name, value)
+@contextlib.contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Change a setting of the session for a while."""
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
     yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
+    spark.conf.set(name, before)
+
+
+@pytest.fixture(scope="module")
+def uncompiled(spark: SparkSession) -> Iterator[None]:
+    """Run short queries over few rows without compiling them."""
+    with setting(spark, "spark.sql.codegen.wholeStage", "false"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def lean(spark: SparkSession, uncompiled: None) -> Iterator[None]:
+    """Also keep state in one partition."""
+    with setting(spark, "spark.sql.shuffle.partitions", "1"):
+        yield

@@ -19,6 +19,8 @@ from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows
 from pyspark_rocketmq.sql import SqlJob, execute
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
 Run = Callable[..., SqlJob]
 
 SOURCE = """

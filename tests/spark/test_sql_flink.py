@@ -32,6 +32,8 @@ from pyspark_rocketmq.sql.flink import (
     TopicSelector,
 )
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
 Source = Callable[..., RocketMQSourceFunction]
 
 
