@@ -17,7 +17,7 @@ from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame
 from pyspark_rocketmq.spark.write import writer
 from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter
-from pyspark_rocketmq.testing import Damage, MockCluster, Refuse
+from pyspark_rocketmq.testing import Damage, MockCluster, Refuse, Silence
 
 MAX_OFFSET = RequestCode.GET_MAX_OFFSET
 ROWS = pa.RecordBatch.from_pydict({"body": [f"m{number}" for number in range(100)]})
@@ -77,10 +77,28 @@ def test_a_writer_that_may_not_read_writes(mq: MockCluster) -> None:
     assert refused.hits >= 1
 
 
-def test_rows_that_stay_unreadable_fail_no_write(mq: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "fault", [Refuse(ResponseCode.NO_PERMISSION), Refuse(ResponseCode.SYSTEM_BUSY), Silence()]
+)
+def test_a_broker_that_does_not_answer_does_not_end_the_wait_for_others(
+    fault: Refuse | Silence, caplog: pytest.LogCaptureFixture
+) -> None:
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:
+        mq.inject(fault, on=MAX_OFFSET, times=None, broker="broker-b")
+        late = mq.inject(behind(), on=MAX_OFFSET, times=5, broker="broker-a")
+        write(mq, batchSize="10")  # several sends, so that both brokers get some
+        assert late.hits == 5
+        assert sum(len(mq.messages("orders", queue)) for queue in mq.queues("orders")) == 100
+    assert caplog.text.count("not known to be readable") == 1
+
+
+def test_rows_that_stay_unreadable_fail_no_write(
+    mq: MockCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(writer, "_READABLE_MS", 50)
     mq.inject(behind(), on=MAX_OFFSET, times=None)
     write(mq)
+    assert caplog.text.count("not known to be readable") == 1
 
 
 def test_the_wait_has_an_end_and_growing_pauses(mq: MockCluster) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.requests import max_offset
+from pyspark_rocketmq.client.retry import ONCE_MORE
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 
@@ -24,7 +25,8 @@ _LONGEST_PAUSE_S: Final = 0.1
 def wait_until_readable(client: Client, ends: Mapping[MessageQueue, int], *, timeout_ms: float) -> bool:
     """Wait until the max offset of each queue has reached an offset, and return whether it has.
 
-    The messages are stored already: an error, such as a missing permission to read, ends the wait.
+    The messages are stored already: an error, such as a missing permission to read, ends the wait for its
+    queue only. A broker that does not answer takes at most half of the time.
 
     Parameters
     ----------
@@ -35,16 +37,16 @@ def wait_until_readable(client: Client, ends: Mapping[MessageQueue, int], *, tim
         Maximum time.
     """
     deadline, pause_s = Deadline(client.clock, timeout_ms), _FIRST_PAUSE_S
-    behind = dict(ends)
+    behind, all_answer = dict(ends), True
     while behind:
-        try:
-            reached = client.ask({queue: max_offset(queue) for queue in behind}, deadline=deadline)
-        except RocketMQError:
-            return False
-        behind = {queue: end for queue, end in behind.items() if reached[queue] < end}
+        calls = {queue: max_offset(queue) for queue in behind}
+        outcomes = client.requests.try_each(calls, deadline=deadline.sooner(timeout_ms / 2), policy=ONCE_MORE)
+        reached = {q: found for q, found in outcomes.items() if not isinstance(found, RocketMQError)}
+        all_answer = all_answer and len(reached) == len(behind)
+        behind = {queue: behind[queue] for queue, found in reached.items() if found < behind[queue]}
         if behind:
             if deadline.expired:
                 return False
             client.clock.sleep(min(pause_s, deadline.remaining_s))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-    return True
+    return all_answer

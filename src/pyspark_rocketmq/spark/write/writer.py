@@ -198,8 +198,12 @@ def _write(
 ) -> TaskWritten:
     client = task_client(options.client)
     report = WriteTask(client, options, layout, scope).run(batches)
-    if readable:
-        wait_until_readable(client, report.ends, timeout_ms=_READABLE_MS)
+    if readable and not wait_until_readable(client, report.ends, timeout_ms=_READABLE_MS):
+        _LOG.warning(
+            "the rows of partition %d are stored, but not known to be readable: a read that starts now may "
+            "miss some",
+            scope.partition,
+        )
     report.ends.clear()  # the driver does not need them
     return TaskWritten(report, scope.transaction)
 
