@@ -288,7 +288,8 @@ def test_values_of_facts_are_texts_numbers_and_lists(capsys: pytest.CaptureFixtu
 
 
 def test_a_script_s_own_json_option_is_not_the_command_s(cli: CommandLine) -> None:
-    failed = cli("streams", "explain", "no-such-script.py", "--json")
-    assert failed.err.startswith("error: no such script")
+    for words in ("explain no-such-script.py", "run no-such-script.py", "run no-such-script"):
+        failed = cli("streams", *words.split(), "--json")
+        assert failed.err.startswith("error: no such script"), words
     asked = cli("streams", "explain", "--json", "no-such-script.py")
     assert json.loads(asked.err)["type"] == "OptionError"

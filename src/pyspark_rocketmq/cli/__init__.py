@@ -171,8 +171,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _own_words(words: Sequence[str]) -> Sequence[str]:
-    """Return the words that are not a script's: those before the script of `streams run` and `explain`."""
-    if tuple(words[:2]) not in {("streams", "run"), ("streams", "explain")}:
+    """Return the words that can have the command's ``--json``, not those of the script of a stream job."""
+    command = tuple(words[:2])
+    if command == ("streams", "run"):
+        return words[:2]  # has no --json; its script may have any name
+    if command != ("streams", "explain"):
         return words
     script = next((at for at, word in enumerate(words) if at > 1 and word.endswith(".py")), len(words))
     return words[:script]
