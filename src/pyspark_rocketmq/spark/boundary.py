@@ -35,6 +35,8 @@ _LOG: Final = logging.getLogger(__name__)
 # output Spark logs (spark.sql.pyspark.worker.logging.enabled) has a handler at the root logger.
 _RUNTIME: Final = ("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
 _HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
+_HIDDEN_HERE: Final = __name__
+"""The variable's value if this module has set it; any text does."""
 
 # Facts (py4j 0.10.9, `_call_proxy`): without Connect, py4j calls a function for foreachBatch in the driver's
 # Python. It logs what the function raises, and then sends `traceback.format_exc()` to the JVM, with frames of
@@ -79,6 +81,8 @@ def called_for_batches(write: BatchFunction) -> BatchFunction:
 
 def _write_batch(write: BatchFunction, batch: DataFrame, batch_id: int) -> None:
     """Not part of the closure, which Spark Connect pickles."""
+    if os.environ.get(_HIDE_TRACEBACK) == _HIDDEN_HERE:  # somebody caught an earlier error
+        del os.environ[_HIDE_TRACEBACK]
     try:
         write(batch, batch_id)
     except (RocketMQError, PySparkException) as error:
@@ -148,8 +152,10 @@ def _leave(error: RocketMQError | PySparkException, where: str, level: int) -> N
         The error.
     """
     _LOG.log(level, "%s failed", where, exc_info=error)
-    if _is_worker():
-        os.environ[_HIDE_TRACEBACK] = "1"  # the worker ends with this error: no other error is affected
+    if _is_worker() and not os.environ.get(_HIDE_TRACEBACK):
+        # The worker ends with this error, unless a user's function for foreachBatch catches it. Under Spark
+        # Connect such a worker runs further batches: `_write_batch` removes the variable.
+        os.environ[_HIDE_TRACEBACK] = _HIDDEN_HERE
     raise error.with_traceback(None) from None
 
 

@@ -286,3 +286,22 @@ def test_a_function_for_batches_travels_to_spark_connect(worker: None) -> None:
 
     there = cloudpickle.loads(cloudpickle.dumps(write))
     assert sent(lambda: there(None, 0)) == "pyspark_rocketmq.errors.ConnectError: no connection [addr=a]\n"
+
+
+@pytest.mark.parametrize("own", ["", "1"])
+def test_a_worker_that_goes_on_after_our_error_shows_the_trace_of_a_later_defect(
+    worker: None, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    """A worker of Spark Connect runs many batches: the user's function may catch our error."""
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", own)
+
+    @called_for_batches
+    def write(_batch: object, number: int) -> None:
+        if number:
+            raise KeyError("a defect")
+        raise ConnectError("no connection", addr="a")
+
+    with pytest.raises(ConnectError):
+        write(None, 0)  # type: ignore[arg-type]
+    shown = sent(lambda: write(None, 1))  # type: ignore[arg-type]
+    assert ('raise KeyError("a defect")' in shown) is (own == "")
