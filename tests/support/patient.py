@@ -21,7 +21,7 @@ def patient_client(name_server: str) -> Client:
 def patient_producer(client: Client, **options: Any) -> Producer:
     """Return a producer that stores each message once, even if the broker answers late.
 
-    With the default timeout it would send a message again after 3 s, so that it is stored twice, and give up
+    With the default timeout it would send a message again after 10 s, so that it is stored twice, and give up
     a broker that is busy for a second.
     """
     return Producer(client, options=ProducerOptions(send_timeout_ms=PATIENCE_MS, retries=10, **options))

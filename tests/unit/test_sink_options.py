@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import pyspark_rocketmq
+from pyspark_rocketmq.client import ProducerOptions
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import SendStatus
 from pyspark_rocketmq.options import Compressor, Guarantee, SinkOptions, parse_options
@@ -26,6 +27,16 @@ def test_defaults_are_safe() -> None:
     assert (options.retries, options.send_timeout_ms, options.create_topic) == (3, 10_000, False)
     assert options.guarantee is Guarantee.AT_LEAST_ONCE
     assert not options.takes_dead_letters
+
+
+def test_a_producer_has_the_sinks_defaults() -> None:
+    """Both send a message again after a timeout, which is longer than the brokers' own timeouts."""
+    producer, sink = ProducerOptions(), parse()
+    assert (producer.send_timeout_ms, producer.retries, producer.accept_statuses) == (
+        sink.send_timeout_ms,
+        sink.retries,
+        sink.accept_statuses,
+    )
 
 
 def test_the_names_of_other_connectors_are_understood() -> None:

@@ -75,7 +75,8 @@ class ProducerOptions:
     Parameters
     ----------
     send_timeout_ms : int
-        Timeout of one attempt.
+        Timeout of one attempt. Java's is 3 s. This one is above the brokers' own timeouts (3 s for slaves,
+        5 s for the disk, 8 s in all): what is stored slowly is not sent again, and so not stored twice.
     retries : int
         Retries after the first attempt, at other brokers of the topic if there are any.
     accept_statuses : frozenset of SendStatus
@@ -90,7 +91,7 @@ class ProducerOptions:
         The broker's maximum size of one send (its ``maxMessageSize``).
     """
 
-    send_timeout_ms: int = 3_000
+    send_timeout_ms: int = 10_000
     retries: int = 3
     accept_statuses: frozenset[SendStatus] = frozenset({SendStatus.SEND_OK})
     compression: Compression = Compression.ZLIB
