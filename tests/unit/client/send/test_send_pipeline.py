@@ -369,6 +369,7 @@ def test_draining_drops_what_waits_for_its_next_try() -> None:
         found = [outcome.token for body in "abc" for outcome in pipeline.submit(message(body), token=body)]
         found += [outcome.token for outcome in pipeline.drain()]
         assert found == ["b", "c"]
+        producer.lockstep.manual_clock.now_s += 1  # its next try would be due
         pipeline.submit(message("d"), token="d")
         assert [outcome.token for outcome in pipeline.flush()] == ["d"]
     assert producer.bodies == list("abcd")
