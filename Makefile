@@ -10,7 +10,8 @@ SEED   ?= 1
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
 # Hypothesis' settings, see tests/support/examples.py.
 EXAMPLES := fixed
-# Four processes, because half of the network tests wait; the longest tests start first.
+# Four processes, because half of the network tests wait. Each begins with a quarter of the list, and takes half of
+# another's rest when it has finished.
 BY_TEST := --numprocesses 4 --dist worksteal
 # Processes with a broker and a Spark session each: four, because tests also wait. Tests of a file run in
 # the same process; the first folder starts first, so the slowest.

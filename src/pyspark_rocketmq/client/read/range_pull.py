@@ -247,7 +247,7 @@ class RangePull:
     def _recover(self, error: RocketMQError) -> None:
         """Prepare to continue after ``error``, or raise it: not retriable, or no progress for too long."""
         missed = isinstance(error, BrokerError) and error.code == ResponseCode.PULL_NOT_FOUND
-        # A slave that lacks the messages, too, shows nothing of its master, which is asked next.
+        # A slave's miss neither starts nor restarts the master's patience, if there is a master to ask next.
         self._patience.record_failure(self._now(), missed=missed and self._replica.master_is_known)
         if not self._replica.at_master and isinstance(error, FlowControlError):
             self._slave_is_closed = pull_answer.slave_is_closed(error.remark)

@@ -64,8 +64,12 @@ class CommittedScan:
             if start < ends[queue]
         ]
         found = 0
-        # A broker deletes its log from the oldest file on: with a committed message, its half message, which
-        # is older, is deleted, too. So a message that has expired cannot be committed again.
+        # Passed over, so that a message there counts as not committed:
+        # - Expired messages. A broker deletes its log from the oldest file on: with a committed message, its
+        #   half message, which is older, is deleted, too, and cannot be committed again.
+        # - The rest of a queue that was truncated or deleted since `max_offsets` (BEYOND_MAX, QUEUE_GONE):
+        #   the committed message is lost. If only the number of read queues was lowered, it is still stored,
+        #   and another commit stores a second one.
         options = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=False)
         for batch in read_batches(self._client, ranges, options, DecodeOptions(columns=("msgId",))):
             ids = batch.column("msgId").cast(pa.string())

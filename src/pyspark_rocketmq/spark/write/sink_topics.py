@@ -160,7 +160,7 @@ class SinkTopics:
         if not self._restart_ms:
             return True
         registered = self._client.name_servers.fetch_registered_brokers(deadline=self._client.deadline())
-        known = self._seen.names if registered is None else registered
+        known = self._seen.among(registered)
         now_s = self._client.clock.monotonic()
         if restart.expired:
             self._seen.settle(known, now_s)
