@@ -94,8 +94,9 @@ class _Checkpoint:
 class DirectStream:
     """A streaming program that is started again from its checkpoint whenever it ends.
 
-    Facts (JobGenerator, StreamingContext; Spark 4.3): after a restart, batches that the checkpoint has as
-    pending, and those of the time since it was written, are generated again, in their order, before others.
+    Facts (JobGenerator, StreamingContext; Spark 4.3): no interval is left out. After a restart, batches that
+    the checkpoint has as pending, and those of the time since it was written, are generated again, in their
+    order, before others.
 
     Parameters
     ----------
@@ -207,11 +208,13 @@ class _Driver:
             self._history.batches.clear()  # nothing is known of what a run before did
             self._history.read.clear()
             self._stream._done.clear()
+            self._last_ms = now_ms
             return []
         self._history.did["stream recovered from its checkpoint"] += 1
         self._plan = pickle.loads(kept.pickled)
         self._plan.clock = self._program.clock
         self._plan.recover(kept.pending)
+        self._last_ms = kept.time_ms
         down = range(kept.time_ms + self._interval_ms, now_ms, self._interval_ms)
         return sorted({*kept.pending, *down})
 
@@ -249,10 +252,9 @@ class _Driver:
             for time_ms in again:
                 self._generate(time_ms)
             while True:
+                while (next_ms := self._last_ms + self._interval_ms) <= self._now_ms():
+                    self._generate(next_ms)
                 self._stage.scheduler.park(self._settings.interval_s)
-                now_ms = self._now_ms()
-                if now_ms > self._last_ms and len(self._jobs) < 3:
-                    self._generate(now_ms)
         except BaseException as error:  # noqa: BLE001 - the thread's outermost frame: `run` raises it
             self._over.fail(error)
 

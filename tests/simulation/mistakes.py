@@ -437,12 +437,6 @@ PLANTS: Final = tuple(
         ),
         # --- direct streams
         (
-            "what is finished after an unfinished batch is committed",
-            "dstream.direct.batch_plan",
-            "                if not self._batches[time].finished:\n                    break",
-            "                if not self._batches[time].finished:\n                    continue",
-        ),
-        (
             "a batch of another start is adopted",
             "dstream.direct.batch_plan",
             "if time_ms not in self._batches and follows:",

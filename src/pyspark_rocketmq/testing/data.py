@@ -196,9 +196,16 @@ class MockData:
                 self._stores[queue.broker_name].expire_halves(gone[-1])
 
     def remove(self, queue: MessageQueue, from_offset: int, until_offset: int) -> None:
-        """Delete messages, but keep the min offset: a log file is deleted before its index."""
+        """Delete messages, and older half messages, but keep the min offset.
+
+        A log file is deleted before its index.
+        """
         with self._lock:
-            self._log(queue).remove(from_offset, until_offset)
+            log = self._log(queue)
+            gone = [it.record for it in log.messages if from_offset <= it.offset < until_offset]
+            log.remove(from_offset, until_offset)
+            if gone:
+                self._stores[queue.broker_name].expire_halves(gone[-1])
 
     def truncate(self, queue: MessageQueue, max_offset: int) -> None:
         """Lose messages from ``max_offset`` on, as in an unclean crash. The offsets are reused."""
