@@ -23,6 +23,9 @@ class HostWithoutThreads:
     def connect(self, addr: str, options: ConnectionOptions) -> ByteStream:
         return SYSTEM_HOST.connect(addr, options)
 
+    def process_id(self) -> int:
+        return SYSTEM_HOST.process_id()
+
     def condition(self) -> Condition:
         return SYSTEM_HOST.condition()
 
