@@ -194,7 +194,7 @@ class Plan:
         for name, values in {
             "maxOffsetsPerTrigger": ("1", "13", "100", "1000"),
             "minPartitions": ("2", "7"),
-            "maxRecordsPerPartition": ("3", "50"),
+            "maxRecordsPerPartition": ("5", "50"),
             "pullBatchSize": ("1", "7", "32", "1024"),
             "pullsInFlight": ("1", "2", "16"),
             "maxRatePerQueue": ("20", "50"),
@@ -225,7 +225,7 @@ class Plan:
                 options.pop(name, None)
         span_s = one_of((2.0, 5.0, 15.0))
         # A batch of one message each: few of them are enough.
-        messages = (10,) if options.get("maxOffsetsPerTrigger") == "1" else (20, 60, 150)
+        messages = (10,) if options.get("maxOffsetsPerTrigger") == "1" else (20, 50, 100)
         sink = (
             SinkPlan.drawn(chance, span_s, keyed=False if retires else None)
             if chance.random() < 0.4

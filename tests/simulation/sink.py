@@ -72,7 +72,7 @@ class SinkPlan:
         return cls(
             batches=batches,
             partitions=one_of((1, 2, 3)),
-            rows=one_of((3, 12, 40)),
+            rows=one_of((3, 8, 20)),
             keyed=chance.random() < 0.6 if keyed is None else keyed,
             pause_s=span_s / batches * one_of((0.0, 1.0)),
             options=options,

@@ -182,3 +182,11 @@ def test_what_retention_deleted_is_not_lost() -> None:
     good = history()
     expired = {(*A, 3)}
     assert judge(replace(good, batches={0: good.batches[0], 1: good.batches[1][:1]}, expired=expired)) == {}
+
+
+def test_a_copy_that_retention_deleted_is_not_visible_twice() -> None:
+    good = history()
+    first, copy = (*A, 0), (*A, 4)
+    twice = replace(good, transactional=True, stored={**good.stored, copy: good.stored[first]})
+    assert "visible twice" in judge(twice)
+    assert "visible twice" not in judge(replace(twice, expired={first}))
