@@ -82,7 +82,7 @@ def called_for_batches(write: BatchFunction) -> BatchFunction:
 def _write_batch(write: BatchFunction, batch: DataFrame, batch_id: int) -> None:
     """Not part of the closure, which Spark Connect pickles."""
     if os.environ.get(_HIDE_TRACEBACK) == _HIDDEN_HERE:  # somebody caught an earlier error
-        del os.environ[_HIDE_TRACEBACK]
+        os.environ.pop(_HIDE_TRACEBACK, None)
     try:
         write(batch, batch_id)
     except (RocketMQError, PySparkException) as error:

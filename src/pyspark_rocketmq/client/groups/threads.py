@@ -106,6 +106,7 @@ class Pool:
         self._threads = 0
         self._idle = 0
         self._closed = False
+        self._warned = False
 
     def submit(self, call: Callable[[], None]) -> bool:
         """Have a call made soon; returns False if the pool is closed.
@@ -133,7 +134,9 @@ class Pool:
                 if not self._threads and call in self._waiting:
                     self._waiting.remove(call)
                     raise
-            _LOG.warning("%s has %d threads, and no further one can be started", self._name, number - 1)
+                first, self._warned = not self._warned, True
+            if first:  # each call would be another warning
+                _LOG.warning("%s has %d threads, and no further one can be started", self._name, number - 1)
         return True
 
     def close(self, timeout_s: float) -> None:

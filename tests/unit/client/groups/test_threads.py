@@ -141,7 +141,9 @@ def test_a_pool_that_got_no_thread_refuses_the_call_and_starts_one_for_the_next(
     assert made == []
 
 
-def test_a_pool_that_gets_no_further_thread_goes_on_with_those_that_it_has() -> None:
+def test_a_pool_that_gets_no_further_thread_goes_on_with_those_that_it_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     host, made = HostWithoutThreads(0), list[int]()
     pool = Pool(host, 2, name="calls")
     begun, may_end, both = Event(SYSTEM_HOST), Event(SYSTEM_HOST), threading.Barrier(2)
@@ -152,9 +154,11 @@ def test_a_pool_that_gets_no_further_thread_goes_on_with_those_that_it_has() -> 
 
     assert pool.submit(first)
     assert begun.wait(PATIENCE_S)
-    host.refusals = 1
+    host.refusals = 2
+    assert pool.submit(lambda: None)
     assert pool.submit(lambda: made.append(both.wait(PATIENCE_S)))
     assert pool.submit(lambda: made.append(both.wait(PATIENCE_S)))  # gets the second thread
     may_end.set()
     eventually(lambda: sorted(made) == [0, 1], what="both calls at once")
+    assert caplog.text.count("calls has 1 threads, and no further one can be started") == 1
     pool.close(PATIENCE_S)
