@@ -81,7 +81,7 @@ def called_for_batches(write: BatchFunction) -> BatchFunction:
 
 def _write_batch(write: BatchFunction, batch: DataFrame, batch_id: int) -> None:
     """Not part of the closure, which Spark Connect pickles."""
-    if os.environ.get(_HIDE_TRACEBACK) == _HIDDEN_HERE:  # somebody caught an earlier error
+    if os.environ.get(_HIDE_TRACEBACK) == _HIDDEN_HERE:  # an earlier error was caught
         os.environ.pop(_HIDE_TRACEBACK, None)
     try:
         write(batch, batch_id)
