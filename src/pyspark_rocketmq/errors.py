@@ -198,6 +198,9 @@ class ConnectionLostError(TransportError):
 class RequestTimeoutError(TransportError):
     """No response within the deadline. Whether the request took effect is unknown."""
 
+    arriving: tuple[int, int] | None = None
+    """The number of responses that the connection had received, and the bytes of the next one so far."""
+
 
 # --- the route ------------------------------------------------------------------------------
 

@@ -247,6 +247,15 @@ def test_strangers_and_drips_do_no_harm() -> None:
         assert net.read() == bodies
 
 
+def test_an_answer_that_takes_longer_than_its_timeout_is_waited_for_while_it_arrives() -> None:
+    """As a large message over a slow link: requested again it would take as long."""
+    with network(request_timeout_ms=300) as net:
+        bodies = net.fill(32)
+        net.mq.inject(Drip(step_bytes=200, pause_s=0.02), on=RequestCode.PULL_MESSAGE, times=1_000)
+        with within(20):
+            assert net.read(stall_timeout_ms=20_000) == bodies
+
+
 # --- sending --------------------------------------------------------------------------------
 
 

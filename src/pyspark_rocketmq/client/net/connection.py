@@ -388,6 +388,7 @@ class Connection:
         error = RequestTimeoutError(
             f"no answer within {deadline.timeout_ms:.0f} ms", addr=self.addr, in_flight=len(self._pending)
         )
+        error.arriving = self._socket.arriving
         silent_ms = (self._clock.monotonic() - self._heard_at) * 1000
         if silent_ms >= deadline.timeout_ms >= _SILENCE_MS:
             self._fail(ConnectionLostError(f"the peer was silent for {silent_ms:.0f} ms", addr=self.addr))

@@ -52,6 +52,7 @@ class FrameSocket:
         self._outgoing: deque[memoryview] = deque()
         self._buffer = ReceiveBuffer()
         self._given_up = False
+        self._frames = 0
         self.may_have_more = False
         """Whether there may be more to receive although `sleep` would not notice it."""
 
@@ -59,6 +60,11 @@ class FrameSocket:
     def unsent(self) -> bool:
         """Whether something waits for the peer to take it."""
         return bool(self._outgoing)
+
+    @property
+    def arriving(self) -> tuple[int, int]:
+        """The number of frames received, and the bytes of the next one so far."""
+        return self._frames, self._buffer.unfinished
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Send frames, or queue what the socket does not take now: `flush` and `sleep` send it.
@@ -151,6 +157,7 @@ class FrameSocket:
                 for command, data, start, end in buffer.take_frames():
                     frames.append(Received(command, data, start, end))
             finally:
+                self._frames += len(frames)
                 deliver(frames)
             return received
 

@@ -37,6 +37,11 @@ class ReceiveBuffer:
         self._start = 0
         self._end = 0
 
+    @property
+    def unfinished(self) -> int:
+        """The bytes of a frame that is not whole yet."""
+        return self._end - self._start
+
     def room(self) -> memoryview:
         """Return where the next bytes go; `add_received` says how many came.
 

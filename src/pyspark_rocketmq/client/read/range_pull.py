@@ -109,9 +109,10 @@ class RangePull:
     def ask(self, pulls: int, room_bytes: int) -> int:
         """Send pulls, up to a number and to the expected bytes of their answers; return how many were sent.
 
-        Sends none after a failure that `advance` has not handled yet, and none while it spares a busy broker.
+        Sends none after a failure that `advance` has not handled yet, none while it spares a busy broker, and
+        none while an answer arrives slowly.
         """
-        if self._failure is not None or self._now() < self._resume_at:
+        if self._failure is not None or self._patience.awaits_late_answer or self._now() < self._resume_at:
             return 0
         try:
             return self._send(min(pulls, room_bytes // self._hint.expected_bytes))
@@ -246,6 +247,9 @@ class RangePull:
 
     def _recover(self, error: RocketMQError) -> None:
         """Prepare to continue after ``error``, or raise it: not retriable, or no progress for too long."""
+        arriving = error.arriving if isinstance(error, RequestTimeoutError) else None
+        if self._patience.record_late_answer(self._now(), arriving) and not self._is_stalled():
+            return  # the pulls stay in flight
         missed = isinstance(error, BrokerError) and error.code == ResponseCode.PULL_NOT_FOUND
         # A slave's miss neither starts nor restarts the master's patience, if there is a master to ask next.
         self._patience.record_failure(self._now(), missed=missed and self._replica.master_is_known)

@@ -8,18 +8,19 @@ __all__ = ["Patience"]
 class Patience:
     """The failures of one range since its last progress; times are seconds of a monotonic clock."""
 
-    __slots__ = ("_failing_since", "_missing_since", "failures")
+    __slots__ = ("_arriving", "_failing_since", "_missing_since", "failures")
 
     def __init__(self) -> None:
         self.failures = 0
         """How many since the last progress."""
         self._failing_since: float | None = None
         self._missing_since: float | None = None
+        self._arriving: tuple[int, int] | None = None
 
     def record_progress(self) -> None:
         """Record that offsets were accounted for."""
         self.failures = 0
-        self._failing_since = self._missing_since = None
+        self._failing_since = self._missing_since = self._arriving = None
 
     def record_failure(self, now_s: float, *, missed: bool) -> None:
         """Record a failure.
@@ -36,6 +37,32 @@ class Patience:
             self._failing_since = now_s
         if not missed:
             self._missing_since = None
+
+    @property
+    def awaits_late_answer(self) -> bool:
+        """Whether `record_late_answer` had the caller wait, and nothing was accounted for since then."""
+        return self._arriving is not None
+
+    def record_late_answer(self, now_s: float, arriving: tuple[int, int] | None) -> bool:
+        """Record a timeout. Return whether to wait again, because an answer is arriving, only slowly.
+
+        Requested again, it would not arrive sooner. After the first timeout, any incomplete answer may be the
+        expected one. After the next ones, it must be the same answer, with more bytes.
+
+        Parameters
+        ----------
+        now_s : float
+        arriving : tuple of (int, int), optional
+            See `RequestTimeoutError`.
+        """
+        before, self._arriving = self._arriving, None
+        if arriving is None or not arriving[1]:
+            return False
+        if before is not None and not (before[0] == arriving[0] and before[1] < arriving[1]):
+            return False
+        self.record_failure(now_s, missed=False)
+        self._arriving = arriving
+        return True
 
     def missing_ms(self, now_s: float) -> float:
         """Return how long the master has missed the messages, this miss included."""

@@ -46,3 +46,26 @@ def test_another_failure_between_two_misses_starts_the_count_again() -> None:
     patience.record_failure(10.0, missed=True)
     patience.record_failure(11.0, missed=False)
     assert patience.missing_ms(30.0) == 0
+
+
+def test_an_answer_is_waited_for_while_it_grows_and_for_the_first_time_whichever_it_is() -> None:
+    patience = Patience()
+    assert not patience.awaits_late_answer
+    assert patience.record_late_answer(10.0, (5, 100))
+    assert patience.awaits_late_answer
+    assert patience.record_late_answer(11.0, (5, 101))
+    assert patience.stalled_ms(12.0) == 2_000, "a wait counts as no progress"
+    assert not patience.record_late_answer(12.0, (5, 101)), "no byte came"
+    assert not patience.awaits_late_answer
+    assert patience.record_late_answer(13.0, (0, 1)), "of the next connection"
+    assert not patience.record_late_answer(14.0, (1, 50)), "another answer came instead"
+
+
+def test_nothing_is_waited_for_if_no_answer_is_arriving() -> None:
+    patience = Patience()
+    assert not patience.record_late_answer(10.0, None)
+    assert not patience.record_late_answer(10.0, (5, 0))
+    assert patience.failures == 0
+    assert patience.record_late_answer(11.0, (5, 10))
+    patience.record_progress()
+    assert patience.record_late_answer(12.0, (9, 10)), "the first time-out since then"
