@@ -44,7 +44,7 @@ def test_every_message_comes_without_a_request_that_times_out(
     proxied_client: Client, proxied_topic: str
 ) -> None:
     ends = fill(
-        proxied_client, proxied_topic, [OutgoingMessage(proxied_topic, b"x" * 2_000, tags="T")] * 4_000
+        proxied_client, proxied_topic, [OutgoingMessage(proxied_topic, b"x" * 2_000, tags="T")] * 8_000
     )
     ranges = [OffsetRange(queue, 0, end) for queue, end in ends.items()]
     options = ReadOptions(consumer_group="g", stall_timeout_ms=1)  # the first time-out fails the read
