@@ -13,9 +13,10 @@ from typing import Final
 from tests.simulation.hadoop import HadoopFiles, SparkContextWithFiles
 from tests.simulation.history import Row
 from tests.simulation.program import Program
+from tests.simulation.reading import read_in_tasks
 from tests.simulation.scheduler import EPOCH_MS
 from tests.simulation.stage import Stage
-from tests.simulation.tasks import Survive, TaskSet
+from tests.simulation.tasks import Survive
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.net.host import Outcome
@@ -303,16 +304,12 @@ class _Driver:
     def _run_batch(self, time_ms: int, ranges: OffsetRanges) -> None:
         begin_s = self._stage.scheduler.now
         full = [each for each in ranges if len(each)]
-        parts = TaskSet[list[Row]](
-            self._stage,
-            self._process,
-            self._program.executors,
+        parts = read_in_tasks(
+            *(self._stage, self._program, self._process),
             lambda client, index, survive: self._read(client, ranges[index], survive),
             len(full),
             chance=self._chance,
-            compare=self._compare,
-            failed=lambda _: None,
-        ).run()
+        )
         self._program.step("read")
         self._store(time_ms, ranges, [row for part in parts for row in part])
         self._program.step("stored")
@@ -348,14 +345,7 @@ class _Driver:
             history.did["batches"] += 1
         else:
             history.did["batch run again after a restart"] += 1
-            if not self._same(before, rows):
+            if not history.same(before, rows):
                 history.torn.append(f"batch {time_ms}: {len(before)} rows at first, {len(rows)} then")
         for each in ranges:
             self._stream._done[each.queue] = max(each.until_offset, self._stream._done.get(each.queue, 0))
-
-    def _compare(self, index: int, first: list[Row], second: list[Row]) -> None:
-        if not self._same(first, second):
-            self._history.torn.append(f"partition {index} has other rows at a second attempt")
-
-    def _same(self, one: list[Row], other: list[Row]) -> bool:
-        return one == other or self._history.still_there(one) == self._history.still_there(other)

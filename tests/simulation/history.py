@@ -147,6 +147,10 @@ class History:
         """Return the rows that retention has not deleted so far, of queues that were not created again."""
         return [row for row in rows if row.place not in self.expired and not self.generations[row.place[:3]]]
 
+    def same(self, one: list[Row], other: list[Row]) -> bool:
+        """Return whether rows are the same, but for those that are not there any more."""
+        return one == other or self.still_there(one) == self.still_there(other)
+
     def begin_again(self, queue: MessageQueue) -> None:
         """Record that a queue's messages are deleted, and its offsets begin at 0."""
         key = (queue.topic, queue.broker_name, queue.queue_id)

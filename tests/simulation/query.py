@@ -6,26 +6,21 @@ import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from tests.simulation.history import Row
 from tests.simulation.program import Program
+from tests.simulation.reading import SourceReading
 from tests.simulation.stage import Stage
-from tests.simulation.tasks import Survive, TaskSet
 
-from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.offsets.planning_client import PlanningClient
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.spark.read.partition import RangesPartition, read_ranges
-from pyspark_rocketmq.spark.read.schema import read_schema, to_projection
+from pyspark_rocketmq.spark.read.partition import RangesPartition
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 
 __all__ = ["Query"]
-
-_COLUMNS: Final = ("topic", "brokerName", "queueId", "queueOffset", "body")
 
 
 @dataclass(slots=True)
@@ -68,8 +63,6 @@ class Query:
         self._stage = stage
         self._history = stage.history
         self._options = parse_options(SourceOptions, dict(options), where="readStream", environ={})
-        self._schema = read_schema(_COLUMNS)
-        self._projection = to_projection(self._schema)
         self._chance = chance
         self._available_now = available_now
         self._trigger_s = trigger_s
@@ -85,6 +78,7 @@ class Query:
             failed=self._ended,
             skew_ms=skew_ms,
         )
+        self._reading = SourceReading(stage, self.program, self._options, chance)
 
     def start(self) -> None:
         """Begin."""
@@ -119,10 +113,8 @@ class Query:
         clock, host = self.program.clock, self.program.host
         reader = RocketMQStreamReader(
             self._options,
-            self._schema,
-            connect=lambda options: PlanningClient(
-                options, clock=clock, random=random.Random(self._chance.random()), host=host
-            ),
+            self._reading.schema,
+            connect=self._reading.connect,
             clock=clock,
             host=host,
         )
@@ -159,16 +151,7 @@ class Query:
         start = self._kept.ends[number - 1] if number else _kept(reader.initialOffset())
         partitions = [it for it in reader.partitions(start, end) if isinstance(it, RangesPartition)]
         self._step("partitioned")
-        parts = TaskSet[list[Row]](
-            self._stage,
-            self.program.driver,
-            self.program.executors,
-            lambda client, index, survive: self._read(client, partitions[index], survive),
-            len(partitions),
-            chance=self._chance,
-            compare=self._compare,
-            failed=lambda _: None,
-        ).run()
+        parts = self._reading.read(partitions)
         for part in parts:
             self._check_order(part)
         rows = sorted((row for part in parts for row in part), key=lambda row: row.place)
@@ -177,7 +160,7 @@ class Query:
         if before is None:
             self._history.batches[number] = rows
             self._history.read.update(row.place for row in rows)
-        elif not self._same(before, rows):
+        elif not self._history.same(before, rows):
             self._history.torn.append(
                 f"batch {number}: {len(before)} rows at first, {len(rows)} when it was read again"
             )
@@ -185,26 +168,6 @@ class Query:
         self._step("written")
         self._kept.finished = number + 1
         self._step("finished")
-
-    # --- tasks ---
-
-    def _read(self, client: Client, partition: RangesPartition, survive: Survive) -> list[Row]:
-        """Read a partition as a task does."""
-        rows: list[Row] = []
-        for batch in read_ranges(client, partition.value, self._options, self._projection):
-            columns = [batch.column(name).to_pylist() for name in _COLUMNS]
-            rows += [
-                self._history.row(values[:4], values[4].rstrip()) for values in zip(*columns, strict=True)
-            ]
-            survive()
-        return rows
-
-    def _compare(self, index: int, first: list[Row], second: list[Row]) -> None:
-        if not self._same(first, second):
-            self._history.torn.append(f"partition {index} has other rows at a second attempt")
-
-    def _same(self, one: list[Row], other: list[Row]) -> bool:
-        return one == other or self._history.still_there(one) == self._history.still_there(other)
 
     def _check_order(self, rows: list[Row]) -> None:
         """Within a partition, a queue's rows come in their order; partitions have none among themselves."""
