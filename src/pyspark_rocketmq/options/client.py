@@ -49,7 +49,7 @@ class ClientOptions(Options):
         _TIMEOUT,
         default=10_000,
         aliases=("pullTimeoutMs", "pull.timeout.ms"),
-        doc="Request timeout, in milliseconds.",
+        doc="Request timeout, in milliseconds. A read waits longer while an answer is arriving slowly.",
     )
     connect_timeout_ms: int = option(
         "connectTimeoutMs",
