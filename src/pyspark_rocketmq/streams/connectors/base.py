@@ -133,7 +133,11 @@ class SinkConnector(Sink):
         raise NotImplementedError
 
     def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
-        """Start a query with this as its only sink."""
+        """Start a query with this as its only sink. Its rows are final, not updates."""
+        return self.start_batches(writer, plan, checkpoint)
+
+    def start_batches(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
+        """Start a query that writes each batch with `batch_writer`."""
         write = self.batch_writer(plan, checkpoint, numbered=True)
         return writer.foreachBatch(called_for_batches(write)).start()
 

@@ -57,7 +57,9 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
         sink = plan.sinks[0]
         flow = final_flow(common, sink, guard)
         rows = sink_of(sink).rows(flow, plan)
-        return _start_one(_configure(rows, flow, plan, checkpoint, trigger), sink, flow, plan, checkpoint)
+        # Spark's sinks accept final rows, not updates.
+        start = sink_of(sink).start_batches if flow.updates else sink_of(sink).start
+        return start(_configure(rows, flow, plan, checkpoint, trigger), plan, checkpoint)
     if common.shape is Shape.JSON and not common.checked:  # once for all sinks, and where it is counted
         common = common.with_fields([], guard, shared)
     for sink in plan.sinks:  # fail on compile errors now, not in the first batch
@@ -76,16 +78,6 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
             batch.unpersist()
 
     return writer.foreachBatch(called_for_batches(write)).start()
-
-
-def _start_one(
-    writer: DataStreamWriter, sink: p.Sink, flow: Flow, plan: p.Plan, checkpoint: str
-) -> StreamingQuery:
-    """Start the query of a job with one sink. Spark's sinks accept final rows, not updates."""
-    if flow.updates:
-        write = sink_of(sink).batch_writer(plan, checkpoint, numbered=True)
-        return writer.foreachBatch(called_for_batches(write)).start()
-    return sink_of(sink).start(writer, plan, checkpoint)
 
 
 def _configure(
