@@ -190,10 +190,8 @@ class MockData:
         """Delete messages below ``min_offset``, as when their retention ends, and older half messages."""
         with self._lock:
             log = self._log(queue)
-            gone = [stored.record for stored in log.messages if stored.offset < min_offset]
+            self._expire_halves(queue, log, 0, min_offset)
             log.expire(min_offset)
-            if gone:
-                self._stores[queue.broker_name].expire_halves(gone[-1])
 
     def remove(self, queue: MessageQueue, from_offset: int, until_offset: int) -> None:
         """Delete messages, and older half messages, but keep the min offset.
@@ -202,10 +200,14 @@ class MockData:
         """
         with self._lock:
             log = self._log(queue)
-            gone = [it.record for it in log.messages if from_offset <= it.offset < until_offset]
+            self._expire_halves(queue, log, from_offset, until_offset)
             log.remove(from_offset, until_offset)
-            if gone:
-                self._stores[queue.broker_name].expire_halves(gone[-1])
+
+    def _expire_halves(self, queue: MessageQueue, log: QueueLog, from_offset: int, until_offset: int) -> None:
+        """Delete the half messages that are older than the last of the messages between two offsets."""
+        gone = [it.record for it in log.messages if from_offset <= it.offset < until_offset]
+        if gone:
+            self._stores[queue.broker_name].expire_halves(gone[-1])
 
     def truncate(self, queue: MessageQueue, max_offset: int) -> None:
         """Lose messages from ``max_offset`` on, as in an unclean crash. The offsets are reused."""
