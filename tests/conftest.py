@@ -70,20 +70,13 @@ def proxied() -> Iterator[DevCluster]:
 
 
 @pytest.fixture
-def proxied_client(proxied: DevCluster) -> Iterator[Client]:
-    """A client that knows the proxy only."""
-    with Client(proxied.proxy) as client:
-        yield client
-
-
-@pytest.fixture
-def proxied_topic(proxied: DevCluster, proxied_client: Client, topic: TopicFactory) -> str:
+def proxied_topic(proxied: DevCluster, client: Client, topic: TopicFactory) -> str:
     """A fresh topic with two queues a broker, which the proxy shows; it keeps routes for a second."""
     name = topic(queues=2, cluster=proxied)
 
     def is_shown() -> bool:
-        proxied_client.invalidate(name)
-        return proxied_client.find_route(name) is not None
+        client.invalidate(name)
+        return client.find_route(name) is not None
 
     eventually(is_shown, 30, what="the route")
     return name

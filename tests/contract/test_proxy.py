@@ -27,35 +27,37 @@ from pyspark_rocketmq.remoting.header import GetRouteInfoRequest
 pytestmark = pytest.mark.needs("cluster")
 
 
+@pytest.fixture
+def name_server(proxied: DevCluster) -> str:
+    """The proxy: clients do not know the name servers."""
+    return proxied.proxy
+
+
 def test_a_proxy_is_recognized_by_its_answers(
-    proxied: DevCluster, proxied_client: Client, proxied_topic: str
+    proxied: DevCluster, client: Client, proxied_topic: str
 ) -> None:
     def fields(addr: str) -> set[str]:
-        return set(proxied_client.connection(addr).call(GetRouteInfoRequest(topic=proxied_topic)).fields)
+        return set(client.connection(addr).call(GetRouteInfoRequest(topic=proxied_topic)).fields)
 
     assert fields(proxied.proxy) == {"TRACE_ON", "MSG_REGION"}
     assert fields(proxied.name_server) == set()
-    assert all(data.behind_proxy for data in proxied_client.route(proxied_topic).brokers)
+    assert all(data.behind_proxy for data in client.route(proxied_topic).brokers)
     with Client(proxied.name_server) as direct:
         assert not any(data.behind_proxy for data in direct.route(proxied_topic).brokers)
 
 
-def test_every_message_comes_without_a_request_that_times_out(
-    proxied_client: Client, proxied_topic: str
-) -> None:
-    ends = fill(
-        proxied_client, proxied_topic, [OutgoingMessage(proxied_topic, b"x" * 2_000, tags="T")] * 8_000
-    )
+def test_every_message_comes_without_a_request_that_times_out(client: Client, proxied_topic: str) -> None:
+    ends = fill(client, proxied_topic, [OutgoingMessage(proxied_topic, b"x" * 2_000, tags="T")] * 8_000)
     ranges = [OffsetRange(queue, 0, end) for queue, end in ends.items()]
     options = ReadOptions(consumer_group="g", stall_timeout_ms=1)  # the first time-out fails the read
     rows = 0
-    for batch in read_batches(proxied_client, ranges, options, DecodeOptions(columns=("body",))):
+    for batch in read_batches(client, ranges, options, DecodeOptions(columns=("body",))):
         rows += batch.num_rows if isinstance(batch, pa.RecordBatch) else 0
     assert rows == sum(ends.values()) == 8_000
 
 
-def test_many_sends_are_in_flight(proxied_client: Client, proxied_topic: str) -> None:
-    producer = Producer(proxied_client)
+def test_many_sends_are_in_flight(client: Client, proxied_topic: str) -> None:
+    producer = Producer(client)
     outcomes = []
     with SendPipeline(producer, outage_timeout_ms=60_000) as pipeline:
         for _ in range(200):
@@ -63,28 +65,28 @@ def test_many_sends_are_in_flight(proxied_client: Client, proxied_topic: str) ->
             outcomes += pipeline.submit(encode_many(messages, producer.ids))
         outcomes += pipeline.flush()
     assert [outcome.error for outcome in outcomes if outcome.error] == []
-    queues = proxied_client.read_queues(proxied_topic)
-    eventually(lambda: sum(proxied_client.max_offsets(queues).values()) == 10_000, 30, what="all messages")
+    queues = client.read_queues(proxied_topic)
+    eventually(lambda: sum(client.max_offsets(queues).values()) == 10_000, 30, what="all messages")
 
 
-def test_groups_times_tags_and_sql(proxied_client: Client, proxied_topic: str, group: str) -> None:
-    ends = fill(proxied_client, proxied_topic, [OutgoingMessage(proxied_topic, b"x", tags="T")] * 200)
-    assert set(proxied_client.committed_offsets(group, ends).values()) == {None}
-    proxied_client.commit_offsets(group, ends)
-    assert proxied_client.committed_offsets(group, ends) == ends
-    assert proxied_client.offsets_at(dict.fromkeys(ends, 0)) == dict.fromkeys(ends, 0)
-    consumer = PullConsumer(group, client=proxied_client)
+def test_groups_times_tags_and_sql(client: Client, proxied_topic: str, group: str) -> None:
+    ends = fill(client, proxied_topic, [OutgoingMessage(proxied_topic, b"x", tags="T")] * 200)
+    assert set(client.committed_offsets(group, ends).values()) == {None}
+    client.commit_offsets(group, ends)
+    assert client.committed_offsets(group, ends) == ends
+    assert client.offsets_at(dict.fromkeys(ends, 0)) == dict.fromkeys(ends, 0)
+    consumer = PullConsumer(group, client=client)
     queue = min(ends)
     assert len(consumer.pull(queue, "T", 0).messages) == 32
     assert not consumer.pull(queue, "U", 0).messages
     with pytest.raises(OptionError, match="a proxy does not check"):
-        proxied_client.check_selector(MessageSelector.by_sql("a = 1"), proxied_topic, group=group)
+        client.check_selector(MessageSelector.by_sql("a = 1"), proxied_topic, group=group)
 
 
-def test_what_a_proxy_does_not_serve(proxied_client: Client, proxied_topic: str) -> None:
+def test_what_a_proxy_does_not_serve(client: Client, proxied_topic: str) -> None:
     with pytest.raises(TopicNotFoundError, match="does not exist"):
-        proxied_client.read_queues("missing")
-    admin = Admin(proxied_client)
+        client.read_queues("missing")
+    admin = Admin(client)
     for use in (admin.topics, admin.cluster_info, lambda: admin.create_topic("new")):
         with pytest.raises(UnsupportedRequestError, match="set the name servers' address") as caught:
             use()

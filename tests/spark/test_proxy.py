@@ -9,6 +9,12 @@ from tests.support.wait import eventually
 pytestmark = pytest.mark.needs("cluster")
 
 
+@pytest.fixture
+def name_server(proxied):
+    """The proxy: clients do not know the name servers."""
+    return proxied.proxy
+
+
 def test_batch_and_sink(spark, proxied, proxied_topic):
     rows = spark.range(5_000).selectExpr("encode(string(id), 'UTF-8') AS body", "cast(id AS string) AS keys")
     rows.write.format("rocketmq").options(nameServer=proxied.proxy, topic=proxied_topic).mode("append").save()
@@ -17,8 +23,8 @@ def test_batch_and_sink(spark, proxied, proxied_topic):
     assert read.select("keys").distinct().count() == 5_000
 
 
-def test_a_stream_goes_on_after_a_restart(stream, proxied, proxied_client, proxied_topic, group):
-    send = Sender(proxied_client)
+def test_a_stream_goes_on_after_a_restart(stream, proxied, client, proxied_topic, group):
+    send = Sender(client)
     options = {"nameServer": proxied.proxy, "startingOffsets": "earliest", "consumerGroup": group}
     first = send(proxied_topic, 400)
     batches = Batches()
@@ -27,10 +33,8 @@ def test_a_stream_goes_on_after_a_restart(stream, proxied, proxied_client, proxi
     second = send(proxied_topic, 200)
     assert stream(proxied_topic, batches, **options).awaitTermination(120)
     same_messages(batches.all(), [*first, *second])
-    queues = proxied_client.read_queues(proxied_topic)
-    eventually(
-        lambda: proxied_client.committed_offsets(group, queues) == proxied_client.max_offsets(queues), 30
-    )
+    queues = client.read_queues(proxied_topic)
+    eventually(lambda: client.committed_offsets(group, queues) == client.max_offsets(queues), 30)
 
 
 def test_a_pattern_says_what_to_do(spark, proxied):

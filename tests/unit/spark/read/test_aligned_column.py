@@ -56,6 +56,15 @@ class Query:
         (value,) = {partition.value[1] for partition in self.batch()}
         return value
 
+    def send_after_ends(self) -> None:
+        """Have a message arrive a minute before now, when the ends have been asked for."""
+
+        def come() -> None:
+            self.mq.send(B0)
+            self.mq.clock.now_s += 60
+
+        self.mq.after_ends = come
+
     def unread_ms(self) -> list[int]:
         """Return when the messages were stored that are yet to be read."""
         ends = SourceOffset.from_dict(self.end).offsets
@@ -93,12 +102,7 @@ def test_it_is_now_when_everything_is_read_and_stays_while_a_broker_is_away() ->
 def test_it_does_not_pass_messages_that_come_while_the_ends_are_asked_for() -> None:
     query = Query()
     query.mq.send()
-
-    def come() -> None:
-        query.mq.send(B0)
-        query.mq.clock.now_s += 60
-
-    query.mq.after_ends = come
+    query.send_after_ends()
     aligned_ms = query.aligned_ms()
     assert aligned_ms <= min(query.unread_ms())
     assert query.aligned_ms() > aligned_ms
@@ -137,12 +141,7 @@ def test_a_run_to_the_end_says_nothing_of_what_came_after_its_begin() -> None:
 def test_a_run_to_the_end_does_not_pass_messages_that_come_while_its_ends_are_asked_for() -> None:
     query = Query()
     query.mq.send()
-
-    def come() -> None:
-        query.mq.send(B0)
-        query.mq.clock.now_s += 60
-
-    query.mq.after_ends = come
+    query.send_after_ends()
     query.reader.prepareForTriggerAvailableNow()
     assert query.aligned_ms() <= min(query.unread_ms())
 
