@@ -88,12 +88,12 @@ class Reader:
     def ranges(self) -> list[OffsetRange]:
         return [OffsetRange(queue, 0, MESSAGES) for queue in self.mq.queues("orders")[:2]]
 
-    def read(self, **options: object) -> list[tuple[int, int]]:
+    def read(self, ranges: list[OffsetRange] | None = None, **options: object) -> list[tuple[int, int]]:
         """Return queue number and body's number of every row."""
         given = {"consumer_group": "g", "stall_timeout_ms": 60_000, "missing_patience_ms": 200} | options
         batches = read_batches(
             self.client,
-            self.ranges,
+            self.ranges if ranges is None else ranges,
             ReadOptions(**given),
             DecodeOptions(columns=("queueId", "queueOffset", "body"), max_batch_rows=100),
             on_report=self.reports.append,
@@ -600,6 +600,22 @@ def test_a_slave_whose_files_are_gone_is_never_believed(first: int, last: int) -
         with meanwhile((0.5, lambda: it.mq.start_broker("broker-a"))):
             rows = it.read(fail_on_data_loss=False)
         assert rows == everything(it.ranges)[:first] + everything(it.ranges)[last:]  # now the master says so
+
+
+def test_a_slave_alone_serves_a_compacted_topic() -> None:
+    """It knows that the topic's holes are no loss, as its master did."""
+    with reader(slaves=1, slave_readable=True) as it:
+        it.mq.create_topic("table", 1, attributes={"cleanup.policy": "COMPACTION"})
+        (queue,) = it.mq.queues("table")
+        for number in range(20):
+            if number in (5, 10):
+                it.mq.gap(queue, 1_000)
+            it.mq.send(OutgoingMessage("table", b"%d" % number), queue)
+        it.mq.stop_broker("broker-a")
+        assert it.read([OffsetRange(queue, 0, 2_020)], stall_timeout_ms=3_000) == [
+            (0, number) for number in range(20)
+        ]
+        assert [(report.rows, report.lost) for report in it.reports] == [(20, ())]
 
 
 def test_an_operator_resets_the_group() -> None:

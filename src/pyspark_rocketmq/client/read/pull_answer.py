@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, assert_never
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.net.pull_lanes import PullChannel
 from pyspark_rocketmq.client.requests import PullAnswer
-from pyspark_rocketmq.errors import RemoteProtocolError, ServiceNotAvailableError
+from pyspark_rocketmq.errors import RemoteProtocolError, RocketMQError, ServiceNotAvailableError
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, MessageSelector, PullStatus
 from pyspark_rocketmq.record.decode.arrow import Chunk
 from pyspark_rocketmq.record.decode.holes import find_holes
@@ -123,11 +125,22 @@ def scans_for_filter(response: Response) -> bool:
 
 
 def has_natural_holes(
-    client: Client, queue: MessageQueue, deadline: Deadline, must_know: bool = True
+    client: Client,
+    queue: MessageQueue,
+    deadline: Deadline,
+    must_know: bool = True,
+    slave: PullChannel | None = None,
 ) -> bool:
     """Ask whether offsets of a queue may lack a message without a loss: a compacted or a static topic.
 
     Who may not know the topic's settings, and need not, takes holes for losses.
+
+    Parameters
+    ----------
+    client, queue, deadline
+    must_know : bool
+    slave : PullChannel, optional
+        A slave that has holes. It is asked first: a compacted topic stays one, and the master may be away.
 
     Raises
     ------
@@ -147,9 +160,12 @@ def has_natural_holes(
         config = decode_topic_config(response.require(queue=queue).body)
         return config.attributes.get("cleanup.policy") == "COMPACTION"
 
-    return client.ask(
-        {queue: Call(GetTopicConfigRequest(topic=queue.topic), is_compacted)}, deadline=deadline
-    )[queue]
+    call = Call(GetTopicConfigRequest(topic=queue.topic), is_compacted)
+    if slave is not None:
+        with contextlib.suppress(RocketMQError):  # a new slave does not know its master's topics yet
+            if call.on(slave, deadline=deadline):
+                return True
+    return client.ask({queue: call}, deadline=deadline)[queue]
 
 
 def check_pull(

@@ -380,9 +380,9 @@ class RangePull:
     def _has_natural_holes(self, timeout_ms: int | None = None) -> bool:
         """Whether offsets without a message are no loss in this topic. Requested once."""
         if self._holes_are_natural is None:
-            client, fail = self._client, self._options.fail_on_data_loss
-            until = client.deadline(timeout_ms or client.request_timeout_ms)
-            self._holes_are_natural = pull_answer.has_natural_holes(client, self.offsets.queue, until, fail)
+            client, fail, slave = self._client, self._options.fail_on_data_loss, self._replica.slave
+            given = self.offsets.queue, client.deadline(timeout_ms or client.request_timeout_ms), fail, slave
+            self._holes_are_natural = pull_answer.has_natural_holes(client, *given)
         return self._holes_are_natural
 
     def _give_up(self, verdict: PullVerdict, bound: int) -> None:

@@ -32,6 +32,8 @@ class ReplicaChoice:
         """The broker id to prefer at the next `connect`."""
         self.at_master = True
         """Whether the last `connect` led to the master."""
+        self.slave: PullChannel | None = None
+        """The slave to which the last `connect` led."""
         self.master_is_known = True
         """Whether the route of the last `connect` had a master."""
         self._client = client
@@ -62,10 +64,12 @@ class ReplicaChoice:
         if broker.behind_proxy:
             depth.bound(LANES)
         try:
-            return self._client.pull_channel(addr, broker)
+            channel = self._client.pull_channel(addr, broker)
         except RocketMQError:
             self._refused_by.add(addr)
             raise
+        self.slave = None if self.at_master else channel
+        return channel
 
     def refuse(self, addr: str) -> None:
         """Try the other replicas before this one, until `forgive`."""
