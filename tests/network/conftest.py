@@ -1,4 +1,4 @@
-"""Deadlines of tests with healthy and faulty servers in the same process."""
+"""Deadlines of tests with healthy and faulty servers in the same process, and the examples of property tests."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.clocks import Beats, RunningTime
+from tests.support.examples import load_profiles
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.testing.wire import Loop
+
+load_profiles()
 
 
 @pytest.fixture(scope="module", autouse=True)

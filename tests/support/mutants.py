@@ -21,7 +21,7 @@ import sys
 import time
 import tomllib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -74,6 +74,7 @@ class Result:
     counts: Counter[str]
     survivors: list[Survivor]
     equivalent: int
+    finished: bool = True
 
     def __str__(self) -> str:
         killed = self.counts["killed"] + self.counts["timeout"]
@@ -138,6 +139,7 @@ def run(module: str, tests: list[str], *, deadline_s: float) -> Result:
         finished.write_text("\n".join([*stages, stage]))
     elif code > 0:
         print(f"{module}: mutmut ended with {code}, see {place / 'log'}", file=sys.stderr)
+        return replace(result, finished=False)
     return result
 
 
@@ -246,7 +248,7 @@ print(json.dumps([get_diff_for_mutant(name, path=sys.argv[1]) for name in sys.ar
 
 
 def main() -> None:
-    """Run, print each module's result and survivors, and fail if there are any."""
+    """Run, print each module's result and survivors, and fail if there are any, or mutmut failed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -255,7 +257,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the results so far; run nothing")
     arguments = parser.parse_args()
     deadline_s = time.monotonic() + arguments.minutes * 60
-    total, survived = Counter[str](), 0
+    total, survived, finished = Counter[str](), 0, True
     for module, stages in select(arguments.modules or list(DEFAULT)).items():
         place = WORK / module.removesuffix(".py").replace("/", ".")
         if arguments.show or time.monotonic() >= deadline_s:
@@ -263,6 +265,7 @@ def main() -> None:
         else:
             for tests in stages:
                 result = run(module, tests, deadline_s=deadline_s)
+                finished = finished and result.finished
                 if not result.counts["survived"] + result.counts["no tests"]:
                     break
         if not result.counts:
@@ -271,7 +274,7 @@ def main() -> None:
         survived += len(result.survivors)
         print(result, *result.survivors, sep="\n", flush=True)
     print(f"{total.total()} mutants: {dict(total)}; {survived} survivors are not known as equivalent")
-    sys.exit(1 if survived else 0)
+    sys.exit(1 if survived or not finished else 0)
 
 
 if __name__ == "__main__":
