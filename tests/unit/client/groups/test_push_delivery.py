@@ -4,25 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from types import SimpleNamespace
 
 import pytest
+from tests.support.clocks import FakeClock
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client.groups.push_delivery import Delivery, send_back_request, with_original_topic
+from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.groups.push_delivery import (
+    Delivery,
+    send_back_request,
+    send_messages_back,
+    with_original_topic,
+)
 from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptions
+from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.errors import ConnectError
-from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.model import BrokerData, Message, MessageQueue, TopicRoute
 from pyspark_rocketmq.record.message import decode_messages, encode_message
+from pyspark_rocketmq.remoting.codes import ResponseCode
+from pyspark_rocketmq.remoting.command import Command
 from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
+MOVING = MessageQueue("orders", "__syslo__global__", 0)
+ADDR, SLAVE, ELSEWHERE = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 LATER = ConsumeResult.LATER
 
 
 def messages(*bodies: bytes, **parts: object) -> list[Message]:
-    records = [encode_message(b, topic="orders", queue_offset=n, **parts) for n, b in enumerate(bodies)]
+    """Return messages of the queue, from offset 0 on, each 100 bytes after the last one in the commit log."""
+    records = [
+        encode_message(b, topic="orders", queue_offset=n, commit_log_offset=1_000 + 100 * n, **parts)
+        for n, b in enumerate(bodies)
+    ]
     return decode_messages(b"".join(records), broker_name="broker-a")
 
 
@@ -34,6 +49,8 @@ class Worker:
         self.finished: list[bytes] = []
         self.put_back: list[bytes] = []
         self.pauses: list[float] = []
+        self.accepted: list[bytes] = []
+        self.failed: dict[bytes, bool] = {}
 
     def finish(self, some: Sequence[Message]) -> None:
         self.finished += [message.body for message in some]
@@ -47,32 +64,71 @@ class Worker:
     def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
 
+    def record_sent_back(self, message: Message) -> None:
+        self.accepted.append(message.body)
+
+    def record_not_sent_back(self, message: Message, *, refused: bool) -> None:
+        self.failed[message.body] = refused
+
 
 class Client:
-    """A broker that takes dead letters, when it is there."""
+    """A client of a broker that answers each message with a code, by its place in the commit log."""
 
     request_timeout_ms = 1_000
     host = SYSTEM_HOST
 
     def __init__(self) -> None:
+        self.clock = FakeClock()
         self.dead: list[ConsumerSendMsgBackRequest] = []
+        self.sent: list[tuple[str, int]] = []
+        self.codes: dict[int, int] = {}
         self.away = 0
+        self._addr = ""
+        self._asked: dict[int, ConsumerSendMsgBackRequest] = {}
 
-    def queue_address(self, *_: object, **__: object) -> str:
-        return "10.0.0.1:10911"
+    def queue_address(self, queue: MessageQueue) -> str:
+        assert queue == QUEUE
+        return ADDR
 
-    def deadline(self, _: float) -> None:
-        return None
+    def served_route(self, topic: str) -> TopicRoute:
+        assert topic == "orders"
+        brokers = (BrokerData("broker-a", "c", {0: ADDR, 1: SLAVE}), BrokerData("broker-b", "c", {}))
+        return TopicRoute(topic, brokers, ())
 
-    def connection(self, _: str) -> Client:
+    def deadline(self, timeout_ms: float) -> Deadline:
+        return Deadline(self.clock, timeout_ms)
+
+    def connection(self, addr: str) -> Client:
         if self.away > 0:
             self.away -= 1
             raise ConnectError("away")
+        self._addr = addr
         return self
 
-    def call(self, request: ConsumerSendMsgBackRequest, *, deadline: None) -> SimpleNamespace:
-        self.dead.append(request)
-        return SimpleNamespace(require=lambda **_: deadline)
+    def call(self, request: ConsumerSendMsgBackRequest, *, deadline: Deadline) -> Response:
+        (number,) = self.submit_all([(request, b"")], deadline=deadline)
+        ((_, answer),) = self.wait_some([number], deadline)
+        return answer
+
+    def submit_all(
+        self, requests: Sequence[tuple[ConsumerSendMsgBackRequest, bytes]], *, deadline: Deadline
+    ) -> list[int]:
+        assert deadline.remaining_s == 1.0
+        first = len(self.dead)
+        self.dead += [request for request, _ in requests]
+        self.sent += [(self._addr, request.offset) for request, _ in requests]
+        return list(range(first, len(self.dead)))
+
+    def wait_some(self, numbers: Sequence[int], deadline: Deadline) -> list[tuple[int, Response]]:
+        assert deadline.remaining_s == 1.0
+        codes = {number: self.codes.get(self.dead[number].offset, 0) for number in numbers}
+        return [
+            (number, Response(Command(code, number, flag=1), self._addr, bytearray(), 0, 0))
+            for number, code in codes.items()
+        ]
+
+    def abandon(self, *numbers: int) -> None:
+        assert not numbers
 
 
 Deliver = Callable[..., tuple[Worker, Client]]
@@ -119,7 +175,8 @@ def test_in_order_it_is_a_dead_letter_after_as_many_tries(deliver: Deliver, most
     some = messages(b"a", reconsume_times=before)
     worker, client = deliver(listener, some, ordered=True, max_reconsume_times=most)
     assert tries == list(range(before, max(most, before) + 1))
-    assert [request.delay_level for request in client.dead] == [-1]
+    assert [(request.group, request.delay_level) for request in client.dead] == [("billing", -1)]
+    assert client.sent == [(ADDR, 1_000)]
     assert worker.finished == [b"a"]
 
 
@@ -171,9 +228,62 @@ def test_side_by_side_a_message_is_deferred_at_once(
 def test_a_message_that_came_again_shows_the_topic_it_was_sent_to():
     (again,) = messages(b"a", properties={"RETRY_TOPIC": "payments"})
     assert with_original_topic(again).topic == "payments"
-    request = send_back_request("billing", PushOptions(retry_delay_level=3), again)
-    assert (request.origin_topic, request.delay_level, request.max_reconsume_times) == ("payments", 3, 16)
-    assert request.broker_name == "broker-a"
+
+
+@pytest.mark.parametrize(("most", "told"), [(-1, 16), (0, 0), (1, 1), (30, 30)])
+def test_a_broker_gets_a_message_back_by_its_place_in_the_commit_log(most: int, told: int):
+    _, second = messages(b"a", b"b", properties={"RETRY_TOPIC": "payments"})
+    options = PushOptions(retry_delay_level=3, max_reconsume_times=most)
+    assert send_back_request("billing", options, second) == ConsumerSendMsgBackRequest(
+        offset=1_100,
+        group="billing",
+        delay_level=3,
+        origin_msg_id=second.msg_id,
+        origin_topic="payments",
+        max_reconsume_times=told,
+        broker_name="broker-a",
+    )
+
+
+def test_messages_that_are_sent_back_have_an_outcome_each():
+    client, worker = Client(), Worker()
+    client.codes = {1_100: ResponseCode.SYSTEM_BUSY, 1_200: ResponseCode.SYSTEM_ERROR}
+    client.away = 1
+    away, *others = messages(b"away", b"busy", b"refused", b"accepted")
+    waiting = [(worker, message) for message in (away, *others)]
+    send_messages_back(client, "billing", PushOptions(retry_delay_level=3), waiting)
+    assert client.sent == [(ADDR, 1_100), (ADDR, 1_200), (ADDR, 1_300)]
+    assert {(request.group, request.delay_level) for request in client.dead} == {("billing", 3)}
+    assert worker.failed == {b"away": False, b"busy": False, b"refused": True}
+    assert worker.accepted == [b"accepted"]
+
+
+def test_a_static_topic_s_message_goes_to_the_broker_that_stores_it():
+    """Not to the one that has the queue now; and to none that is not registered."""
+    client, worker = Client(), Worker()
+    worker.queue = MOVING
+    stored = [messages(b"%d" % n, store_host=addr)[0] for n, addr in enumerate([ADDR, SLAVE, ELSEWHERE])]
+    send_messages_back(client, "billing", PushOptions(), [(worker, message) for message in stored])
+    assert [request.origin_msg_id for request in client.dead] == [stored[0].msg_id, stored[1].msg_id]
+    assert (worker.accepted, worker.failed) == ([b"0", b"1"], {b"2": False})
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 60.0])
+def test_in_order_closing_waits_for_calls_at_most_as_long_as_it_is_told(seconds: float):
+    client, worker, idle = Client(), Worker(), Worker()
+    worker.idle = False
+    ends_s = client.clock.monotonic() + 0.03
+
+    def end_call() -> None:
+        worker.idle = client.clock.monotonic() >= ends_s
+
+    client.clock.on_sleep = end_call
+    Delivery(client, "billing", PushOptions(ordered=True), lambda _: None).close([idle, worker], seconds)
+    assert client.clock.sleeps == ([0.02, 0.02] if seconds else [])
+    worker.idle, client.clock.on_sleep = False, lambda: None
+    client.clock.sleeps.clear()
+    Delivery(client, "billing", PushOptions(ordered=True), lambda _: None).close([idle, worker], seconds)
+    assert sum(client.clock.sleeps) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("result", ["LATER", "CONSUME_SUCCESS", True])
