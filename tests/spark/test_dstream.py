@@ -409,6 +409,7 @@ def test_the_rate_estimate_is_sparks(spark):
         (2600, 5, 5, 5),
     ]
     batches += [(3000 + 500 * n, 100 + 37 * n % 90, 90 + 11 * n % 400, 13 * n % 50) for n in range(20)]
+    rates = []
     for ended, messages, processing, scheduling in batches:
         answer = theirs.compute(ended, messages, processing, scheduling)
         before = ours
@@ -419,9 +420,12 @@ def test_the_rate_estimate_is_sparks(spark):
             settings,
         )
         if answer.isDefined():
+            rates.append(answer.get())
             assert ours.rate == pytest.approx(answer.get())
         else:
             assert ours.rate is before.rate
+    assert len(rates) == 22
+    assert len({round(rate) for rate in rates}) > 20, "rates above the lowest one, too"
 
 
 def test_wrong_arguments_are_told_at_once(direct, topic):

@@ -33,6 +33,16 @@ def test_the_rate_follows_what_was_measured(processing, scheduling, rate):
     assert second.rate == rate
 
 
+def test_the_estimate_is_that_of_spark():
+    """With Spark's own answers, of ``PIDRateEstimator(500, 1.0, 0.2, 0.1, 100.0)``."""
+    settings = PidSettings(batch_interval_ms=500, derivative=0.1)
+    estimate, rates = RateEstimate(), []
+    for batch in [(1000, 500, 200), (2000, 900, 450, 30), (2600, 80, 700, 400), (3000, 100, 90)]:
+        estimate = after(estimate, *batch, settings=settings)
+        rates.append(estimate.rate)
+    assert rates == [None, 1926.0, 100.0, pytest.approx(1816.81746)]
+
+
 def test_empty_late_and_instant_batches_teach_nothing():
     estimate = after(RateEstimate(), 1000, 500, 500)
     assert after(estimate, 2000, 0, 500) is estimate
