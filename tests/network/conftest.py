@@ -1,4 +1,4 @@
-"""Deadlines of tests with healthy and faulty servers in the same process, and the examples of property tests."""
+"""Deadlines of tests with healthy and faulty servers in one process, and the examples of property tests."""
 
 from __future__ import annotations
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_peer import Peer, answer
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, MessageSelector
+from pyspark_rocketmq.client import Client, MessageQueue, MessageSelector
 from pyspark_rocketmq.client.groups.membership import Membership, create_client_id
 from pyspark_rocketmq.errors import ConnectError, RouteError, TransportError
 from pyspark_rocketmq.options import ClientOptions, parse_options
@@ -23,8 +25,8 @@ from pyspark_rocketmq.testing.faults import Silence
 pytestmark = pytest.mark.timeout(60)
 
 
-def client_of(name_server: str) -> Client:
-    given = {"nameServer": name_server, "routeRefreshMs": "50", "requestTimeoutMs": "500"}
+def client_of(name_server: str, **options: str) -> Client:
+    given = {"nameServer": name_server, "routeRefreshMs": "50", "requestTimeoutMs": "500", **options}
     return Client(parse_options(ClientOptions, given, environ={}), operation_timeout_ms=2_000)
 
 
@@ -40,14 +42,16 @@ def client(mq: MockCluster) -> Iterator[Client]:
         yield client
 
 
-def join(client: Client, name: str, on_change: object = lambda: None) -> Membership:
+def join(
+    client: Client, name: str, on_change: object = lambda: None, *, broadcasting: bool = False
+) -> Membership:
     return Membership(
         client,
         "billing",
         name,
-        {"orders": MessageSelector()},
-        broadcasting=False,
-        start="CONSUME_FROM_LAST_OFFSET",
+        {"orders": MessageSelector.by_tag("paid")},
+        broadcasting=broadcasting,
+        start="CONSUME_FROM_FIRST_OFFSET",
         on_change=on_change,
     )
 
@@ -144,6 +148,49 @@ def test_a_broker_tells_that_members_changed():
 
         eventually(heard, what="the news")
         assert not told.acquire(blocking=False), "other requests of a broker are none of its business"
+
+
+@pytest.mark.parametrize(("broadcasting", "model"), [(False, "CLUSTERING"), (True, "BROADCASTING")])
+def test_a_broker_is_told_names_with_their_namespace_and_the_member_without(broadcasting: bool, model: str):
+    told: dict[int, Frame] = {}
+    bodies: dict[int, dict[str, Any]] = {}
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        code = frame.command.code
+        told[code], bodies[code] = frame, json.loads(bytes(frame.body) or b"{}")
+        body = {
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: {"consumerIdList": ["two", "one"]},
+            RequestCode.LOCK_BATCH_MQ: {"lockOKMQSet": bodies[code].get("mqSet", [])[:1]},
+        }.get(code)
+        if not frame.command.flag & FLAG_ONE_WAY:
+            peer.send(answer(frame, b"" if body is None else json.dumps(body).encode()))
+
+    def fields(code: int) -> dict[str, str]:
+        return {key: told[code].command.fields[key] for key in ("consumerGroup", "clientID")}
+
+    queues = [MessageQueue("orders", "broker-a", number) for number in range(2)]
+    qualified = [{"topic": "shop%orders", "brokerName": "broker-a", "queueId": number} for number in range(2)]
+    with ScriptedCluster(script) as cluster, client_of(cluster.name_server, namespace="shop") as client:
+        cluster.routes = {"shop%orders": ("broker-a",)}
+        member, addr = join(client, "one", broadcasting=broadcasting), cluster.addresses["broker-a"]
+        member.send_heartbeat(addr, again=False)
+        (consumer,) = bodies[RequestCode.HEART_BEAT]["consumerDataSet"]
+        (subscribed,) = consumer["subscriptionDataSet"]
+        assert consumer["groupName"] == "shop%billing"
+        assert (consumer["consumeType"], consumer["messageModel"]) == ("CONSUME_PASSIVELY", model)
+        assert consumer["consumeFromWhere"] == "CONSUME_FROM_FIRST_OFFSET"
+        assert (subscribed["topic"], subscribed["subString"]) == ("shop%orders", "paid")
+        assert abs(subscribed["subVersion"] - client.clock.now_ms()) < 600_000
+        assert member.members("orders") == ("one", "two")
+        assert told[RequestCode.GET_CONSUMER_LIST_BY_GROUP].command.fields["consumerGroup"] == "shop%billing"
+        assert member.lock(queues) == {queues[0]: True, queues[1]: False}
+        locks = {"consumerGroup": "shop%billing", "clientId": "one", "mqSet": qualified}
+        assert locks.items() <= bodies[RequestCode.LOCK_BATCH_MQ].items()
+        member.unlock(queues)
+        member.leave(addr)
+        assert locks.items() <= bodies[RequestCode.UNLOCK_BATCH_MQ].items()
+        assert fields(RequestCode.UNREGISTER_CLIENT) == {"consumerGroup": "shop%billing", "clientID": "one"}
 
 
 def test_ids_are_unique_in_a_process():
