@@ -18,6 +18,7 @@ from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
 
 __all__ = ["BatchJob"]
 
+_LAGS: Final = "a master's index lags"
 _SHOWN_S: Final = 3.0
 """A message can be read within this time after it is stored."""
 
@@ -31,8 +32,8 @@ class BatchJob:
     options : mapping of str to str
         The source's.
     chance : random.Random
-    registered : callable
-        Returns the brokers whose masters every name server knows.
+    showing : callable
+        Returns the brokers whose masters every name server knows, and which show all that they have.
     """
 
     def __init__(
@@ -41,13 +42,13 @@ class BatchJob:
         options: Mapping[str, str],
         chance: random.Random,
         *,
-        registered: Callable[[], frozenset[str]],
+        showing: Callable[[], frozenset[str]],
     ) -> None:
         self._stage = stage
         self._history = stage.history
         given = {**options, "startingOffsets": "earliest", "endingOffsets": "latest"}
         self._options = parse_options(SourceOptions, given, where="read", environ={})
-        self._registered = registered
+        self._showing = showing
         self.done = False
         """Whether a job began and ended after everything was well again."""
         self.program = Program(
@@ -67,12 +68,15 @@ class BatchJob:
     def _run(self) -> None:
         if self.done:
             self._stage.scheduler.park(None)
-        healed, known, stored = self._stage.healed, self._registered(), self._stored()
+        healed, known, stored = self._stage.healed, self._showing(), self._stored()
+        lags = self._history.did[_LAGS]
         reader = RocketMQBatchReader(
             self._options, self._reading.schema, connect=self._reading.connect, clock=self.program.clock
         )
         partitions = reader.partitions()
-        known &= self._registered()
+        known &= self._showing()
+        if self._history.did[_LAGS] != lags:
+            known = frozenset()
         self.program.step("partitioned")
         parts = self._reading.read(partitions)
         self._check([row for part in parts for row in part], {p for p in stored if p[1] in known})

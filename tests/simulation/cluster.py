@@ -186,6 +186,11 @@ class Cluster(MockData):
         whole = len(known) == len(self.name_servers)
         return frozenset(set.intersection(*known)) if known and whole else frozenset()
 
+    def showing(self, topic: str) -> frozenset[str]:
+        """Return those of `registered` that show every message of a topic."""
+        late = {name for (name, number), each in self.replicas.items() if number == MASTER_ID and each.lag}
+        return self.registered(topic) - late
+
     def restart_name_server(self, number: int, away_s: float, state: State) -> None:
         """Stop a name server for some time; after a kill it comes back knowing nothing."""
         self.name_servers[number].server.stop(state)

@@ -191,7 +191,9 @@ def _new_broker(scene: Scene) -> None:
         return
     name = f"broker-{len(scene.cluster.stores)}-new"
     scene.cluster.add_broker(name, 0)
-    scene.cluster.create_topic(scene.topic, scene.chance.randint(1, 3), brokers=(name,))
+    queues = scene.chance.randint(1, 3)
+    attributes = {"cleanup.policy": "COMPACTION"} if scene.cluster.is_compacted(scene.topic) else None
+    scene.cluster.create_topic(scene.topic, queues, brokers=(name,), attributes=attributes)
     scene.cluster.start_broker(name)
 
 

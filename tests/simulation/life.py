@@ -142,17 +142,19 @@ class _World:
             available_now=plan.available_now,
             trigger_s=plan.trigger_s,
             skew_ms=plan.skew_ms,
-            committed=self._committed,
         )
 
     def _job(self, client: Mapping[str, str]) -> BatchJob:
         fail = self.plan.options.get("failOnDataLoss", "true")
         options = {**client, "topic": _TOPIC, "failOnDataLoss": fail}
-        registered = partial(self.cluster.registered, _TOPIC)
-        return BatchJob(self.stage, options, self._own_chance(), registered=registered)
+        showing = partial(self.cluster.showing, _TOPIC)
+        return BatchJob(self.stage, options, self._own_chance(), showing=showing)
 
     def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        if group == GROUP and queue.topic == _TOPIC and not isinstance(self.reader, Query):
+        if group == GROUP and queue.topic == _TOPIC:
+            if self.plan.static:
+                queue, begin = self._parts()[queue.broker_name, queue.queue_id]
+                offset += begin
             self.reader.check_commit(queue, offset)
 
     def _own_chance(self) -> random.Random:
@@ -256,6 +258,14 @@ class _World:
             reached.update(server.happened)
         return reached
 
+    def _parts(self) -> dict[tuple[str, int], tuple[MessageQueue, int]]:
+        """Return, by broker and queue number there, the static topic's queue and the part's first offset."""
+        return {
+            (part.broker, part.queue_id): (queue, part.begin)
+            for queue in self.cluster.queues(_TOPIC)
+            for part in self.cluster.parts(queue)
+        }
+
     def out_of_reach(self) -> set[Place]:
         """Return the messages of masters that are gone for good, unless a batch was planned with them.
 
@@ -278,12 +288,7 @@ class _World:
         """Return the stored messages by their places as rows have them."""
         if not self.plan.static:
             return self.history.stored
-        parts = {
-            (part.broker, part.queue_id): (queue, part.begin)
-            for queue in self.cluster.queues(_TOPIC)
-            for part in self.cluster.parts(queue)
-        }
-        found = {}
+        parts, found = self._parts(), {}
         for (topic, broker, queue_id, offset), body in self.history.stored.items():
             queue, begin = parts[broker, queue_id]
             found[topic, queue.broker_name, queue.queue_id, begin + offset] = body

@@ -72,6 +72,8 @@ class Plan:
         served = self.slaves > 0 and self.slave_readable and self.brokers > 1
         if self.retires and not served:
             return False
+        if not self.retires and any(fault.kind == "a master is gone for good" for fault in self.faults):
+            return False
         return all(self._allowed.get(fault.kind, True) for fault in self.faults)
 
     @classmethod

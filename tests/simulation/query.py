@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,8 +45,6 @@ class Query:
     trigger_s : float
     skew_ms : int
         How far the driver's clock is ahead.
-    committed : callable
-        Returns the group's offsets at the brokers.
     """
 
     def __init__(
@@ -58,7 +56,6 @@ class Query:
         available_now: bool,
         trigger_s: float,
         skew_ms: int,
-        committed: Callable[[], list[tuple[MessageQueue, int]]],
     ) -> None:
         self._stage = stage
         self._history = stage.history
@@ -66,8 +63,8 @@ class Query:
         self._chance = chance
         self._available_now = available_now
         self._trigger_s = trigger_s
-        self._committed = committed
         self._kept = _Checkpoint()
+        self._done: tuple[int, Mapping[MessageQueue, int]] = (0, {})
         self._planned = False
         self.program = Program(
             stage,
@@ -89,25 +86,29 @@ class Query:
         self.program.jump(skew_ms)
 
     @property
-    def finished(self) -> dict[MessageQueue, int]:
+    def finished(self) -> Mapping[MessageQueue, int]:
         """Where each queue's finished batches end."""
-        ends = self._kept.ends[: self._kept.finished]
-        return dict(SourceOffset.from_dict(ends[-1]).offsets) if ends else {}
+        number = self._kept.finished
+        if self._done[0] != number:
+            self._done = number, SourceOffset.from_dict(self._kept.ends[number - 1]).offsets
+        return self._done[1]
 
     @property
     def planned(self) -> Mapping[MessageQueue, int]:
         """Where each queue's last planned batch ends."""
         return SourceOffset.from_dict(self._kept.ends[-1]).offsets if self._kept.ends else {}
 
+    def check_commit(self, queue: MessageQueue, offset: int) -> None:
+        """Nothing may be committed to the brokers that is not in the sink."""
+        done = self.finished.get(queue, 0)
+        if offset > max(0, done):
+            self._history.ahead.append(f"{queue}: {offset} is committed, {done} is written")
+
     def _ended(self, failure: RocketMQError) -> None:
         text = f"{type(failure).__name__}: {failure}"
         self._history.errors.append(text)
         if self._planned and failure.retriable and not self._available_now:
             self._history.died.append(text)
-
-    def _step(self, name: str) -> None:
-        self.program.step(name)
-        self._check_commits()
 
     def _run(self) -> None:
         clock, host = self.program.clock, self.program.host
@@ -122,7 +123,7 @@ class Query:
         self._planned = False
         if self._available_now:
             reader.prepareForTriggerAvailableNow()
-            self._step("prepared")
+            self.program.step("prepared")
         if len(self._kept.ends) > self._kept.finished:
             self._stage.note(f"batch {self._kept.finished} again")
             self._history.did["batch run again after a restart"] += 1
@@ -131,7 +132,7 @@ class Query:
             start = self._kept.ends[-1] if self._kept.ends else _kept(reader.initialOffset())
             end = _kept(reader.latestOffset(start, limit))
             self._planned = True
-            self._step("planned")
+            self.program.step("planned")
             if end == start:
                 if self._available_now:
                     break
@@ -139,9 +140,9 @@ class Query:
                 continue
             if self._kept.ends:
                 reader.commit(self._kept.ends[-1])
-                self._step("committed")
+                self.program.step("committed")
             self._kept.ends.append(end)
-            self._step("logged")
+            self.program.step("logged")
             self._run_batch(reader)
         reader.stop()
 
@@ -150,12 +151,12 @@ class Query:
         end = self._kept.ends[number]
         start = self._kept.ends[number - 1] if number else _kept(reader.initialOffset())
         partitions = [it for it in reader.partitions(start, end) if isinstance(it, RangesPartition)]
-        self._step("partitioned")
+        self.program.step("partitioned")
         parts = self._reading.read(partitions)
         for part in parts:
             self._check_order(part)
         rows = sorted((row for part in parts for row in part), key=lambda row: row.place)
-        self._step("read")
+        self.program.step("read")
         before = self._history.batches.get(number)
         if before is None:
             self._history.batches[number] = rows
@@ -165,9 +166,9 @@ class Query:
                 f"batch {number}: {len(before)} rows at first, {len(rows)} when it was read again"
             )
         self._history.did["batches"] += 1
-        self._step("written")
+        self.program.step("written")
         self._kept.finished = number + 1
-        self._step("finished")
+        self.program.step("finished")
 
     def _check_order(self, rows: list[Row]) -> None:
         """Within a partition, a queue's rows come in their order; partitions have none among themselves."""
@@ -178,17 +179,6 @@ class Query:
             if offset <= last.get(queue, -1):
                 self._history.disordered.append(f"{row.place} comes after {last[queue]} in a partition")
             last[queue] = offset
-
-    # --- commits ---
-
-    def _check_commits(self) -> None:
-        """Nothing may be committed to the brokers that is not in the sink."""
-        if not self._options.commits:
-            return
-        done = self.finished
-        for queue, offset in self._committed():
-            if offset > done.get(queue, -1) and offset > 0:
-                self._history.ahead.append(f"{queue}: {offset} is committed, {done.get(queue)} is written")
 
 
 def _kept(offset: dict[str, Any]) -> dict[str, Any]:

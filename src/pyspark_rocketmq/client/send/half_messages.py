@@ -128,7 +128,7 @@ class HalfMessages:
 
 def target_queues(halves: pa.Table) -> tuple[MessageQueue, ...]:
     """Return the destination queues."""
-    distinct = halves.group_by(["topic", "brokerName", "queueId"]).aggregate([])
+    distinct = halves.group_by(["topic", "brokerName", "queueId"], use_threads=False).aggregate([])
     return tuple(
         sorted(MessageQueue(row["topic"], row["brokerName"], row["queueId"]) for row in distinct.to_pylist())
     )
@@ -248,7 +248,9 @@ class _Pass:
         """Send the requests of some half messages, selected by row, concurrently."""
         until = self._client.deadline(self._client.request_timeout_ms)
         flights: list[tuple[Connection, dict[int, int]]] = []
-        for place in halves.group_by(["topic", "brokerName"]).aggregate([]).to_pylist():
+        # In the order of the rows: threads return groups in any order.
+        places = halves.group_by(["topic", "brokerName"], use_threads=False).aggregate([])
+        for place in places.to_pylist():
             topic, broker_name = place["topic"], place["brokerName"]
             mask = pc.and_(pc.equal(halves["topic"], topic), pc.equal(halves["brokerName"], broker_name))
             part, mine = halves.filter(mask), rows[mask.to_numpy()].tolist()
