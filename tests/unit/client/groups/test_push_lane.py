@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from types import SimpleNamespace
 
 import pytest
 from tests.support.clocks import FakeClock
 
+from pyspark_rocketmq.client.groups import push_lane
 from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
@@ -37,6 +39,7 @@ class Broker:
         self.registered = False
         self.left: dict[MessageQueue, int] = {}
         self.stale: list[str] = []
+        self.lock_times: list[float] = []
 
     def answer(self, what: str) -> None:
         self.asked[what] += 1
@@ -59,8 +62,10 @@ class Broker:
 
     def lock(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, bool]:
         self.asked["lock"] += 1
+        self.lock_times.append(self.clock.monotonic())
         self.clock.sleep(self.answers_after_s)
-        return {} if self.away else {queue: queue not in self.taken for queue in queues}
+        silent = self.away or "lock" in self.fails
+        return {} if silent else {queue: queue not in self.taken for queue in queues}
 
     def unlock(self, queues: Collection[MessageQueue]) -> None:
         self.unlocked += queues
@@ -331,6 +336,20 @@ def test_a_member_that_was_frozen_goes_on_where_another_one_ended(ordered, asks)
     assert len(world.made) == 3, "nobody had the other queue"
 
 
+@pytest.mark.parametrize(("stored", "begins"), [(None, [7]), (9, [7, 9])])
+def test_a_member_that_was_frozen_before_its_first_commit(stored: int | None, begins: list[int]):
+    world = World()
+    world.broker.fails = {"commit orders"}
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.broker.clock.sleep(600)
+    world.broker.offsets |= {} if stored is None else {A0: stored}
+    world.broker.fails = set()
+    world.turn(10)
+    assert [worker.position for worker in world.made] == begins
+    assert world.broker.offsets == {A0: begins[-1]}
+
+
 def test_a_member_that_a_broker_registers_again_sets_no_offset_back():
     world = World(commit_ms=600_000)
     world.lane.assign("orders", {A0})
@@ -350,8 +369,25 @@ def test_a_lock_counts_from_the_request_on():
     world.broker.answers_after_s = 50.0
     world.lane.assign("orders", {A0})
     world.turn()
-    (lock,) = [given for given in world.worker(A0).given if "held" in given]
-    assert lock["asked_at"] <= world.broker.clock.monotonic() - 50
+    world.broker.answers_after_s = 3.0
+    world.turn(100)
+    locks = [given["asked_at"] for given in world.worker(A0).given if "held" in given]
+    assert len(locks) > 4
+    assert locks == world.broker.lock_times[1:], "the first round has no queue yet"
+
+
+def test_a_lock_that_a_broker_does_not_confirm_is_requested_again_every_two_seconds():
+    world = World(ordered=True)
+    world.lane.assign("orders", {A0})
+    world.turn(19)
+    assert world.broker.asked["lock"] == 2, "at its begin, and in the first round"
+    world.broker.fails = {"lock"}
+    world.turn(10)
+    assert world.broker.asked["lock"] == 2 + 5
+    world.broker.fails = set()
+    world.turn(22)
+    assert world.broker.asked["lock"] == 2 + 5 + 2, "20 s after an answer"
+    assert world.lane.queues == (A0,), "what a broker does not say is no loss"
 
 
 def test_a_worker_that_broke_is_replaced():
@@ -395,6 +431,46 @@ def test_what_begins_while_another_thread_says_stop_is_stopped():
     late.lane._accepting = False  # said a moment before the worker was there
     late.turn()
     assert "stop" in late.worker(A0).calls
+
+
+@pytest.mark.parametrize(("waiting", "sent"), [(0, []), (64, [64]), (65, [64])])
+def test_a_turn_sends_back_64_messages_at_most_and_the_next_one_follows_at_once(
+    monkeypatch: pytest.MonkeyPatch, waiting: int, sent: list[int]
+):
+    calls: list[tuple[object, ...]] = []
+    monkeypatch.setattr(push_lane, "send_messages_back", lambda *given: calls.append(given))
+    world = World()
+    world.lane.assign("orders", {A0})
+    world.turn()
+    worker, deferred = world.worker(A0), list(range(waiting))
+    worker.messages_to_send_back = lambda: deferred
+    world.lane._wake.clear()
+    world.turn()
+    assert [len(call[-1]) for call in calls] == sent
+    for client, group, options, messages in calls:
+        assert (client, group, options) == (world.broker, "billing", world.lane._member.options)
+        assert messages == [(worker, number) for number in range(64)]
+    assert world.lane._wake.is_set() is (waiting > 64)
+
+
+@pytest.mark.parametrize(("commit_ms", "tick_s"), [(1, 0.1), (500, 0.5), (60_000, 1.0)])
+def test_turns_follow_commits_and_a_turn_that_fails_is_not_the_last(
+    commit_ms: int, tick_s: float, caplog: pytest.LogCaptureFixture
+):
+    world = World(commit_ms=commit_ms)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        world.lane._ends = len(waits) == 3
+
+    world.lane._wake = SimpleNamespace(wait=wait, clear=lambda: None, set=lambda: None)
+    world.lane._member.membership.send_heartbeat = lambda *_, **__: 1 // 0
+    world.lane._run()
+    assert waits == [tick_s] * 3
+    assert caplog.text.count("a step failed and is retried") == 3
+    assert world.lane.ended is False, "it was not started"
+    assert world.broker.asked["goodbye"] == 1
 
 
 @pytest.mark.parametrize("away", [False, True])
