@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tests.support.clocks import FakeClock
 from tests.support.fakes import Highest
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.errors import ConnectError
-from pyspark_rocketmq.model import BrokerData, Permission, QueueData, TopicRoute
+from pyspark_rocketmq.model import BrokerData, MessageQueue, Permission, QueueData, TopicRoute
 from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.command import Command
 from pyspark_rocketmq.remoting.header import PullMessageRequest
+
+T = TypeVar("T")
 
 MASTER, SLAVE = "10.0.0.1:10911", "10.0.0.2:10911"
 
@@ -72,6 +76,11 @@ class LockstepClient(Client):
         )
 
     find_route = served_route = route
+
+    def ask(self, calls: Mapping[MessageQueue, Call[T]]) -> dict[MessageQueue, T]:  # type: ignore[override]
+        """Have the master answer each call."""
+        deadline = self.deadline(self.request_timeout_ms)
+        return {queue: call.on(self.connection(MASTER), deadline=deadline) for queue, call in calls.items()}
 
     def connection(self, addr: str) -> LockstepConnection:  # type: ignore[override]
         if addr in self.down:

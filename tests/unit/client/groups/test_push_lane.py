@@ -14,7 +14,7 @@ from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
-from pyspark_rocketmq.errors import ConnectError, ServiceNotAvailableError
+from pyspark_rocketmq.errors import ConnectError, RequestTimeoutError, RocketMQError, ServiceNotAvailableError
 from pyspark_rocketmq.model import MessageQueue
 
 A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
@@ -34,6 +34,7 @@ class Broker:
         self.away = False
         self.answers_after_s = 0.0
         self.fails: set[str] = set()
+        self.error: RocketMQError = ServiceNotAvailableError("no", code=14)
         self.taken: set[MessageQueue] = set()
         self.unlocked: list[MessageQueue] = []
         self.registered = False
@@ -44,7 +45,7 @@ class Broker:
     def answer(self, what: str) -> None:
         self.asked[what] += 1
         if self.away or what in self.fails:
-            raise ConnectError("away") if self.away else ServiceNotAvailableError("no", code=14)
+            raise ConnectError("away") if self.away else self.error
 
     # the membership
 
@@ -171,11 +172,13 @@ def test_a_broker_that_is_away_is_asked_less_and_less_often():
     world = World()
     world.broker.away = True
     world.turn(60)
-    assert 8 <= world.broker.asked["heartbeat"] <= 10
+    assert world.broker.asked["heartbeat"] == 10, "after 1, 2, 4, 8, 8 ... seconds"
+    assert world.broker.stale == [], "a heartbeat is of no topic"
 
 
 def test_heartbeats_are_repeated_in_time():
     world = World(heartbeat_ms=10_000)
+    world.lane.request_heartbeat()
     world.turn(31)
     assert world.broker.asked["heartbeat"] == 4
     world.lane.request_heartbeat()
@@ -204,30 +207,82 @@ def test_what_fails_for_one_topic_holds_up_no_other():
 
 def test_only_news_is_committed():
     world = World()
-    world.lane.assign("orders", {A0})
+    world.lane.assign("orders", {A0, A1})
     world.turn(5)
     assert world.broker.asked["commit orders"] == 1
     world.worker(A0).position = 8
     world.turn(5)
     assert world.broker.asked["commit orders"] == 2
-    assert world.broker.offsets == {A0: 8}
+    assert world.broker.offsets == {A0: 8, A1: 7}
+    assert world.broker.asked["read orders"] == 0, "nobody else can have had them"
 
 
-def test_a_queue_that_is_given_up_is_dropped_and_committed():
+def test_a_step_that_succeeded_is_tried_again_after_a_second_when_it_fails():
+    world = World()
+    world.lane.assign("orders", {A0})
+    world.turn()
+    for position in (8, 9):
+        world.worker(A0).position = position
+        asked = world.broker.asked["commit orders"]
+        world.broker.fails = {"commit orders"}
+        world.turn(4)
+        assert world.broker.asked["commit orders"] == asked + 3, "after 1 and 2 seconds"
+        world.broker.fails = set()
+        world.turn(8)
+        assert world.broker.offsets == {A0: position}
+
+
+@pytest.mark.parametrize(
+    ("step", "fails"),
+    [
+        ("heartbeat of 10.0.0.1:10911", "heartbeat"),
+        ("begin of orders", "begin orders"),
+        ("check of orders", "read orders"),
+        ("commit of orders", "commit orders"),
+        ("release of orders", "commit orders"),
+        ("leave of orders", "commit orders"),
+    ],
+)
+@pytest.mark.parametrize("stale", [False, True])
+def test_a_step_that_fails_is_named_and_the_route_is_looked_up_where_it_may_be_old(
+    step: str, fails: str, stale: bool, caplog: pytest.LogCaptureFixture
+):
+    world = World()
+    world.broker.error = ConnectError("away") if stale else RequestTimeoutError("slow")
+    world.broker.fails = {fails} if step.startswith(("heartbeat", "begin")) else set()
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.broker.fails = {fails}
+    for worker in world.made:
+        worker.position = 8
+    if step.startswith("check"):
+        world.broker.registered = False
+    if step.startswith("release"):
+        world.lane.assign("orders", set())
+    if step.startswith("leave"):
+        world.lane._leave_group()
+    else:
+        world.turn(2)
+    assert f"group billing, {step} at broker-a: " in caplog.text
+    assert set(world.broker.stale) == ({"orders"} if stale and "heartbeat" not in step else set())
+
+
+@pytest.mark.parametrize(("left", "kept"), [(A0, A1), (A1, A0)])
+def test_a_queue_that_is_given_up_is_dropped_and_committed(left: MessageQueue, kept: MessageQueue):
     world = World(commit_ms=600_000)
     world.lane.assign("orders", {A0, A1})
     world.turn()
-    world.worker(A0).position = 11
-    world.lane.assign("orders", {A1})
+    world.worker(left).position = 11
+    world.lane.assign("orders", {kept})
     world.turn()
-    assert world.lane.queues == (A1,)
-    assert "drop" in world.worker(A0).calls
-    assert world.broker.offsets == {A0: 11, A1: 7}
-    assert world.broker.left == {A0: 11}
-    assert [worker.queue for worker in world.lane.workers] == [A1]
+    assert world.lane.queues == (kept,)
+    assert "drop" in world.worker(left).calls
+    assert world.broker.offsets == {left: 11, kept: 7}
+    assert world.broker.left == {left: 11}
+    assert [worker.queue for worker in world.lane.workers] == [kept]
 
 
-def test_a_late_last_commit_is_not_made():
+def test_a_late_last_commit_is_not_made(caplog: pytest.LogCaptureFixture):
     world = World()
     world.lane.assign("orders", {A0})
     world.turn()
@@ -236,6 +291,7 @@ def test_a_late_last_commit_is_not_made():
     world.lane.assign("orders", set())
     world.turn(40)
     assert world.lane.workers == ()
+    assert "orders@broker-a:0 was released, and its last commit failed" in caplog.text
     world.broker.offsets[A0] = 99  # the next owner's
     world.broker.fails = set()
     world.turn(20)
@@ -294,7 +350,9 @@ def test_a_lock_that_another_member_has_is_not_relied_on():
     assert not locks[-1]
 
 
-def test_a_queue_that_another_member_locked_is_left_without_a_commit_and_begins_where_that_one_ended():
+def test_a_queue_that_another_member_locked_is_left_without_a_commit_and_begins_where_that_one_ended(
+    caplog: pytest.LogCaptureFixture,
+):
     world = World(ordered=True)
     world.lane.assign("orders", {A0})
     world.turn()
@@ -315,6 +373,49 @@ def test_a_queue_that_another_member_locked_is_left_without_a_commit_and_begins_
     world.turn(3)
     assert world.broker.offsets == {A0: 100}
     assert [worker.position for worker in world.made] == [60, 100]
+    assert world.broker.left == {}, "where another member was is not known"
+    assert "its last commit failed" not in caplog.text
+
+
+def test_a_queue_that_another_member_locked_is_not_committed_at_the_end_either():
+    world = World(ordered=True, commit_ms=600_000)
+    world.lane.assign("orders", {A0, A1})
+    world.turn()
+    busy = world.worker(A0)
+    busy.idle, busy.position, world.worker(A1).position = False, 60, 61
+    world.broker.taken = {A0}
+    world.broker.offsets[A0] = 100
+    world.turn(21)
+    world.lane._leave_group()
+    assert world.broker.offsets == {A0: 100, A1: 61}
+    assert world.broker.unlocked == [A1]
+
+
+def test_a_queue_that_was_in_doubt_and_lost_begins_once():
+    world = World(ordered=True)
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.worker(A0).position = 60
+    world.broker.fails = {"read orders"}
+    world.broker.clock.sleep(600)
+    world.broker.taken, world.broker.offsets[A0] = {A0}, 100
+    world.turn(25)
+    assert world.lane.workers == ()
+    world.broker.taken, world.broker.fails = set(), set()
+    world.turn(25)
+    assert [worker.position for worker in world.made] == [60, 100]
+
+
+def test_what_is_not_known_of_one_topic_leaves_no_other_in_doubt():
+    world = World()
+    world.lane.assign("orders", {A0})
+    world.lane.assign("payments", {P0})
+    world.turn()
+    world.worker(A0).position = world.worker(P0).position = 60
+    world.broker.fails = {"read orders"}
+    world.broker.clock.sleep(600)
+    world.turn(3)
+    assert world.broker.offsets == {A0: 7, P0: 60}
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -336,7 +437,7 @@ def test_a_member_that_was_frozen_goes_on_where_another_one_ended(ordered, asks)
     assert len(world.made) == 3, "nobody had the other queue"
 
 
-@pytest.mark.parametrize(("stored", "begins"), [(None, [7]), (9, [7, 9])])
+@pytest.mark.parametrize(("stored", "begins"), [(None, [7]), (1, [7, 1]), (9, [7, 9])])
 def test_a_member_that_was_frozen_before_its_first_commit(stored: int | None, begins: list[int]):
     world = World()
     world.broker.fails = {"commit orders"}
@@ -371,9 +472,10 @@ def test_a_lock_counts_from_the_request_on():
     world.turn()
     world.broker.answers_after_s = 3.0
     world.turn(100)
-    locks = [given["asked_at"] for given in world.worker(A0).given if "held" in given]
+    locks = [given for given in world.worker(A0).given if "held" in given]
     assert len(locks) > 4
-    assert locks == world.broker.lock_times[1:], "the first round has no queue yet"
+    assert all(lock["held"] is True for lock in locks)
+    assert [lock["asked_at"] for lock in locks] == world.broker.lock_times[1:], "the first round has no queue"
 
 
 def test_a_lock_that_a_broker_does_not_confirm_is_requested_again_every_two_seconds():
@@ -470,6 +572,9 @@ def test_turns_follow_commits_and_a_turn_that_fails_is_not_the_last(
     assert waits == [tick_s] * 3
     assert caplog.text.count("a step failed and is retried") == 3
     assert world.lane.ended is False, "it was not started"
+    world.lane._thread = SimpleNamespace(join=waits.append)
+    world.lane.join(30.0)
+    assert waits[3:] == [30.0]
     assert world.broker.asked["goodbye"] == 1
 
 
