@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
@@ -227,7 +228,25 @@ def test_side_by_side_a_message_is_deferred_at_once(
 
 def test_a_message_that_came_again_shows_the_topic_it_was_sent_to():
     (again,) = messages(b"a", properties={"RETRY_TOPIC": "payments"})
+    (first,) = messages(b"a")
     assert with_original_topic(again).topic == "payments"
+    assert with_original_topic(first).topic == "orders"
+
+
+def test_side_by_side_no_more_threads_call_than_it_says(deliver: Deliver):
+    names: list[str] = []
+    released = threading.Event()
+
+    def listener(_: Sequence[Message]) -> None:
+        names.append(threading.current_thread().name)
+        released.wait(30)
+
+    worker, _ = deliver(listener, messages(b"a", b"b", b"c", b"d"), threads=2)
+    eventually(lambda: len(names) >= 2, what="the first calls")
+    threads = [each.name for each in threading.enumerate() if each.name.startswith("consume-billing_")]
+    released.set()
+    eventually(lambda: len(worker.finished) == 4, what="all calls")
+    assert sorted(threads) == ["consume-billing_1", "consume-billing_2"]
 
 
 @pytest.mark.parametrize(("most", "told"), [(-1, 16), (0, 0), (1, 1), (30, 30)])
