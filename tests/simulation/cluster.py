@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.simulation.group_members import GroupMembers
 from tests.simulation.history import Place, RecordingStore
-from tests.simulation.network import Network
+from tests.simulation.network import Network, Session
 from tests.simulation.proxy import WATER_MARK, Proxy
 from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.servers import Handler, Server, State
@@ -102,6 +102,7 @@ class Cluster(MockData):
         self._lives: dict[tuple[str, int], object] = {}
         self.retired: set[str] = set()
         self.happened = Counter[str]()
+        self.on_executed: Callable[[str, Session, Frame, Reply], None] = lambda *_: None
         self.name_servers = [self._new_name_server(number) for number in range(name_servers)]
         self.proxies = [self._new_proxy(number) for number in range(proxies)]
         for name in brokers:
@@ -279,7 +280,7 @@ class Cluster(MockData):
             members = GroupMembers(self._network.scheduler, self._removed)
             handle = partial(self._serve, replica, members)
             server = Server(self._network, addr, f"{name}-{broker_id}", handle)
-            server.on_executed, server.on_ended = members.executed, members.ended
+            server.on_executed, server.on_ended = partial(self._executed, name, members), members.ended
             self.servers[name, broker_id] = server
 
     def start_broker(self, name: str, broker_id: int = MASTER_ID) -> None:
@@ -381,6 +382,12 @@ class Cluster(MockData):
         if replica.is_slave and frame.command.code == RequestCode.PULL_MESSAGE and reply.body:
             self.servers[replica.store.name, replica.broker_id].happened["pull answered by a slave"] += 1
         return reply
+
+    def _executed(
+        self, broker: str, members: GroupMembers, session: Session, frame: Frame, reply: Reply
+    ) -> None:
+        members.executed(session, frame)
+        self.on_executed(broker, session, frame, reply)
 
     def _tell_suspended(self) -> None:
         for server in (*self.servers.values(), *self.proxies):

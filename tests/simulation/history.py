@@ -71,6 +71,8 @@ class History:
         What batches lacked, or had too much.
     overlaps : list of str
         Queues in order that two members of a group worked on at the same time.
+    oversized : list of str
+        Moments at which a reader had more bytes in its memory than it may have.
     miscounted : list of str
         Reports of tasks whose numbers are wrong.
     ahead : list of str
@@ -111,6 +113,7 @@ class History:
     stored_at: dict[Place, float] = field(default_factory=dict)
     batch_jobs: list[str] = field(default_factory=list)
     overlaps: list[str] = field(default_factory=list)
+    oversized: list[str] = field(default_factory=list)
     miscounted: list[str] = field(default_factory=list)
     ahead: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)

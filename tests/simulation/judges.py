@@ -186,6 +186,11 @@ def miscounted(history: History) -> list[str]:
     return history.miscounted
 
 
+def oversized(history: History) -> list[str]:
+    """Answers that were sent to a reader and not given out, of more bytes than it may have in its memory."""
+    return history.oversized
+
+
 def died(history: History) -> list[str]:
     """Outages that ended a query that had been running: it has to wait for their end."""
     return history.died
@@ -222,6 +227,7 @@ JUDGES: Final[dict[str, Callable[[History], list[str]]]] = {
     "owned twice": owned_twice,
     "batch is wrong": incomplete,
     "miscounted": miscounted,
+    "memory over its bound": oversized,
     "died of an outage": died,
     "unexpected error": unexpected,
 }

@@ -16,6 +16,7 @@ from tests.simulation.faults import HIDING, RESHAPING, Fault, happen
 from tests.simulation.group import Group
 from tests.simulation.history import Place
 from tests.simulation.judges import judge, unexpected
+from tests.simulation.narrow import NarrowReader
 from tests.simulation.network import Network
 from tests.simulation.plan import GROUP, Plan
 from tests.simulation.query import Query
@@ -24,7 +25,7 @@ from tests.simulation.sink import Sink
 from tests.simulation.stage import Accident, Stage
 from tests.simulation.writer import Writer
 
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.options import ClientOptions, parse_options
 
 __all__ = ["Verdict", "live"]
@@ -121,6 +122,7 @@ class _World:
         self.history.now = lambda: self.scheduler.now
         self.reader = self._reader(client)
         self.job = self._job(client) if plan.job else None
+        self.narrow = self._narrow(client) if plan.narrow else None
         self.last_fault_s = max((fault.at_s for fault in plan.faults), default=0.0)
         self.heals_at_s = max((fault.at_s + fault.lasts_s for fault in plan.faults), default=0.0) + 1.0
         self._begin()
@@ -149,6 +151,22 @@ class _World:
         options = {**client, "topic": _TOPIC, "failOnDataLoss": fail}
         showing = partial(self.cluster.showing, _TOPIC)
         return BatchJob(self.stage, options, self._own_chance(), showing=showing)
+
+    def _narrow(self, client: Mapping[str, str]) -> NarrowReader:
+        reader = NarrowReader(
+            self.stage,
+            parse_options(ClientOptions, client, environ={}),
+            self._own_chance(),
+            ranges=self._ranges,
+            body_bytes=self.plan.body_bytes,
+        )
+        self.cluster.on_executed = reader.executed
+        return reader
+
+    def _ranges(self) -> list[OffsetRange]:
+        """Return all that brokers have."""
+        cluster, queues = self.cluster, self.cluster.queues(_TOPIC)
+        return [OffsetRange(each, cluster.min_offset(each), cluster.max_offset(each)) for each in queues]
 
     def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
         if group == GROUP and queue.topic == _TOPIC:
@@ -181,6 +199,7 @@ class _World:
                 "stream-executor-0",
                 "stream-executor-1",
             ),
+            *(("narrow",) if self.plan.narrow else ()),
             *(f"writer-{number}" for number in range(len(self.writers))),
             *(f"member-{number}" for number in range(self.plan.group.slots if self.plan.group else 0)),
         )
@@ -192,6 +211,8 @@ class _World:
         self.scheduler.after(self.chance.uniform(0.0, 3.0), self.reader.start)
         if self.job is not None:
             self.scheduler.after(2.0, self.job.start)
+        if self.narrow is not None:
+            self.scheduler.after(3.0, self.narrow.start)
 
     def _happen(self, fault: Fault, processes: tuple[str, ...]) -> None:
         self.stage.note(str(fault))

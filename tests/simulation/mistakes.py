@@ -153,6 +153,24 @@ PLANTS: Final = tuple(
             "            if kept.num_rows:\n                yield kept\n        run.pull",
             "            if kept.num_rows > 1:\n                yield kept\n        run.pull",
         ),
+        (
+            "answers that wait for an earlier one take no room",
+            "client.read.range_pull",
+            "return self._window.held_bytes + len(self._in_flight) * self._hint.expected_bytes",
+            "return len(self._in_flight) * self._hint.expected_bytes",
+        ),
+        (
+            "pulls in flight take no room",
+            "client.read.range_pull",
+            "return self._window.held_bytes + len(self._in_flight) * self._hint.expected_bytes",
+            "return self._window.held_bytes",
+        ),
+        (
+            "each range has the room of all",
+            "client.read.range_reader",
+            "- sum(pull.bytes_due for pull in self._active)",
+            "- sum(pull.bytes_due for pull in [])",
+        ),
         # --- planning
         (
             "new queues wait forever",

@@ -57,6 +57,8 @@ class Plan:
     proxies: int = 0
     job: bool = False
     """Whether a program reads the whole topic, again and again."""
+    narrow: bool = False
+    """Whether a reader with little memory reads the topic, too."""
     direct: DirectPlanned | None = None
     """The direct stream that reads in the query's place."""
     accidents: tuple[Accident, ...] | None = None
@@ -87,7 +89,7 @@ class Plan:
             ._with_direct()
             ._with_proxies()
             ._with_job()
-            ._with_room()
+            ._with_narrow()
         )
 
     @property
@@ -166,12 +168,11 @@ class Plan:
             return self
         return replace(self, job=self._own_chance("job").random() < 0.12)
 
-    def _with_room(self) -> Plan:
-        """Have a network on which an answer arrives within its time-out: it is asked for again otherwise."""
-        answer_bytes = self.limits.messages * self.body_bytes
-        if answer_bytes / self.habits.bytes_per_s < int(self.options["requestTimeoutMs"]) / 2_000:
+    def _with_narrow(self) -> Plan:
+        """Have one more reader, with little memory."""
+        if self.static or self.compacted or self.retires or self.proxies:
             return self
-        return replace(self, habits=replace(self.habits, bytes_per_s=1e7))
+        return replace(self, narrow=self._own_chance("narrow").random() < 0.12)
 
     def _with_more_faults(self) -> Plan:
         """Add faults of topics and brokers where they are allowed."""

@@ -93,7 +93,7 @@ class Server:
     state: State = State.KILLED
     water_mark: int | None = None
     mischief: list[Mischief] = field(default_factory=list)
-    on_executed: Callable[[Session, Frame], None] = lambda session, frame: None
+    on_executed: Callable[[Session, Frame, Reply], None] = lambda session, frame, reply: None
     on_ended: Callable[[Session], None] = lambda session: None
     happened: Counter[str] = field(default_factory=Counter)
     _held: list[tuple[Session, Frame]] = field(default_factory=list)
@@ -187,9 +187,9 @@ class Server:
         if how is Answering.IGNORED:
             return
         reply = self.handle(frame, 1 if how is Answering.SHORT else None)
-        self.on_executed(session, frame)
         if reply is None:
             return
+        self.on_executed(session, frame, reply)
         if how is Answering.DONE_HUNG_UP:
             session.break_off()
         elif wrong is not None and how is Answering.LATE:

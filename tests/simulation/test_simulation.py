@@ -158,6 +158,7 @@ def _changed(name: str) -> dict[str, object]:
         "owned twice": {"overlaps": ["orders@broker-a:0"]},
         "batch is wrong": {"batch_jobs": ["('orders', 'broker-a', 0, 3) is missing"]},
         "miscounted": {"miscounted": ["3 rows are reported"]},
+        "memory over its bound": {"oversized": ["9 bytes are in memory, 5 may be"]},
         "died of an outage": {"died": ["ConnectError: refused"]},
         "refused": {"refused": ["writer-0-0:4"]},
         "unexpected error": {"errors": ["DataLossError: gone"]},

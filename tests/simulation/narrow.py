@@ -1,0 +1,129 @@
+"""A reader with little memory: what brokers have sent, and it has not given out, is counted outside it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.simulation.network import Session, SimulatedHost
+from tests.simulation.scheduler import Process, SimulatedClock
+from tests.simulation.stage import Stage
+
+from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client.read.range_reader import Pulled, read_chunks
+from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.options import ClientOptions
+from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.remoting.frame import Frame
+from pyspark_rocketmq.remoting.header import PullMessageRequest
+from pyspark_rocketmq.testing.wire import Reply
+
+__all__ = ["NarrowReader"]
+
+_ANSWERS: Final = 5
+"""So many may be in its memory. Each has one message: their sizes do not change, as the bound assumes."""
+_RECORD_BYTES: Final = 400
+"""More than a message has without its body."""
+_NAME: Final = "narrow"
+
+
+@dataclass(slots=True)
+class _Held:
+    """The answers of one read that were sent and not given out, by queue and offset."""
+
+    sizes: dict[tuple[MessageQueue, int], int] = field(default_factory=dict)
+    reached: dict[MessageQueue, int] = field(default_factory=dict)
+
+    def send(self, queue: MessageQueue, offset: int, size: int) -> int:
+        """Record an answer: one that is sent again takes the place of the first. Return the bytes of all."""
+        if offset >= self.reached.get(queue, offset + 1):
+            self.sizes[queue, offset] = size
+        return sum(self.sizes.values())
+
+    def give_out(self, queue: MessageQueue, until: int) -> None:
+        """Record that a queue was read to an offset."""
+        self.reached[queue] = until
+        self.sizes = {key: size for key, size in self.sizes.items() if key[0] != queue or key[1] >= until}
+
+
+class NarrowReader:
+    """Reads every queue of a topic in one task, slowly, again and again.
+
+    Parameters
+    ----------
+    stage : Stage
+    options : ClientOptions
+    chance : random.Random
+    ranges : callable
+        Returns what brokers have.
+    body_bytes : int
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        options: ClientOptions,
+        chance: random.Random,
+        *,
+        ranges: Callable[[], Sequence[OffsetRange]],
+        body_bytes: int,
+    ) -> None:
+        self._stage = stage
+        self._options = options
+        self._chance = chance
+        self._ranges = ranges
+        self._most_bytes = _ANSWERS * (_RECORD_BYTES + body_bytes)
+        self._process = Process(_NAME)
+        self._held = _Held()
+
+    def start(self) -> None:
+        """Begin."""
+        self._stage.scheduler.start(self._run, self._process, "reader")
+
+    def executed(self, broker: str, session: Session, frame: Frame, reply: Reply) -> None:
+        """Count the answer to a pull."""
+        if session.process is not self._process or frame.command.code != RequestCode.PULL_MESSAGE:
+            return
+        asked = PullMessageRequest.parse(frame.command.fields)
+        queue = MessageQueue(asked.topic, broker, asked.queue_id)
+        held = self._held.send(queue, asked.queue_offset, len(reply.body))
+        most = 2 * self._most_bytes  # what it is giving out is not in flight any more
+        if held > most:
+            self._stage.history.oversized.append(
+                f"{held:,} bytes are in memory with {queue}:{asked.queue_offset}, {most:,} may be"
+            )
+
+    def _run(self) -> None:
+        scheduler = self._stage.scheduler
+        client = Client(
+            self._options,
+            clock=SimulatedClock(scheduler, self._process),
+            random=random.Random(self._chance.random()),
+            host=SimulatedHost(self._stage.network, self._process),
+        )
+        while not self._stage.healed:
+            ranges = [each for each in self._ranges() if len(each)]
+            self._held = _Held(reached={each.queue: each.from_offset for each in ranges})
+            try:
+                self._read(client, ranges)
+            except RocketMQError as error:
+                self._stage.note(f"the narrow reader ends: {error}")
+            scheduler.park(self._chance.uniform(0.5, 5.0))
+
+    def _read(self, client: Client, ranges: Sequence[OffsetRange]) -> None:
+        options = ReadOptions(
+            consumer_group=_NAME,
+            pull_batch_size=1,
+            max_bytes_in_flight=self._most_bytes,
+            fail_on_data_loss=False,
+            missing_patience_ms=1_000,
+        )
+        self._stage.history.did["a reader with little memory"] += 1
+        for event in read_chunks(client, ranges, options):
+            if isinstance(event, Pulled):
+                self._held.give_out(event.pull.offsets.queue, event.chunks[-1].until_offset)
+                self._stage.scheduler.park(self._chance.uniform(0.0, 0.05))
