@@ -84,6 +84,18 @@ def test_a_batch_has_as_many_bytes_of_answers_as_are_allowed(most: int, sizes: l
     assert found == sizes
 
 
+@pytest.mark.parametrize("limit", [{"max_batch_rows": 4}, {"max_batch_bytes": 400}])
+def test_a_batch_does_not_wait_for_the_end_of_its_range(limit: dict[str, int]) -> None:
+    client = client_of(2)
+    options = ReadOptions(consumer_group="g", pulls_in_flight=2)
+    batches = read_batches(
+        client, [OffsetRange(FIRST, 0, 200)], options, DecodeOptions(columns=["body"], **limit)
+    )
+    assert next(batches).num_rows > 0
+    assert len(client.pulls) < 10
+    assert sum(batch.num_rows for batch in batches) > 180
+
+
 @pytest.mark.parametrize("columns", [["queueOffset", "body"], ["tags", "queueOffset"], ["queueOffset"]])
 def test_a_tag_of_the_same_hash_is_left_out(columns: list[str]) -> None:
     """And so is a batch without any row, and the column that was only needed to compare."""
@@ -121,6 +133,7 @@ def test_a_damaged_record_is_an_error_or_skipped_and_reported(
     assert caught.value.facts["topic"] == "orders"
     with pytest.raises(CorruptMessageError):
         list(read_messages(client, ranges, READ, check_crc=True))
+    assert {offset for _, offset in client.pulls} == {0, 8}, "nothing is read message by message"
     reports: list[RangeReport] = []
     skipping = DecodeOptions(columns=["queueOffset"], on_corrupt="skip", check_crc=True)
     batches = read_batches(client, ranges, READ, skipping, on_report=reports.append)
