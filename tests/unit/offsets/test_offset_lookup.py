@@ -9,8 +9,16 @@ import pytest
 from tests.support.clocks import FakeClock
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
-from pyspark_rocketmq.errors import DataLossError, FlowControlError, PermissionDeniedError, RocketMQError
-from pyspark_rocketmq.model import Earliest, Latest, MessageQueue
+from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
+    DataLossError,
+    FlowControlError,
+    PermissionDeniedError,
+    RocketMQError,
+    TopicNotFoundError,
+)
+from pyspark_rocketmq.model import AtTimestamp, Earliest, GroupOffsets, Latest, MessageQueue, StartPolicy
 from pyspark_rocketmq.offsets.offset_lookup import (
     check_hidden,
     fetch_available_ends,
@@ -19,6 +27,9 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     find_late_begins,
     find_moved_back,
     find_shortened,
+    resolve_batch,
+    resolve_offsets,
+    wait_for_ends,
 )
 from pyspark_rocketmq.offsets.planning_client import Ends
 from pyspark_rocketmq.options import SourceOptions, parse_options
@@ -30,7 +41,7 @@ BUSY = FlowControlError("too many requests", code=2)
 
 
 def options(**given: str) -> SourceOptions:
-    base = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
+    base = {"nameServer": "127.0.0.1:9876"} | ({} if "assign" in given else {"topic": "orders"})
     return parse_options(SourceOptions, base | given, where="readStream", environ={})
 
 
@@ -40,6 +51,13 @@ def mq() -> FakeRocketMQ:
     mq = FakeRocketMQ(FakeClock(), [A0, A1, B0])
     for _ in range(3):
         mq.send()
+    return mq
+
+
+def stored(times: dict[MessageQueue, list[int]]) -> FakeRocketMQ:
+    """Return a RocketMQ with messages of these times, in ms."""
+    mq = FakeRocketMQ(FakeClock(9.0), times)
+    mq.logs = {queue: [(time, "x") for time in of] for queue, of in times.items()}
     return mq
 
 
@@ -81,6 +99,97 @@ def test_no_answer_at_all_is_an_error(mq) -> None:
     refuse(mq, A0, A1, B0, error=BUSY)
     with pytest.raises(FlowControlError):
         fetch_available_ends(mq, [A0, A1, B0])
+
+
+def test_ends_are_waited_for_while_brokers_are_away(mq) -> None:
+    mq.dead = {"broker-a", "broker-b"}
+
+    def wait(**given: float) -> Ends:
+        deadline = Deadline(mq.clock, 60_000)
+        return wait_for_ends(mq, options(), clock=mq.clock, deadline=deadline, **given)
+
+    began_s = mq.clock.now_s
+    with pytest.raises(BrokerNotFoundError):
+        wait()
+    assert 30 < mq.clock.now_s - began_s <= 60
+    mq.clock.on_sleep = mq.dead.clear
+    assert dict(wait(patience_ms=700).masters) == {A0: 3, A1: 3, B0: 3}
+    assert mq.patience_ms == 700
+    refuse(mq, B0, error=DENIED)
+    pauses = len(mq.clock.sleeps)
+    with pytest.raises(PermissionDeniedError):
+        wait()
+    assert len(mq.clock.sleeps) == pauses
+
+
+@pytest.mark.parametrize(("aligned", "slaves"), [("off", {B0: 2}), ("store", {})])
+def test_slaves_stand_in_for_masters_unless_queues_are_aligned(mq, aligned: str, slaves: object) -> None:
+    mq.dead, mq.slaves = {"broker-b"}, {B0: 2}
+    found = fetch_running_ends(mq, options(eventTimeAlignment=aligned), patience_ms=300)
+    assert (dict(found.masters), dict(found.slaves)) == ({A0: 3, A1: 3}, slaves)
+    assert mq.patience_ms == 300
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [({"topic": "orders,payments"}, [A0, A1, B0]), ({"assign": '{"orders": {"broker-a": [1]}}'}, [A1])],
+)
+def test_a_topic_that_is_missing_holds_up_no_other(mq, asked, found, caplog) -> None:
+    assert list(fetch_running_ends(mq, options(**asked)).masters) == found
+    assert ("its queues wait" in caplog.text) is ("topic" in asked)
+
+
+def test_without_any_topic_the_query_ends_with_its_name(mq) -> None:
+    with pytest.raises(TopicNotFoundError) as raised:
+        fetch_running_ends(mq, options(topic="payments,refunds"))
+    assert raised.value.facts["topic"] == "payments"
+
+
+@pytest.mark.parametrize(
+    ("policy", "offsets", "calls"),
+    [
+        (Earliest(), {A0: 1, A1: 0}, ["min_offsets"]),
+        (Latest(), {A0: 3, A1: 3}, ["max_offsets"]),
+        (AtTimestamp(2_000), {A0: 1, A1: 2}, ["offsets_at"]),
+        (GroupOffsets(Earliest()), {A0: 2, A1: 0}, ["committed_offsets", "min_offsets"]),
+    ],
+)
+def test_a_start_is_asked_only_what_it_needs(policy: StartPolicy, offsets: object, calls: list[str]) -> None:
+    mq = stored({A0: [1_000, 2_000, 3_000], A1: [1_000, 1_500, 3_000]})
+    mq.first, mq.committed = {A0: 1}, {A0: 2}
+    read = options(consumerGroup="g")
+    assert resolve_offsets(mq, policy, [A0, A1], read, start_time_ms=9_000) == offsets
+    assert sorted(mq.calls) == sorted(calls)
+
+
+def test_ends_that_are_known_are_not_asked_for_again() -> None:
+    mq = stored({A0: [1_000], A1: [1_000]})
+    read = options(consumerGroup="g")
+    assert resolve_offsets(mq, Latest(), [A0, A1], read, start_time_ms=9_000, ends={A0: 0, A1: 0}) == {
+        A0: 0,
+        A1: 0,
+    }
+    assert mq.calls == []
+    assert resolve_offsets(mq, Latest(), [A0, A1], read, start_time_ms=9_000, ends={A0: 0}) == {A0: 0, A1: 1}
+
+
+def test_the_ends_of_a_batch_are_of_a_moment_after_its_starts() -> None:
+    """What is stored between the look-ups lies after the start by time, and not before the end."""
+    mq = stored({A0: [1_000, 2_000]})
+    read, given = options(consumerGroup="g"), {"start_time_ms": 9_000}
+    ask = mq._ask
+
+    def grows(call: str, queues: object, answer: object) -> object:
+        found = ask(call, queues, answer)
+        mq.logs[A0].append((9_000, "late"))
+        return found
+
+    mq._ask = grows  # type: ignore[method-assign]
+    (found,) = resolve_batch(mq, AtTimestamp(5_000), Latest(), [A0], read, **given)
+    assert (found.from_offset, found.until_offset) == (2, 3)
+    assert resolve_batch(mq, Latest(), Latest(), [A0], read, **given) == ()
+    (found,) = resolve_batch(mq, Earliest(), AtTimestamp(2_000), [A0], read, **given)
+    assert (found.from_offset, found.until_offset) == (0, 1)
 
 
 def late(mq: FakeRocketMQ, policy: Earliest | Latest, *, started_at_ms: int) -> dict[MessageQueue, int]:
