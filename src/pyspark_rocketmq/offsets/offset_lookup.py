@@ -111,7 +111,8 @@ def resolve_batch(
 ) -> tuple[OffsetRange, ...]:
     """Resolve both ends of a batch, the starts first, since queues grow meanwhile.
 
-    "latest" and "the last n messages" refer to the same time at both ends.
+    "latest" and "the last n messages" refer to the same time at both ends. An end time after a queue's last
+    message is the queue's end, whatever ``startingOffsetsByTimestampStrategy`` says.
 
     Raises
     ------
@@ -123,14 +124,14 @@ def resolve_batch(
     queues = tuple(queues)
     strategy = options.bounds.starting_timestamp_strategy
     before = lookups(start, queues, start_time_ms=start_time_ms, strategy=strategy)
-    after = lookups(end, queues, start_time_ms=start_time_ms, strategy=strategy)
+    after = lookups(end, queues, start_time_ms=start_time_ms)
     begins = _look_up_all_but_ends(client, before, options)
     wanted = before.max_offsets | after.max_offsets
     maxs = client.max_offsets(sorted(wanted)) if wanted else {}
     finishes = _look_up_all_but_ends(client, after, options)
     return batch_ranges(
         resolve(start, queues, replace(begins, max_offsets=maxs), strategy=strategy),
-        resolve(end, queues, replace(finishes, max_offsets=maxs), strategy=strategy),
+        resolve(end, queues, replace(finishes, max_offsets=maxs)),
     )
 
 

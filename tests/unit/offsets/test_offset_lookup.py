@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,12 +14,14 @@ from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
     DataLossError,
     FlowControlError,
+    OptionError,
     PermissionDeniedError,
     RocketMQError,
     TopicNotFoundError,
 )
 from pyspark_rocketmq.model import AtTimestamp, Earliest, GroupOffsets, Latest, MessageQueue, StartPolicy
 from pyspark_rocketmq.offsets.offset_lookup import (
+    check_filter,
     check_hidden,
     fetch_available_ends,
     fetch_running_ends,
@@ -36,6 +38,7 @@ from pyspark_rocketmq.options import SourceOptions, parse_options
 
 A0, A1 = (MessageQueue("orders", "broker-a", index) for index in range(2))
 B0 = MessageQueue("orders", "broker-b", 0)
+OTHER = MessageQueue("other", "broker-a", 0)
 DENIED = PermissionDeniedError("the topic is forbidden", code=16)
 BUSY = FlowControlError("too many requests", code=2)
 
@@ -137,6 +140,7 @@ def test_slaves_stand_in_for_masters_unless_queues_are_aligned(mq, aligned: str,
 def test_a_topic_that_is_missing_holds_up_no_other(mq, asked, found, caplog) -> None:
     assert list(fetch_running_ends(mq, options(**asked)).masters) == found
     assert ("its queues wait" in caplog.text) is ("topic" in asked)
+    assert mq.looked_up == (("orders", "payments") if "topic" in asked else ()), "all together"
 
 
 def test_without_any_topic_the_query_ends_with_its_name(mq) -> None:
@@ -192,10 +196,51 @@ def test_the_ends_of_a_batch_are_of_a_moment_after_its_starts() -> None:
     assert (found.from_offset, found.until_offset) == (0, 1)
 
 
-def late(mq: FakeRocketMQ, policy: Earliest | Latest, *, started_at_ms: int) -> dict[MessageQueue, int]:
+def test_a_start_after_the_last_message_can_be_an_error_and_an_end_is_the_queue_s() -> None:
+    mq = stored({A0: [1_000, 2_000]})
+    after, given = AtTimestamp(5_000), {"start_time_ms": 9_000}
+    strict = options(consumerGroup="g", startingOffsetsByTimestampStrategy="error")
+    with pytest.raises(OptionError, match="no message at or after the start time"):
+        resolve_offsets(mq, after, [A0], strict, **given)
+    with pytest.raises(OptionError, match="no message at or after the start time"):
+        resolve_batch(mq, after, Latest(), [A0], strict, **given)
+    (found,) = resolve_batch(mq, AtTimestamp(2_000), after, [A0], strict, **given)
+    assert (found.from_offset, found.until_offset) == (1, 2)
+    assert resolve_offsets(mq, after, [A0], options(), **given) == {A0: 2}
+
+
+def test_a_filter_is_checked_by_the_brokers_that_answer(mq, caplog) -> None:
+    read = options(sqlFilter="amount > 1")
+    check_filter(mq, [A0, B0], read)
+    assert mq.checked == {"broker-a", "broker-b"}
+    mq.checked.clear()
+    with pytest.raises(OptionError, match="does not parse"):
+        check_filter(mq, [A0], options(sqlFilter="amount >"))
+    mq.checked.clear()
+    mq.dead = {"broker-b"}
+    check_filter(mq, [A0, B0], read)
+    assert "sqlFilter is checked later, a broker does not answer" in caplog.text
+    mq.check_selector_at = lambda *_, **__: raises(DENIED)()
+    with pytest.raises(PermissionDeniedError):
+        check_filter(mq, [A0], read)
+
+
+def test_queues_of_a_topic_that_is_younger_than_the_query_begin_at_their_first_message(mq) -> None:
+    """Whatever the driver's clock says: the topic did not exist at the start."""
+    mq.logs[OTHER] = [(1_000, "x"), (2_000, "y")]
+    assert late(mq, Latest(), started_at_ms=mq.clock.now_ms(), seen=[A0, OTHER]) == {OTHER: 0}
+
+
+def late(
+    mq: FakeRocketMQ,
+    policy: StartPolicy,
+    *,
+    started_at_ms: int,
+    seen: Sequence[MessageQueue] = (A0, A1, B0),
+) -> dict[MessageQueue, int]:
     """Return where queues begin that come to a query that read A0 of broker-a only."""
     return find_late_begins(
-        *(mq, policy, {A0: 3}, [A0, A1, B0], options()),
+        *(mq, policy, {A0: 3}, seen, options()),
         started_at_ms=started_at_ms,
         brokers=frozenset({"broker-a"}),
         first_topics=lambda topic: topic == "other",

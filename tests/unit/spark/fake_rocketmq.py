@@ -30,6 +30,7 @@ class FakeRocketMQ:
         self.unreadable: set[MessageQueue] = set()
         self.calls: list[str] = []
         self.whole = False
+        self.looked_up: tuple[str, ...] = ()
         self.after_ends: Callable[[], None] = lambda: None
         self._sent = 0
 
@@ -53,7 +54,7 @@ class FakeRocketMQ:
         return frozenset(q.broker_name for q in self.logs if q.broker_name not in self.hidden)
 
     def look_up(self, topics: Iterable[str], *, whole: bool = False) -> None:
-        del topics
+        self.looked_up = tuple(topics)
         self.whole = whole
 
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
