@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         JobOptions,
         OutputMode,
         RuntimeMode,
+        SqlDialect,
         TableOptions,
     )
 
@@ -57,6 +58,7 @@ __all__ = [
     "RuntimeMode",
     "SinkOptions",
     "SourceOptions",
+    "SqlDialect",
     "StartFrom",
     "TableOptions",
     "TimestampStrategy",
@@ -113,6 +115,7 @@ __getattr__, __dir__ = lazy_names(
             "JobOptions",
             "OutputMode",
             "RuntimeMode",
+            "SqlDialect",
             "TableOptions",
         ),
     },

@@ -59,6 +59,13 @@ class OutputMode(enum.Enum):
     COMPLETE = "complete"
 
 
+class SqlDialect(enum.Enum):
+    """Whose meaning the queries of a job have."""
+
+    FLINK = "flink"
+    SPARK = "spark"
+
+
 _ESCAPES: Final = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\u0001": "\u0001", "\\001": "\u0001"}
 
 
@@ -269,13 +276,21 @@ class JobOptions(Options):
         aliases=("execution.checkpointing.interval",),
         doc="Interval of micro-batches. availableNow reads the messages available at the start, then stops.",
     )
-    output_mode: OutputMode = option(
+    output_mode: OutputMode | None = option(
         "outputMode",
         choice(OutputMode),
-        default=OutputMode.APPEND,
-        default_text="append",
+        default=None,
+        default_text="append; update for a query of Flink's dialect whose rows change",
         example="update",
         doc="Which rows of an aggregation are written: final rows, changed rows, or all.",
+    )
+    dialect: SqlDialect | None = option(
+        "dialect",
+        choice(SqlDialect),
+        default=None,
+        default_text="flink after a CREATE TABLE … WITH ('connector' = …), otherwise spark",
+        example="spark",
+        doc="Whose meaning queries have: Flink's are translated to Spark's, Spark's are passed as they are.",
     )
     query_name: str | None = option(
         "queryName",

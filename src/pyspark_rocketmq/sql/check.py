@@ -18,9 +18,11 @@ from pyspark_rocketmq.options import (
     option_reference,
 )
 from pyspark_rocketmq.sql.dialect import JobDialect
+from pyspark_rocketmq.sql.flinksql import JobQueries
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.settings import Settings, first_settings, require_checkpoint, spark_setting
 from pyspark_rocketmq.sql.statements import (
+    CreateFunction,
     CreateTable,
     CreateView,
     DropTable,
@@ -61,7 +63,8 @@ def check_job(
     """Check a job as far as this is possible without Spark and RocketMQ.
 
     Checks every statement that is ours, each option of a table that is read or written, each setting except
-    Spark's. Of queries, the first word and the parentheses are checked; the rest is known to Spark only.
+    Spark's. Of queries, the first word and the parentheses are checked, and in Flink's dialect what has no
+    counterpart in Spark; the rest is known to Spark only.
 
     Returns
     -------
@@ -92,6 +95,7 @@ class _Check:
     def __init__(self) -> None:
         self._settings = Settings()
         self._tables: dict[str, Table] = {}
+        self._queries = JobQueries()
         self._streams: set[str] = set()  # views that read a table as a stream
         self._views: set[str] = set()
 
@@ -101,6 +105,8 @@ class _Check:
 
     def statement(self, statement: Statement) -> None:
         match statement:
+            case CreateFunction():
+                pass  # its module may be only where the job will run
             case CreateTable():
                 self._create_table(statement)
             case CreateView():
@@ -118,6 +124,8 @@ class _Check:
                 streaming = self._query(statement.whole, _STARTS)
                 if streaming and statement.whole.text.split(maxsplit=1)[0].upper() in _QUERY_STARTS:
                     statement.position.fail(_STREAM_SHOWN)
+                if statement.is_query:
+                    self._queries.query(statement.whole, self._tables, self._settings.options)
             case _:
                 assert_never(statement)
 
@@ -127,6 +135,7 @@ class _Check:
         if declared.keeps(None if there is None else there.declared):
             return
         options = self._settings.options
+        declared = self._queries.table(declared, options)
         self._tables[key] = Table.of(declared, default_format=options.default_format, infer=False)
 
     def _create_view(self, view: CreateView) -> None:
@@ -136,6 +145,7 @@ class _Check:
         self._streams.discard(view.name.key)
         if self._query(view.query):
             self._streams.add(view.name.key)
+        self._queries.view(view, self._tables, self._settings.options)
 
     def _insert(self, insert: Insert) -> None:
         table = self._tables.get(insert.target.key)
@@ -146,6 +156,7 @@ class _Check:
             _parse(table, SinkOptions, table.given.write)
         if self._query(insert.query):
             require_checkpoint(self._settings.options)
+        self._queries.query(insert.query, self._tables, self._settings.options)
         self._settings.insert_begins()
 
     def _query(self, query: Query, starts: frozenset[str] = _QUERY_STARTS) -> bool:

@@ -152,6 +152,7 @@ class TableParser(SparkParser):
         if len(watermarks) > 1:
             watermarks[1].column.position.fail("a table has one watermark")
         options = self._clauses(name)
+        flink = any(option.name.lower() == "connector" for option in options)
         return CreateTable(
             name,
             tuple(columns),
@@ -159,6 +160,7 @@ class TableParser(SparkParser):
             options,
             replace,
             if_not_exists,
+            flink,
             self.position(start),
         )
 

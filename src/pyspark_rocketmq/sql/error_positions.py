@@ -19,11 +19,17 @@ _PLACE: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
 def place_of(error: PySparkException, text: str) -> Position | None:
     """Return an error's position in the job, if Spark reports one.
 
-    Queries are passed to Spark padded to their positions in the job, so Spark's positions are the job's.
+    Queries are passed to Spark padded to their positions in the job, so Spark's positions are the job's. In a
+    translated query they are not: the part that Spark reports is searched in the job.
     """
     for context in error.getQueryContext() or ():
         if context.contextType() == QueryContextType.SQL and not context.objectType():
-            return Position.of(text, context.startIndex())
+            start, fragment = context.startIndex(), context.fragment()
+            if text.startswith(fragment, start):
+                return Position.of(text, start)
+            if text.count(fragment) == 1:  # of a translated query
+                return Position.of(text, text.index(fragment))
+            return None
     found = _PLACE.search(str(error))
     return None if found is None else Position(int(found[1]), int(found[2]) + 1)
 

@@ -20,9 +20,11 @@ from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.sql.error_positions import place_of, reason_of
+from pyspark_rocketmq.sql.flinksql import JobQueries, Translated, register_function
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.settings import Settings, first_settings, require_checkpoint, spark_setting
 from pyspark_rocketmq.sql.statements import (
+    CreateFunction,
     CreateTable,
     CreateView,
     DropTable,
@@ -120,6 +122,7 @@ class SqlJob:
         self._spark = spark
         self._text = text
         self._settings = Settings()
+        self._queries = JobQueries()
         self._viewed: dict[str, RuntimeMode] = {}
         self._views: set[str] = set()
         self._refused: set[str] = set()  # tables whose bad records already have a query
@@ -146,6 +149,8 @@ class SqlJob:
         self._position = statement.position
         with self.add_position(statement.position):
             match statement:
+                case CreateFunction():
+                    register_function(self._spark, statement)
                 case CreateTable():
                     self._create_table(statement)
                 case CreateView():
@@ -159,7 +164,7 @@ class SqlJob:
                 case Reset():
                     self._reset(statement.name)
                 case SparkStatement():
-                    rows = self._query(statement.whole)
+                    rows = self._spark_statement(statement)
                     if statement.is_query:
                         self.results.append(rows)
                         self.result_positions.append(statement.position)
@@ -172,12 +177,14 @@ class SqlJob:
         if declared.keeps(None if there is None else there.declared):
             return
         self._viewed.pop(key, None)
+        declared = self._queries.table(declared, self.options)
         self.tables[key] = Table.of(declared, default_format=self.options.default_format)
 
     def _create_view(self, view: CreateView) -> None:
         if view.keeps(view.name.key in self._views | self.tables.keys()):
             return
-        self._query(view.query).createOrReplaceTempView(quote(view.name))
+        translated = self._queries.view(view, self.tables, self.options)
+        self._query(view.query, translated).createOrReplaceTempView(quote(view.name))
         self._views.add(view.name.key)
 
     def _drop(self, statement: DropTable) -> None:
@@ -188,7 +195,13 @@ class SqlJob:
         if self._viewed.pop(statement.name.key, None):
             self._spark.catalog.dropTempView(statement.name.text)
 
-    def _query(self, query: Query) -> DataFrame:
+    def _spark_statement(self, statement: SparkStatement) -> DataFrame:
+        translated = None
+        if statement.is_query:
+            translated = self._queries.query(statement.whole, self.tables, self.options)
+        return self._query(statement.whole, translated)
+
+    def _query(self, query: Query, translated: Translated | None = None) -> DataFrame:
         """Run a query in Spark, after registering its tables as views."""
         mode = self.options.mode
         for key in sorted(query.names & self.tables.keys()):
@@ -200,7 +213,7 @@ class SqlJob:
             if table.options.bad_records is BadRecords.DEAD_LETTER and key not in self._refused:
                 self._refused.add(key)
                 self._start_dead_letters(table)
-        return self._spark.sql(query.padded)
+        return self._spark.sql(query.padded if translated is None else translated.text)
 
     # --- settings ---------------------------------------------------------------------------
 
@@ -227,29 +240,39 @@ class SqlJob:
             return
         insert.require_append()
         columns = table.target_columns(insert.columns, insert.target.position)
-        rows = self._query(insert.query)
+        translated = self._queries.query(insert.query, self.tables, self.options)
+        rows = self._query(insert.query, translated)
         if table.format is not None and len(rows.columns) != len(columns):
             insert.query.position.fail(
                 f"the query has {len(rows.columns)} columns, but {table.name} is given {len(columns)}: "
                 f"{', '.join(column.name.text for column in columns)}"
             )
         messages = table.messages(rows, columns)
-        self._write(messages, table.sink_options(), table.name)
+        mode = self._output_mode(translated)
+        self._write(messages, table.sink_options(), table.name, mode)
 
     def _insert_into_spark(self, insert: Insert) -> None:
         """Insert into a Spark table. A stream gets a separate query."""
         key = insert.target.text
+        translated = self._queries.query(insert.query, self.tables, self.options)
         if insert.overwrite or not insert.query.names & self.tables.keys() | self._views & insert.query.names:
-            self._query(insert.whole)
+            self._query(insert.whole, translated.within(insert))
             return
-        rows = self._query(insert.query)
+        rows = self._query(insert.query, translated)
         if not rows.isStreaming:
             self._write_batch(rows, key, lambda df: df.write.mode("append").insertInto(key))
             return
-        writer, _ = self._writer(rows, key)
+        writer, _ = self._writer(rows, key, self._output_mode(translated))
         self._add_query(writer.toTable(key))
 
-    def _write(self, messages: DataFrame, options: Mapping[str, str], name: str) -> None:
+    def _output_mode(self, translated: Translated) -> OutputMode:
+        return self.options.output_mode or (
+            OutputMode.UPDATE if translated.rows.changes else OutputMode.APPEND
+        )
+
+    def _write(
+        self, messages: DataFrame, options: Mapping[str, str], name: str, mode: OutputMode = OutputMode.APPEND
+    ) -> None:
         if not messages.isStreaming:
 
             def send(rows: DataFrame) -> None:
@@ -257,9 +280,8 @@ class SqlJob:
 
             self._write_batch(messages, name, send)
             return
-        changes = self.options.output_mode is OutputMode.UPDATE
-        writer, checkpoint = self._writer(messages, name)
-        if changes:
+        writer, checkpoint = self._writer(messages, name, mode)
+        if mode is OutputMode.UPDATE:
             self._add_query(writer.foreachBatch(message_writer(checkpoint, options)).start())
         else:
             self._add_query(writer.format(SOURCE).options(**options).start())
@@ -267,13 +289,13 @@ class SqlJob:
     def _write_batch(self, rows: DataFrame, name: str, write: Callable[[DataFrame], None]) -> None:
         self.written.append(WrittenRows(name, write_counted(rows, write)))
 
-    def _writer(self, rows: DataFrame, name: str) -> tuple[DataStreamWriter, str]:
+    def _writer(self, rows: DataFrame, name: str, mode: OutputMode) -> tuple[DataStreamWriter, str]:
         """Return the writer of a query with its own name, and so its own checkpoint."""
         name = self._unique(self.options.query_name or name)
         self._settings.insert_begins()
         location = require_checkpoint(self.options)
-        trigger, output = self.options.trigger_ms, self.options.output_mode.value
-        writer = rows.writeStream.outputMode(output).queryName(name)
+        trigger = self.options.trigger_ms
+        writer = rows.writeStream.outputMode(mode.value).queryName(name)
         checkpoint = f"{location.rstrip('/')}/{name}"
         writer = writer.option("checkpointLocation", checkpoint)
         if trigger is None:

@@ -10,6 +10,7 @@ from sqlglot.parser import Parser
 
 from pyspark_rocketmq.sql.dialect import FORMATS, JobDialect, TableParser
 from pyspark_rocketmq.sql.statements import (
+    CreateFunction,
     CreateView,
     DropTable,
     Insert,
@@ -109,6 +110,9 @@ class _JobParser(TableParser):
         replace = bool(self._match_text_seq("OR", "REPLACE"))
         self._match_text_seq("GLOBAL")
         self._match_texts(("TEMPORARY", "TEMP"))
+        self._match_text_seq("SYSTEM")
+        if self._match_text_seq("FUNCTION"):
+            return self._function(start, index)
         view = bool(self._match_text_seq("VIEW"))
         if not view and not self._match_text_seq("TABLE"):
             self._retreat(index)
@@ -123,6 +127,17 @@ class _JobParser(TableParser):
             self._retreat(index)
             return self._of_spark()
         return found
+
+    def _function(self, start: Token, index: int) -> Statement:
+        """Consume ``name AS 'module.function' LANGUAGE PYTHON``. Other functions are passed to Spark."""
+        self._match_text_seq("IF", "NOT", "EXISTS")
+        name = self._parse_dotted()
+        if self._match_text_seq("AS") and self._curr and self._curr.token_type == TokenType.STRING:
+            path = self.string("a Python function")
+            if self._match_text_seq("LANGUAGE", "PYTHON"):
+                return CreateFunction(name, path, self.position(start))
+        self._retreat(index)
+        return self._of_spark()
 
     def _is_ours(self) -> bool:
         """Return whether a table is a RocketMQ table, by its USING or its 'connector'."""

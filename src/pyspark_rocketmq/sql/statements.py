@@ -10,6 +10,7 @@ from pyspark_rocketmq.errors import SqlError
 __all__ = [
     "Column",
     "ComputedColumn",
+    "CreateFunction",
     "CreateTable",
     "CreateView",
     "DropTable",
@@ -167,7 +168,13 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """``CREATE TABLE`` of a RocketMQ table."""
+    """``CREATE TABLE`` of a RocketMQ table.
+
+    Parameters
+    ----------
+    flink : bool
+        Whether it is written in Flink's syntax, ``WITH ('connector' = …)``.
+    """
 
     name: Name
     columns: tuple[Column, ...]
@@ -175,6 +182,7 @@ class CreateTable:
     options: tuple[TableOption, ...]
     replace: bool
     if_not_exists: bool
+    flink: bool
     position: Position
 
     def keeps(self, there: CreateTable | None) -> bool:
@@ -215,6 +223,15 @@ class CreateView:
         if there and not self.if_not_exists and not self.replace:
             self.name.position.fail(f"{self.name.text} already exists: use CREATE OR REPLACE VIEW")
         return there and self.if_not_exists
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFunction:
+    """``CREATE [TEMPORARY] FUNCTION name AS 'module.function' LANGUAGE PYTHON``."""
+
+    name: Name
+    path: str
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,4 +306,6 @@ class SparkStatement:
     position: Position
 
 
-Statement: TypeAlias = CreateTable | CreateView | DropTable | Insert | Set | Reset | SparkStatement
+Statement: TypeAlias = (
+    CreateFunction | CreateTable | CreateView | DropTable | Insert | Set | Reset | SparkStatement
+)

@@ -7,10 +7,12 @@ import pytest
 
 from pyspark_rocketmq.options import JobOptions, option_reference
 from pyspark_rocketmq.sql.flink import RocketMQConfig
+from pyspark_rocketmq.sql.flinksql import FUNCTIONS
 from pyspark_rocketmq.sql.metadata import METADATA
 from pyspark_rocketmq.sql.parse import parse_statements
 
 ROOT = Path(__file__).parents[3]
+FLINK = (ROOT / "docs" / "flink-sql.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
 
 
@@ -38,3 +40,14 @@ def test_every_setting_and_every_property_is_on_the_page():
     assert len(names) == 15
     for name in set(names) - {RocketMQConfig.ACCESS_KEY, RocketMQConfig.SECRET_KEY}:
         assert f"`{name}`" in PAGE, name
+
+
+def test_the_table_of_functions_is_the_translators():
+    listed = [line for line in FLINK.partition("## Functions")[2].splitlines() if line.startswith("| `")]
+    made = []
+    for name, function in FUNCTIONS.items():
+        differs, form = (
+            text.replace("|", "\\|") for text in (function.differs, function.forms[max(function.forms)])
+        )
+        made.append(f"| `{name}` | {differs} | `{form}` |")
+    assert [line for line in listed if line.count("|") - line.count("\\|") == 4] == made

@@ -1,0 +1,191 @@
+"""Translate expressions of a tree: functions, operators and literals that mean something else in Spark."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from sqlglot import exp
+
+from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES, FUNCTIONS, UNKNOWN, Function
+from pyspark_rocketmq.sql.flinksql.grammar import RoundTime, parse_expression, position_of
+from pyspark_rocketmq.sql.statements import Query
+
+__all__ = ["called", "fill", "translate_expressions"]
+
+_WHOLE: Final = "typeof(_1) IN ('tinyint', 'smallint', 'int', 'bigint')"
+_WHOLE_VALUES: Final = _WHOLE.replace("_1", "any_value(_1)")
+_DIVIDED: Final = "CASE WHEN _3 AND _4 THEN CAST(_1 AS BIGINT) DIV CAST(_2 AS BIGINT) ELSE _1 / _2 END"
+_IS_WHOLE: Final = "whole"
+"""The metadata of an expression that is DOUBLE in Spark: the condition that it is a whole number in Flink."""
+_TEXT: Final = "CASE WHEN typeof(_1) = 'boolean' THEN upper(CAST(_1 AS STRING)) ELSE CAST(_1 AS STRING) END"
+_ROUNDED_UP: Final = (
+    "CASE WHEN date_trunc('{0}', _1) = _1 THEN _1 ELSE date_trunc('{0}', _1) + INTERVAL '1' {0} END"
+)
+_WHOLE_SECONDS: Final = "CAST(floor(extract(SECOND FROM _1)) AS BIGINT)"
+_TEXTS: Final = frozenset({exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.TEXT})
+
+
+def called(node: exp.Expression | None) -> str:
+    """Return the upper-case name of the function that a node calls; otherwise an empty text."""
+    return str(node.this).upper() if isinstance(node, exp.Anonymous) and isinstance(node.this, str) else ""
+
+
+def fill(form: str, arguments: list[exp.Expression]) -> exp.Expression:
+    """Return an expression of Spark's with arguments in it."""
+    tree = parse_expression(form)
+    for column in list(tree.find_all(exp.Column)):
+        name = column.name
+        if name == "_all":
+            parent = cast("exp.Expression", column.parent)
+            parent.set("expressions", [argument.copy() for argument in arguments])
+        elif name == "_null":
+            column.replace(
+                exp.Paren(this=exp.or_(*(argument.copy().is_(exp.null()) for argument in arguments)))
+            )
+        elif name.startswith("_") and name[1:].isdigit():
+            argument = arguments[int(name[1:]) - 1].copy()
+            simple = isinstance(argument, exp.Column | exp.Literal | exp.Anonymous | exp.Paren)
+            filled = argument if simple else exp.Paren(this=argument)
+            if column is tree:
+                return filled
+            column.replace(filled)
+    return tree
+
+
+def translate_expressions(tree: exp.Expression, query: Query) -> bool:
+    """Translate all expressions of a tree in place; return whether something has changed.
+
+    Raises
+    ------
+    SqlError
+        A function of Flink's has no counterpart.
+    """
+    changed = any("\\" in text.name for text in tree.find_all(exp.Literal) if text.is_string)
+    for node in reversed(list(tree.walk())):
+        translated = _translate(cast("exp.Expression", node), query)
+        if translated is not None:
+            changed = True
+            node.replace(translated)
+    return changed
+
+
+def _translate(node: exp.Expression, query: Query) -> exp.Expression | None:  # noqa: PLR0911 - a table
+    match node:
+        case exp.Anonymous():
+            return _translate_call(node, query)
+        case exp.Filter() | exp.Window():
+            return _push_into_aggregates(node)
+        case exp.Div() if not _fractional(node.this) and not _fractional(node.expression):
+            return _divide(node)
+        case exp.Bracket():
+            return _translate_index(node, query)
+        case exp.Cast() if node.to.this in _TEXTS:
+            return _cast_to_text(node)
+        case RoundTime():
+            unit = node.args["unit"].name.upper()
+            form = _ROUNDED_UP.format(unit) if node.args["up"] else f"date_trunc('{unit}', _1)"
+            return fill(form, [node.this])
+        case exp.Extract() if node.name.upper() == "SECOND":
+            return fill(_WHOLE_SECONDS, [node.expression])
+        case exp.JSONValue():
+            return _translate_json_value(node, query)
+    return None
+
+
+def _translate_call(node: exp.Anonymous, query: Query) -> exp.Expression | None:
+    name = called(node)
+    if name in UNKNOWN:
+        position_of(query, node).fail(
+            f"{node.name} is Flink's, and Spark has no such function: {UNKNOWN[name]}"
+        )
+    function = FUNCTIONS.get({"SUBSTR": "SUBSTRING", "CEILING": "CEIL"}.get(name, name))
+    if function is None:
+        return None
+    form = _form(function, len(node.expressions))
+    if form is None:
+        if function.differs.startswith("Spark has no such function"):
+            takes = " or ".join(map(str, sorted(function.forms)))
+            position_of(query, node).fail(f"{node.name} takes {takes} arguments, not {len(node.expressions)}")
+        return None
+    filled = fill(form, node.expressions)
+    filled.meta.update(node.meta)  # its place
+    if name == "AVG":
+        filled.meta[_IS_WHOLE] = fill(_WHOLE_VALUES, node.expressions)
+    return filled
+
+
+def _divide(node: exp.Div) -> exp.Expression:
+    """Translate a division, which cuts off the fraction if both numbers are whole."""
+    one, other = _whole(node.this), _whole(node.expression)
+    divided = fill(_DIVIDED, [node.this, node.expression, one, other])
+    divided.meta[_IS_WHOLE] = exp.and_(one.copy(), other.copy())
+    return divided
+
+
+def _whole(node: exp.Expression) -> exp.Expression:
+    inner = node.unnest()
+    return inner.meta[_IS_WHOLE] if _IS_WHOLE in inner.meta else fill(_WHOLE, [node])
+
+
+def _form(function: Function, count: int) -> str | None:
+    return function.forms.get(0 if function.any_number else count)
+
+
+def _push_into_aggregates(node: exp.Filter | exp.Window) -> exp.Expression | None:
+    """Move FILTER and OVER from a translated aggregate to the calls in it."""
+    inner = node.this
+    if isinstance(inner, exp.Anonymous | exp.Filter) or not isinstance(inner, exp.Case):
+        return None
+    for call in list(inner.find_all(exp.Anonymous)):
+        if called(call) in AGGREGATES:
+            wrapper = node.copy()
+            wrapper.this.replace(call.copy())
+            call.replace(wrapper)
+    return inner
+
+
+def _fractional(node: exp.Expression) -> bool:
+    """Whether a division by it, or of it, is certainly none of whole numbers."""
+    if isinstance(node, exp.Paren | exp.Neg):
+        return _fractional(node.this)
+    return isinstance(node, exp.Literal) and not node.is_string and not node.name.isdigit()
+
+
+def _translate_index(node: exp.Bracket, query: Query) -> exp.Expression | None:
+    """Translate ``array[1]``, the first element, and ``MAP['key', value]``."""
+    if isinstance(node.this, exp.Column) and node.this.name.upper() == "MAP" and not node.this.table:
+        return exp.Anonymous(this="map", expressions=[part.copy() for part in node.expressions])
+    (index,) = node.expressions if len(node.expressions) == 1 else (None,)
+    if index is None or (isinstance(index, exp.Literal) and index.is_string):
+        return None
+    if isinstance(index, exp.Literal) and index.name == "0":
+        position_of(query, node).fail("an array is indexed from 1: [0] is Spark's (SET 'dialect' = 'spark')")
+    return fill("try_element_at(_1, _2)", [node.this, index])
+
+
+def _cast_to_text(node: exp.Cast) -> exp.Expression | None:
+    """Translate a cast to a text: Flink writes TRUE, and cuts at the length."""
+    known = isinstance(node.this, exp.Literal | exp.Null | exp.Anonymous)
+    text = fill("CAST(_1 AS STRING)" if known else _TEXT, [node.this])
+    if node.to.expressions:
+        return fill(f"left(_1, {int(node.to.expressions[0].name)})", [text])
+    return None if known else text
+
+
+def _translate_json_value(node: exp.JSONValue, query: Query) -> exp.Expression:
+    value = fill(FUNCTIONS["JSON_VALUE"].forms[2], [node.this, node.args["path"]])
+    on = node.args.get("on_condition")
+    for name in ("empty", "error"):
+        given = None if on is None else on.args.get(name)
+        if isinstance(given, exp.Expression):
+            value = fill("coalesce(_1, CAST(_2 AS STRING))", [value, given])
+        elif given is not None and str(given).upper().startswith("ERROR"):
+            position_of(query, node).fail(
+                "JSON_VALUE … ERROR ON EMPTY or ERROR is not supported: use a DEFAULT"
+            )
+    returning = node.args.get("returning")
+    return (
+        value
+        if not isinstance(returning, exp.Expression)
+        else exp.TryCast(this=value, to=returning.copy(), safe=True)
+    )

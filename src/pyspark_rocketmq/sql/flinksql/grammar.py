@@ -1,0 +1,223 @@
+"""The grammar of Flink SQL's queries, on sqlglot's parser of Spark's SQL.
+
+Calls keep their name and their arguments: only `functions` gives them a meaning. Nodes that Spark's SQL does
+not have are the classes of this module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, NoReturn, cast
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError
+from sqlglot.parsers.spark import SparkParser
+
+from pyspark_rocketmq.sql.statements import Position, Query
+
+__all__ = ["RoundTime", "WindowTable", "parse_expression", "parse_query", "position_of"]
+
+_INTERVALS: Final = {
+    "TUMBLE": ("size", "offset"),
+    "HOP": ("slide", "size", "offset"),
+    "CUMULATE": ("step", "size", "offset"),
+    "SESSION": ("size",),
+}
+"""The intervals of each window table function in their order."""
+
+_OPTIONS_HINT: Final = re.compile(r"\s*OPTIONS\s*\(", re.IGNORECASE)
+_NAMED: Final = {"GAP": "size", "SIZE": "size", "SLIDE": "slide", "STEP": "step", "OFFSET": "offset"}
+
+
+class WindowTable(exp.Expression):
+    """``TABLE(TUMBLE(TABLE source, DESCRIPTOR(column), size))`` and its kin."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        **dict.fromkeys(("this", "kind", "column", "size"), True),
+        **dict.fromkeys(("slide", "step", "offset", "partition", "alias", "joins", "at"), False),
+    }
+
+
+class RoundTime(exp.Expression):
+    """``FLOOR(time TO unit)`` and ``CEIL(time TO unit)``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "unit": True, "up": True}
+
+
+class _QueryParser(SparkParser):
+    FUNC_TOKENS: ClassVar[set[TokenType]] = {*SparkParser.FUNC_TOKENS, TokenType.SESSION}
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        **{
+            name: SparkParser.FUNCTION_PARSERS[name]
+            for name in ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "TRIM", "JSON_OBJECT")
+        },
+        "CEIL": lambda self: self.rounded("CEIL"),
+        "FLOOR": lambda self: self.rounded("FLOOR"),
+        "JSON_VALUE": lambda self: self._parse_json_value(json_path=False),
+        "OVERLAY": lambda self: self.spelled("OVERLAY", "PLACING", "FROM", "FOR"),
+        "SUBSTRING": lambda self: self.spelled("SUBSTRING", "FROM", "FOR"),
+    }
+
+    def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
+        at = token or self._curr or self._prev
+        found = f"found {at.text!r}" if at is not self._prev else "found the end of the query"
+        self.fail(at, f"{message.rstrip('.')}, {found}")
+
+    def fail(self, token: Token, message: str) -> NoReturn:
+        raise ParseError(message, [{"start": token.start}])
+
+    def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        if self._prev and self._prev.text.upper() in {"AS", "RETURNING"}:
+            kwargs = {**kwargs, "schema": True}  # keeps the length of VARCHAR(3)
+        return super()._parse_types(*args, **kwargs)
+
+    def spelled(self, name: str, *words: str) -> exp.Anonymous:
+        """Consume arguments between commas or these words."""
+        arguments = [self._parse_lambda()]
+        while self._match(TokenType.COMMA) or any(self._match_text_seq(word) for word in words):
+            arguments.append(self._parse_lambda())
+        return exp.Anonymous(this=name, expressions=arguments)
+
+    def rounded(self, name: str) -> exp.Expression:
+        """Consume the arguments of ``FLOOR`` or ``CEIL``."""
+        call = self.spelled(name)
+        if not self._match_text_seq("TO"):
+            return call
+        return RoundTime(this=call.expressions[0], unit=self._parse_var(any_token=True), up=name == "CEIL")
+
+    def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        found = self._window_table()
+        if found is None:
+            if self._curr and self._next and self._next.text.upper() == "MATCH_RECOGNIZE":
+                self._advance()
+                self.fail(
+                    self._curr,
+                    "MATCH_RECOGNIZE has no counterpart in Spark: use a self-join over an interval of time, "
+                    "or transformWithState in a program",
+                )
+            return super()._parse_table(*args, **kwargs)
+        found.set("alias", self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS))
+        if kwargs.get("joins"):
+            for join in self._parse_joins():
+                found.append("joins", join)
+        return found
+
+    def _parse_lateral(self) -> exp.Expr | None:  # type: ignore[override]
+        if not self._match_text_seq("LATERAL", "TABLE", "("):
+            return super()._parse_lateral()
+        call = self._parse_function()
+        self._match_r_paren()
+        return exp.Lateral(this=call, alias=self._parse_table_alias())
+
+    def _window_table(self) -> WindowTable | None:
+        index, start = self._index, self._curr
+        wrapped = bool(self._match_text_seq("TABLE", "("))
+        kind = self._curr.text.upper() if self._curr else ""
+        if kind not in _INTERVALS or not self._next or self._next.token_type != TokenType.L_PAREN:
+            self._retreat(index)
+            return None
+        self._advance(2)
+        if not wrapped and not (self._next and self._curr.text.upper() in {"TABLE", "DATA"}):
+            self._retreat(index)
+            return None
+        found: dict[str, Any] = {"kind": kind, "at": start.start}
+        names = list(_INTERVALS[kind])
+        while True:
+            self._window_argument(kind, names, found)
+            if not self._match(TokenType.COMMA):
+                break
+        self._match_r_paren()
+        if wrapped:
+            self._match_r_paren()
+        for part, what in (("this", "TABLE …"), ("column", "DESCRIPTOR(…)"), ("size", "its size")):
+            if part not in found:
+                self.fail(start, f"{kind} is given no {what}")
+        return WindowTable(**found)
+
+    def _window_argument(self, kind: str, names: list[str], found: dict[str, Any]) -> None:
+        named = None
+        if self._next and self._next.token_type == TokenType.FARROW:
+            named = self._curr.text.upper()
+            self._advance(2)
+        if self._match_text_seq("TABLE"):
+            found["this"] = self._parse_table()
+            if self._match(TokenType.PARTITION_BY):
+                columns = [self._parse_column()]
+                while self._next and self._next.text.upper() != "DESCRIPTOR" and self._match(TokenType.COMMA):
+                    columns.append(self._parse_column())
+                found["partition"] = exp.Tuple(expressions=columns)
+        elif self._match_text_seq("DESCRIPTOR", "("):
+            found["column"] = self._parse_column()
+            self._match_r_paren()
+        elif self._curr and self._curr.token_type == TokenType.INTERVAL and (names or named):
+            name = _NAMED.get(named, "") if named else names[0]
+            if name not in names:
+                self.raise_error(f"{kind} has no parameter {named}")
+            names.remove(name)
+            found[name] = self._parse_interval()
+        else:
+            self.raise_error(f"{kind} takes TABLE …, DESCRIPTOR(…) and intervals")
+
+
+class _QueryDialect(Spark):
+    class Tokenizer(Spark.Tokenizer):
+        """A backslash in a text is a backslash."""
+
+        QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
+        STRING_ESCAPES: ClassVar[list[str]] = ["'"]
+        RAW_STRINGS: ClassVar[list[str | tuple[str, str]]] = []
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            **Spark.Tokenizer.KEYWORDS,
+            "ROW": TokenType.STRUCT,
+            "BYTES": TokenType.VARBINARY,
+            "TIMESTAMP_LTZ": TokenType.TIMESTAMP,
+        }
+
+    Parser = _QueryParser
+
+
+def parse_query(query: Query) -> exp.Expression:
+    """Return the tree of a query.
+
+    Raises
+    ------
+    ParseError, TokenError
+        It is no query of this grammar.
+    SqlError
+        It has a hint that would be ignored.
+    """
+    dialect = _QueryDialect()
+    parser = _QueryParser(dialect=dialect)
+    tokens = dialect.tokenize(query.padded)
+    for token in tokens:
+        if any(_OPTIONS_HINT.match(comment) for comment in token.comments):
+            Position.of(query.padded, token.start).fail(
+                "the hint OPTIONS is not supported: write these options in WITH (…) of the table"
+            )
+    (tree,) = parser.parse(tokens, query.padded)
+    if not isinstance(tree, exp.Query):
+        raise ParseError("this is no query")
+    return cast("exp.Expression", tree)
+
+
+def parse_expression(text: str) -> exp.Expression:
+    """Return the tree of an expression in Spark's SQL, as this package writes it."""
+    dialect = Spark()
+    parser = _QueryParser(dialect=dialect)
+    (tree,) = parser.parse_into(exp.Condition, dialect.tokenize(text), text)
+    for node in tree.walk() if tree else ():
+        node.meta.clear()  # its places are not the job's
+    return cast("exp.Expression", tree)
+
+
+def position_of(query: Query, node: exp.Expression) -> Position:
+    """Return where a node begins in the job."""
+    starts = [
+        part.args["at"] if isinstance(part, WindowTable) else part.meta.get("start") for part in node.walk()
+    ]
+    known = [start for start in starts if start is not None]
+    return Position.of(query.padded, min(known)) if known else query.position

@@ -1,0 +1,103 @@
+"""The queries of a job: whether they are Flink's, and what is known of the tables and views in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from pyspark_rocketmq.options import JobOptions, RuntimeMode, SqlDialect
+from pyspark_rocketmq.sql.flinksql.relations import Relation
+from pyspark_rocketmq.sql.flinksql.translator import (
+    Translated,
+    translate,
+    translate_expression,
+)
+from pyspark_rocketmq.sql.statements import Column, ComputedColumn, CreateTable, CreateView, Query
+
+__all__ = ["JobQueries"]
+
+_IS_PROCTIME: Final = re.compile(r"PROCTIME\(\s*\)", re.IGNORECASE)
+
+
+class JobQueries:
+    """Translates the queries of a job in their order."""
+
+    def __init__(self) -> None:
+        self._flink = False
+        self._views: dict[str, Relation] = {}
+        self._times: dict[str, frozenset[str]] = {}
+
+    def table(self, declared: CreateTable, options: JobOptions) -> CreateTable:
+        """Note a table of the job, and return it with its computed columns translated.
+
+        A table in Flink's syntax makes the job's queries Flink's.
+
+        Raises
+        ------
+        SqlError
+        """
+        self._flink |= declared.flink
+        self._views.pop(declared.name.key, None)
+        self._times[declared.name.key] = frozenset(
+            column.name.key
+            for column in declared.columns
+            if isinstance(column, ComputedColumn) and _IS_PROCTIME.fullmatch(column.expression.text)
+        )
+        if not self.is_flink(options):
+            return declared
+        return replace(declared, columns=tuple(map(_translated, declared.columns)))
+
+    def query(self, query: Query, tables: Iterable[str], options: JobOptions) -> Translated:
+        """Translate a query, unless its dialect is Spark's.
+
+        Parameters
+        ----------
+        query : Query
+        tables : iterable of str
+            The names of the job's tables, in lower case.
+        options : JobOptions
+
+        Raises
+        ------
+        SqlError
+        """
+        return self._translate(query, tables, options, hidden=False)
+
+    def view(self, view: CreateView, tables: Iterable[str], options: JobOptions) -> Translated:
+        """Translate the query of a view, and note the view.
+
+        Raises
+        ------
+        SqlError
+        """
+        found = self._translate(view.query, tables, options, hidden=True)
+        self._views[view.name.key] = found.rows
+        return found
+
+    def _translate(
+        self, query: Query, tables: Iterable[str], options: JobOptions, *, hidden: bool
+    ) -> Translated:
+        if not self.is_flink(options):
+            return Translated(query.padded, False, Relation())
+        stream = options.mode is RuntimeMode.STREAMING
+        known = {
+            name: Relation(stream=stream, processing_time=self._times.get(name, frozenset()))
+            for name in tables
+        }
+        return translate(query, {**known, **self._views}, hidden=hidden)
+
+    def is_flink(self, options: JobOptions) -> bool:
+        """Whether the next query has Flink's meaning."""
+        return self._flink if options.dialect is None else options.dialect is SqlDialect.FLINK
+
+
+def _translated(column: Column) -> Column:
+    """Return a column whose expression, if it has one, is Spark's."""
+    if not isinstance(column, ComputedColumn):
+        return column
+    text = translate_expression(column.expression)
+    if text == column.expression.text:
+        return column
+    return replace(column, expression=replace(column.expression, padded=text))

@@ -1,0 +1,38 @@
+"""What the translator knows about the rows that a query, a table or a view returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = ["WINDOW", "Relation"]
+
+WINDOW: Final = "__window"
+"""The column that carries a window, with its watermark, from query to query. No result has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Rows that are read.
+
+    Parameters
+    ----------
+    stream : bool
+        Whether they are a stream in this run.
+    changes : bool
+        Whether rows replace earlier ones: the result of an aggregation without a window, or of a Top-N.
+    window : mapping of str to str
+        The columns, in lower case, that hold ``start``, ``end`` or ``time`` of the row's window. Not empty if
+        the rows have the column ``__window``.
+    processing_time : frozenset of str
+        The columns, in lower case, that are ``PROCTIME()``.
+    spark_windows : frozenset of str
+        The columns, in lower case, that Spark's own ``window(…)`` has made.
+    """
+
+    stream: bool = False
+    changes: bool = False
+    window: Mapping[str, str] = field(default_factory=dict)
+    processing_time: frozenset[str] = frozenset()
+    spark_windows: frozenset[str] = frozenset()

@@ -1,0 +1,371 @@
+"""Translate queries of Flink SQL to Spark SQL, as trees, from the inner queries to the outer one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from pyspark_rocketmq.sql.flinksql.changes import RANK, distinct_aggregates, ranked, top_select, unpacked
+from pyspark_rocketmq.sql.flinksql.expressions import translate_expressions
+from pyspark_rocketmq.sql.flinksql.functions import FUNCTIONS, UNKNOWN
+from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, parse_query, position_of
+from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
+from pyspark_rocketmq.sql.flinksql.selects import (
+    by_spark_window,
+    hidden_column,
+    is_aggregation,
+    of_processing_time,
+    processing_time,
+    spark_windows,
+    window_names,
+)
+from pyspark_rocketmq.sql.flinksql.windows import group_windows, session_select, window_table
+from pyspark_rocketmq.sql.statements import Insert, Position, Query
+
+__all__ = ["Translated", "translate", "translate_expression"]
+
+_FLINK_ONLY: Final = frozenset(FUNCTIONS) | UNKNOWN.keys() | {"DESCRIPTOR", "MATCH_RECOGNIZE"}
+_WITHOUT_WINDOW: Final = "its results change with every row, and Spark's streams cannot take back a row"
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A query in Spark's SQL.
+
+    Parameters
+    ----------
+    text : str
+        Spark's text: the query as written, in its place, if nothing had to be translated.
+    changed : bool
+    rows : Relation
+        What is known of its rows.
+    """
+
+    text: str
+    changed: bool
+    rows: Relation
+
+    def within(self, insert: Insert) -> Translated:
+        """Return the whole statement of an INSERT with this query."""
+        if not self.changed:
+            return replace(self, text=insert.whole.padded)
+        padded = insert.query.padded
+        start = len(padded) - len(padded.lstrip())
+        return replace(self, text=insert.whole.padded[:start] + self.text.lstrip())
+
+
+def translate(query: Query, known: Mapping[str, Relation], *, hidden: bool = False) -> Translated:
+    """Translate a query.
+
+    Parameters
+    ----------
+    query : Query
+    known : mapping of str to Relation
+        The tables and views that it may name, by name in lower case.
+    hidden : bool
+        Keep the hidden column of a window, for a view.
+
+    Raises
+    ------
+    SqlError
+        A construct of Flink's has no counterpart in Spark, or is invalid.
+    """
+    try:
+        tree = parse_query(query)
+    except (ParseError, TokenError) as error:
+        if query.names & {name.lower() for name in _FLINK_ONLY} | (
+            query.names & {"tumble", "hop", "cumulate"}
+        ):
+            _place(query, error).fail(_reason(error))
+        return Translated(query.padded, False, _plain(query, known))  # Spark reports what is wrong
+    translator = _Translator(query)
+    translator.changed = translate_expressions(tree, query)
+    rows = translator.query(tree, known, top=not hidden)
+    if not translator.changed:
+        return Translated(query.padded, False, rows)
+    before = "\n" * (query.position.line - 1)  # Spark reports the line of the query
+    return Translated(before + tree.sql(dialect="spark", comments=False), True, rows)
+
+
+def translate_expression(expression: Query) -> str:
+    """Translate the expression of a computed column.
+
+    Raises
+    ------
+    SqlError
+    """
+    selected = replace(expression, padded=_prefixed(expression))
+    return translate(selected, {}).text.strip().removeprefix("SELECT").strip()
+
+
+def _prefixed(expression: Query) -> str:
+    """Return the expression as a query, in its place if there is room before it."""
+    text, word = expression.padded, "SELECT "
+    start = len(text) - len(text.lstrip())
+    room = start >= len(word) and "\n" not in text[start - len(word) : start]
+    return (
+        f"{text[: start - len(word)]}{word}{text[start:]}" if room else f"{text[:start]}{word}{text[start:]}"
+    )
+
+
+def _plain(query: Query, known: Mapping[str, Relation]) -> Relation:
+    named = [known[name] for name in query.names & known.keys()]
+    return Relation(stream=any(rows.stream for rows in named))
+
+
+def _place(query: Query, error: ParseError | TokenError) -> Position:
+    details = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
+    start = details.get("start")
+    return query.position if start is None else Position.of(query.padded, int(start))
+
+
+def _reason(error: ParseError | TokenError) -> str:
+    return str(error).partition("\n")[0]
+
+
+class _Translator:
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self.changed = False
+
+    def fail(self, node: exp.Expression, message: str) -> None:
+        position_of(self._query, node).fail(message)
+
+    # --- queries ----------------------------------------------------------------------------
+
+    def query(self, tree: exp.Expression, known: Mapping[str, Relation], *, top: bool) -> Relation:
+        """Translate a query in place, and return what is known of its rows."""
+        with_ = tree.args.get("with_")
+        for cte in with_.expressions if with_ else []:
+            known = {**known, cte.alias.lower(): self.query(cte.this, known, top=False)}
+        match tree:
+            case exp.Subquery():
+                return self.query(tree.this, known, top=top)
+            case exp.SetOperation():
+                sides = [self.query(side, known, top=True) for side in (tree.this, tree.expression)]
+                return Relation(
+                    stream=any(side.stream for side in sides), changes=any(side.changes for side in sides)
+                )
+            case exp.Select():
+                return self._select(tree, known, top=top)
+        return Relation()
+
+    def _select(self, select: exp.Select, known: Mapping[str, Relation], *, top: bool) -> Relation:
+        sources = self._sources(select, known)
+        self._subqueries(select, known)
+        stream = any(rows.stream for rows in sources.values())
+        if stream:
+            self._refuse_over(select)
+        before = select.sql()
+        grouped = group_windows(select, self._query)
+        self._join_windows(select, sources)
+        by_window = grouped is not None or self._group_by_window(select, sources)
+        aggregated = is_aggregation(select)
+        if stream and aggregated:
+            distinct_aggregates(select, self._query)
+        by_any = by_window or by_spark_window(select, sources)
+        changes = self._changes(select, sources, aggregated=aggregated, by_window=by_any, stream=stream)
+        window: dict[str, str] = {}
+        if by_window if aggregated else any(rows.window for rows in sources.values()):
+            window = {"": "", **self._outputs(select, sources), **(grouped or {})}
+            self._hide(select, sources, aggregated=aggregated, top=top)
+        self.changed |= select.sql() != before
+        return Relation(
+            stream, changes, window, processing_time(select, sources), spark_windows(select, sources)
+        )
+
+    def _subqueries(self, select: exp.Select, known: Mapping[str, Relation]) -> None:
+        """Translate the queries in conditions and items."""
+        for clause in ("expressions", "where", "having"):
+            part = select.args.get(clause)
+            for root in part if isinstance(part, list) else [part] if part else []:
+                for inner in list(root.find_all(exp.Select)):
+                    if inner.find_ancestor(exp.Select) is select:
+                        self.query(inner, known, top=True)
+
+    def _changes(
+        self,
+        select: exp.Select,
+        sources: Mapping[str, Relation],
+        *,
+        aggregated: bool,
+        by_window: bool,
+        stream: bool,
+    ) -> bool:
+        changing = any(rows.changes for rows in sources.values())
+        what = (
+            "an aggregation"
+            if aggregated
+            else "a join"
+            if sum(rows.stream for rows in sources.values()) > 1
+            else ""
+        )
+        if changing and what and not (by_window and of_processing_time(sources)):
+            self.fail(
+                select,
+                f"{what} of a stream cannot read an aggregation or a Top-N without a window: "
+                f"{_WITHOUT_WINDOW}. Use a window, or SET 'execution.runtime-mode' = 'batch'",
+            )
+        return changing or (stream and aggregated and not by_window)
+
+    def _refuse_over(self, select: exp.Select) -> None:
+        for item in select.expressions:
+            for window in item.find_all(exp.Window):
+                if window.find_ancestor(exp.Select) is select:
+                    self.fail(
+                        window,
+                        "OVER of a stream is supported only as ROW_NUMBER() in a query whose outer query has "
+                        "a bound (WHERE rank <= 10): use a window and GROUP BY, or SET "
+                        "'execution.runtime-mode' = 'batch'",
+                    )
+
+    # --- what a query reads -----------------------------------------------------------------
+
+    def _sources(self, select: exp.Select, known: Mapping[str, Relation]) -> dict[str, Relation]:
+        """Translate what a query reads; return it by the name that columns use."""
+        found: dict[str, Relation] = {}
+        for join in select.args.get("joins") or []:
+            if join.kind == "CROSS" and not isinstance(join.this, exp.Unnest | exp.Lateral):
+                join.set("kind", "INNER")  # also of a comma; Spark's streams have no CROSS JOIN
+        from_ = select.args.get("from_")
+        nodes = [from_.this] if from_ else []
+        nodes += [join.this for join in select.args.get("joins") or []]
+        for node in list(nodes):
+            nodes += [join.this for join in node.args.get("joins") or []]
+        for number, node in enumerate(nodes):
+            name = (node.alias_or_name or f"#{number}").lower()
+            found[name] = self._source(select, node, known)
+        return found
+
+    def _source(self, select: exp.Select, node: exp.Expression, known: Mapping[str, Relation]) -> Relation:
+        match node:
+            case exp.Table():
+                rows = known.get(node.name.lower(), Relation()) if not node.db else Relation()
+                if node.args.get("version") is not None:
+                    self._as_of(node, rows)
+                return rows
+            case WindowTable():
+                return self._window_table(select, node, known)
+            case exp.Subquery():
+                rank = ranked(node.this) if isinstance(node.this, exp.Select) else None
+                if rank is not None and self._reads_stream(node.this, known):
+                    return self._top(select, node, rank, known)
+                return self.query(node.this, known, top=False)
+            case exp.Unnest() | exp.Lateral():
+                self.changed = True
+        return Relation()
+
+    def _as_of(self, table: exp.Table, rows: Relation) -> None:
+        if rows.stream:
+            self.fail(
+                table,
+                f"FOR SYSTEM_TIME AS OF reads a table of Spark's, such as files or JDBC, not the stream "
+                f"{table.name}: join the streams over an interval of time",
+            )
+        table.set("version", None)
+        self.changed = True
+
+    def _window_table(self, select: exp.Select, node: WindowTable, known: Mapping[str, Relation]) -> Relation:
+        self.changed = True
+        inner = node.this
+        if isinstance(inner, exp.Table):
+            rows = known.get(inner.name.lower(), Relation())
+        else:
+            rows = self.query(inner, known, top=False)
+        if node.args["kind"] == "SESSION":
+            session_select(select, node, self._query)
+            return rows
+        subquery, found = window_table(node, rows, self._query)
+        if joins := node.args.get("joins"):
+            subquery.set("joins", [join.copy() for join in joins])
+        node.replace(subquery)
+        return found
+
+    def _reads_stream(self, select: exp.Select, known: Mapping[str, Relation]) -> bool:
+        names = {table.name.lower() for table in select.find_all(exp.Table)}
+        return any(rows.stream for name, rows in known.items() if name in names)
+
+    def _top(
+        self, outer: exp.Select, node: exp.Subquery, rank: exp.Alias, known: Mapping[str, Relation]
+    ) -> Relation:
+        self.changed = True
+        inner = cast("exp.Select", node.this)
+        name = rank.alias
+        top = top_select(outer, inner, rank, self._query)
+        rows = self._select(top, known, top=False)
+        windowed = bool(rows.window)
+        node.set("this", unpacked(top, name, window=windowed))
+        return replace(rows, window={**window_names(inner), "": ""} if windowed else {})
+
+    # --- windows ----------------------------------------------------------------------------
+
+    def _part(self, column: exp.Expression | None, sources: Mapping[str, Relation]) -> tuple[str, str] | None:
+        """Return the source and the part of its window that a column is."""
+        if not isinstance(column, exp.Column):
+            return None
+        for name, rows in sources.items():
+            kind = rows.window.get(column.name.lower())
+            if kind and (not column.table or column.table.lower() == name):
+                return name, kind
+        return None
+
+    def _group_by_window(self, select: exp.Select, sources: Mapping[str, Relation]) -> bool:
+        group = select.args.get("group")
+        if group is None:
+            return False
+        parts = [self._part(key, sources) for key in group.expressions]
+        names = {part[0] for part in parts if part and part[1] in {"start", "end"}}
+        for name in sorted(names):
+            group.append("expressions", hidden_column(name))
+        return bool(names)
+
+    def _join_windows(self, select: exp.Select, sources: Mapping[str, Relation]) -> None:
+        """Add the equality of windows to the equality of their starts and ends."""
+        where = select.args.get("where")
+        clauses = [join for join in select.args.get("joins") or [] if join.args.get("on")]
+        for clause, key in [*((join, "on") for join in clauses), *([(where, "this")] if where else [])]:
+            condition = clause.args[key]
+            equal: dict[tuple[str, str], set[str]] = {}
+            for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
+                if isinstance(part, exp.EQ):
+                    one, other = self._part(part.this, sources), self._part(part.expression, sources)
+                    if one and other and one[1] == other[1] and one[0] != other[0]:
+                        equal.setdefault((one[0], other[0]), set()).add(one[1])
+            for (one_name, other_name), kinds in equal.items():
+                if {"start", "end"} <= kinds:
+                    same = exp.EQ(this=hidden_column(one_name), expression=hidden_column(other_name))
+                    clause.set(key, exp.and_(clause.args[key], same))
+
+    def _outputs(self, select: exp.Select, sources: Mapping[str, Relation]) -> dict[str, str]:
+        """Return which columns of the result are parts of a window."""
+        found: dict[str, str] = {}
+        for item in select.expressions:
+            if item.is_star:
+                for name, rows in sources.items():
+                    if not isinstance(item, exp.Column) or item.table.lower() == name:
+                        found |= {key: kind for key, kind in rows.window.items() if key}
+            elif part := self._part(item.unalias(), sources):
+                found[item.alias_or_name.lower()] = part[1]
+        return found
+
+    def _hide(
+        self, select: exp.Select, sources: Mapping[str, Relation], *, aggregated: bool, top: bool
+    ) -> None:
+        """Keep the hidden column out of the result, or in it exactly once."""
+        windowed = [name for name, rows in sources.items() if rows.window]
+        own = [item for item in select.expressions if item.alias == WINDOW]  # of group_windows
+        if top:
+            select.set("expressions", [item for item in select.expressions if item not in own])
+        for item in list(select.expressions):
+            for star in [item, *item.find_all(exp.Star)] if not aggregated or item.alias == RANK else []:
+                named = star.table.lower() if isinstance(star, exp.Column) else ""
+                if star.is_star and (named in windowed or (windowed and not named)):
+                    inner = star.this if isinstance(star, exp.Column) else star
+                    if isinstance(inner, exp.Star):
+                        inner.set("except_", [exp.to_identifier(WINDOW)])
+        if not top and not own and windowed:
+            select.append("expressions", exp.alias_(hidden_column(windowed[0]), WINDOW))

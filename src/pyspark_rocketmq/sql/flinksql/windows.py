@@ -1,0 +1,199 @@
+"""Windows: Flink's window table functions and group windows as Spark's windows.
+
+A window table function becomes a query whose rows have Spark's window in a hidden column, ``__window``. Only
+this column has the watermark, by which Spark finishes windows and forgets state: whoever groups or joins by
+``window_start`` and ``window_end`` gets it as another key.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from sqlglot import exp
+
+from pyspark_rocketmq.sql.flinksql.expressions import called
+from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, parse_expression, position_of
+from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
+from pyspark_rocketmq.sql.statements import Query
+
+__all__ = ["group_windows", "interval_text", "session_select", "window_table"]
+
+_COLUMNS: Final = {"window_start": "start", "window_end": "end", "window_time": "time"}
+_KINDS: Final = ("TUMBLE", "HOP", "SESSION")
+_ENDS: Final = {"START": "start", "END": "end", "ROWTIME": "time"}
+
+
+def interval_text(node: exp.Expression, query: Query) -> str:
+    """Return an interval as Spark's windows take it.
+
+    Raises
+    ------
+    SqlError
+        It is no single number with a unit.
+    """
+    unit = node.args.get("unit")
+    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal) and isinstance(unit, exp.Var):
+        return f"{node.this.name} {unit.name.lower()}"
+    return position_of(query, node).fail(
+        "the interval of a window is a number and a unit: INTERVAL '10' SECOND"
+    )
+
+
+def window_table(node: WindowTable, source: Relation, query: Query) -> tuple[exp.Expression, Relation]:
+    """Return the query of a window table function, and what is known of its rows.
+
+    Raises
+    ------
+    SqlError
+        Spark has no such window.
+    """
+    if node.args["kind"] == "CUMULATE":
+        position_of(query, node).fail(
+            "CUMULATE has no counterpart in Spark: use HOP, or TUMBLE with the size of its step, and add up"
+        )
+    column = cast("exp.Column", node.args["column"])
+    over_window = source.window.get(column.name.lower()) == "time"
+    time = parse_expression(WINDOW) if over_window else column.copy()
+    window = _window(node, time, query)
+    rows = _rows(node)
+    star: exp.Expression = exp.Star()
+    if source.window:
+        names = [WINDOW, *_COLUMNS] if _COLUMNS.keys() & source.window.keys() else [WINDOW]
+        star = exp.Star(except_=[exp.to_identifier(name) for name in names])
+    inner = exp.select(star, exp.alias_(window, WINDOW)).from_(rows)
+    outer = exp.select(
+        "*",
+        *(exp.alias_(part(kind), name) for name, kind in _COLUMNS.items()),
+    ).from_(inner.subquery("__windowed"))
+    subquery = outer.subquery(alias=node.alias or None)
+    if alias := node.args.get("alias"):
+        subquery.set("alias", alias.copy())
+    known = Relation(
+        stream=source.stream,
+        changes=column.name.lower() in source.processing_time,
+        window=dict(_COLUMNS),
+        processing_time=source.processing_time,
+    )
+    return subquery, known
+
+
+def part(kind: str, window: exp.Expression | None = None) -> exp.Expression:
+    """Return the start, end or time of a window: the hidden column, unless another is given."""
+    given = window or exp.column(WINDOW)
+    if kind == "time":  # Flink's counts milliseconds
+        return exp.Sub(
+            this=exp.Dot(this=given.copy(), expression=exp.to_identifier("end")), expression=_MILLI.copy()
+        )
+    return exp.Dot(this=given.copy(), expression=exp.to_identifier(kind))
+
+
+_MILLI: Final = parse_expression("INTERVAL '0.001' SECOND")
+
+
+def _window(node: WindowTable, time: exp.Expression, query: Query) -> exp.Expression:
+    size = interval_text(node.args["size"], query)
+    slide, offset = node.args.get("slide"), node.args.get("offset")
+    texts = [size, interval_text(slide, query) if slide else size]
+    if offset:
+        texts.append(interval_text(offset, query))
+    if texts == [size, size]:
+        texts = [size]
+    return exp.Anonymous(this="window", expressions=[time, *map(exp.Literal.string, texts)])
+
+
+def _rows(node: WindowTable) -> exp.Expression:
+    rows = node.this.copy()
+    return (
+        rows.subquery("__rows")
+        if isinstance(rows, exp.Query) and not isinstance(rows, exp.Subquery)
+        else rows
+    )
+
+
+def session_select(select: exp.Select, node: WindowTable, query: Query) -> None:
+    """Turn a SESSION table that a query groups by into a group window of the query.
+
+    Raises
+    ------
+    SqlError
+        The query does not group by its window and its partition.
+    """
+    group = select.args.get("group")
+    keys = {key.sql() for key in group.expressions} if group else set()
+    names = {key.name.lower() for key in group.expressions if isinstance(key, exp.Column)} if group else set()
+    partition = node.args.get("partition")
+    wanted = [column.sql() for column in partition.expressions] if partition else []
+    if not {"window_start", "window_end"} <= names or not set(wanted) <= keys:
+        position_of(query, node).fail(
+            "Spark has sessions for aggregations only: GROUP BY window_start, window_end and the columns of "
+            "PARTITION BY"
+        )
+    window = exp.Anonymous(
+        this="session_window",
+        expressions=[node.args["column"].copy(), exp.Literal.string(interval_text(node.args["size"], query))],
+    )
+    _name_outputs(select)
+    assert group is not None
+    kept = [key for key in group.expressions if key.name.lower() not in _COLUMNS]
+    group.set("expressions", [*kept, window])
+    for column in list(select.find_all(exp.Column)):
+        kind = _COLUMNS.get(column.name.lower())
+        if kind and column.find_ancestor(exp.Select) is select:
+            column.replace(part(kind, window))
+    rows = _rows(node)
+    if alias := node.args.get("alias"):
+        rows.set("alias", alias.copy())
+    node.replace(rows)
+
+
+def _name_outputs(select: exp.Select) -> None:
+    """Keep the names of columns that are about to become expressions."""
+    for item in list(select.expressions):
+        if isinstance(item, exp.Column) and item.name.lower() in _COLUMNS:
+            item.replace(exp.alias_(item.copy(), item.name))
+
+
+def group_windows(select: exp.Select, query: Query) -> dict[str, str] | None:
+    """Translate ``GROUP BY TUMBLE(…)`` and its kin in a query; return which outputs are parts of the window.
+
+    None if it has no such window. Otherwise the query gets the hidden column.
+
+    Raises
+    ------
+    SqlError
+        A function such as ``TUMBLE_START`` has no window in GROUP BY.
+    """
+    group = select.args.get("group")
+    keys = [key for key in (group.expressions if group else []) if called(key) in _KINDS]
+    if len(keys) > 1:
+        position_of(query, keys[1]).fail("a query groups by one window")
+    windows = {called(key): _group_window(key, query) for key in keys}
+    for call in list(select.find_all(exp.Anonymous)):
+        kind, _, end = called(call).partition("_")
+        if kind not in _KINDS or end not in _ENDS or call.find_ancestor(exp.Select) is not select:
+            continue
+        if kind not in windows:
+            position_of(query, call).fail(f"{call.name} belongs to GROUP BY {kind}(…)")
+        call.replace(part(_ENDS[end], windows[kind]))
+    for key in keys:
+        key.replace(windows[called(key)].copy())
+    if not windows:
+        return None
+    (window,) = windows.values()
+    kinds = {part(kind, window).sql(): kind for kind in _ENDS.values()}
+    outputs = {
+        item.alias.lower(): kinds.get(item.unalias().sql(), "") for item in select.expressions if item.alias
+    }
+    select.append("expressions", exp.alias_(window.copy(), WINDOW))
+    return {name: kind for name, kind in outputs.items() if kind}
+
+
+def _group_window(call: exp.Expression, query: Query) -> exp.Expression:
+    kind, (time, *intervals) = called(call), call.expressions
+    texts = [interval_text(interval, query) for interval in intervals]
+    if kind == "HOP":  # Flink: slide, then size
+        texts[:2] = reversed(texts[:2])
+    elif kind == "TUMBLE" and len(texts) == 2:
+        texts.insert(1, texts[0])
+    name = "session_window" if kind == "SESSION" else "window"
+    return exp.Anonymous(this=name, expressions=[time.copy(), *map(exp.Literal.string, texts)])

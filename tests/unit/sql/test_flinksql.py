@@ -1,0 +1,323 @@
+"""What the translator makes of queries, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from pyspark_rocketmq.errors import OptionError, SqlError
+from pyspark_rocketmq.options import parse_options
+from pyspark_rocketmq.options.sql import JobOptions
+from pyspark_rocketmq.sql.check import check_job
+from pyspark_rocketmq.sql.flinksql import JobQueries, Relation, Translated, translate, translate_expression
+from pyspark_rocketmq.sql.flinksql.python_functions import function_type, load_function
+from pyspark_rocketmq.sql.flinksql.relations import WINDOW
+from pyspark_rocketmq.sql.parse import parse_statements
+from pyspark_rocketmq.sql.statements import CreateFunction, CreateTable, CreateView, Insert, Position, Query
+
+STREAM = Relation(stream=True)
+KNOWN = dict.fromkeys(("bid", "auction"), STREAM)
+TUMBLE = "TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
+BY_WINDOW = "GROUP BY auction, window_start, window_end"
+TOP = "SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS n FROM bid"
+
+
+def of(text: str) -> Query:
+    return Query(text, frozenset(re.findall(r"\w+", text.lower())), Position(1, 1))
+
+
+def made(text: str, **known: Relation) -> Translated:
+    return translate(of(text), {**KNOWN, **known})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT auction, price * 2 FROM bid WHERE MOD(auction, 123) = 0  -- as it is",
+        "SELECT window.start, count(*) FROM bid GROUP BY window(ts, '1 minute')",
+        "SELECT a FROM bid LATERAL VIEW explode(items) t AS a",
+        "SHOW TABLES",
+        "SELECT something FROM that only Spark's parser knows |> WHERE",
+    ],
+)
+def test_what_both_dialects_share_is_passed_as_it_is_written(text):
+    found = made(text)
+    assert (found.text, found.changed, found.rows.changes) == (text, False, False)
+
+
+def test_a_window_table_function_carries_its_window_to_the_group():
+    found = made(
+        f"SELECT auction, window_start, count(*) FROM {TUMBLE} GROUP BY auction, window_start, window_end"
+    )
+    assert "WINDOW(ts, '10 second') AS __window FROM bid" in found.text
+    assert found.text.endswith(f"GROUP BY auction, window_start, window_end, {WINDOW}")
+    assert not found.rows.changes
+    assert WINDOW not in found.text.partition("FROM")[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "window"),
+    [
+        (
+            "TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '5' MINUTE)",
+            "'1 hour', '1 hour', '5 minute'",
+        ),
+        (
+            "HOP(TABLE bid, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND)",
+            "'10 second', '2 second'",
+        ),
+        (
+            "HOP(TIMECOL=>DESCRIPTOR(ts), DATA=>TABLE t, SIZE=>INTERVAL '9' DAY, SLIDE=>INTERVAL '3' DAY)",
+            "'9 day', '3 day'",
+        ),
+    ],
+)
+def test_windows_of_every_form(call, window):
+    assert f"WINDOW(ts, {window}) AS" in made(f"SELECT * FROM TABLE({call})").text
+
+
+def test_the_hidden_column_is_in_no_result():
+    assert made(f"SELECT * FROM {TUMBLE}").text.startswith(f"SELECT * EXCEPT ({WINDOW}) FROM")
+    assert made(f"SELECT x.*, 1 AS one FROM {TUMBLE} AS x").text.startswith(
+        f"SELECT x.* EXCEPT ({WINDOW}), 1"
+    )
+
+
+def test_windows_are_joined_by_their_hidden_columns_too():
+    side = f"(SELECT auction, window_start AS s, window_end AS e FROM {TUMBLE} {BY_WINDOW})"
+    found = made(
+        f"SELECT l.auction FROM {side} l JOIN {side} r ON l.s = r.s AND l.e = r.e AND l.auction = r.auction"
+    )
+    assert found.text.endswith(f"AND l.{WINDOW} = r.{WINDOW}")
+    assert made(f"SELECT l.auction FROM {side} l JOIN {side} r ON l.s = r.s").text.endswith("ON l.s = r.s")
+
+
+def test_windows_over_windows():
+    inner = (
+        f"(SELECT window_start, window_end, count(*) AS c FROM {TUMBLE} GROUP BY window_start, window_end)"
+    )
+    found = made(f"SELECT window_start, max(c) FROM {inner} GROUP BY window_start, window_end")
+    assert found.text.count(WINDOW) > 4
+    assert not found.rows.changes
+    again = made(
+        "SELECT count(*) FROM TABLE(TUMBLE(TABLE w, DESCRIPTOR(window_time), INTERVAL '1' MINUTE)) "
+        "GROUP BY window_start",
+        w=Relation(stream=True, window={"window_time": "time"}),
+    )
+    assert f"WINDOW({WINDOW}, '1 minute')" in again.text
+
+
+@pytest.mark.parametrize(
+    ("group", "items", "spark"),
+    [
+        (
+            "TUMBLE(ts, INTERVAL '5' MINUTE)",
+            "TUMBLE_START(ts, INTERVAL '5' MINUTE)",
+            "WINDOW(ts, '5 minute')",
+        ),
+        ("HOP(ts, INTERVAL '1' HOUR, INTERVAL '1' DAY)", "count(*)", "WINDOW(ts, '1 day', '1 hour')"),
+        (
+            "SESSION(ts, INTERVAL '9' SECOND)",
+            "SESSION_END(ts, INTERVAL '9' SECOND)",
+            "SESSION_WINDOW(ts, '9 second')",
+        ),
+    ],
+)
+def test_group_windows(group, items, spark):
+    found = made(f"SELECT {items} AS x, count(*) AS n FROM bid GROUP BY auction, {group}")
+    assert found.text.endswith(f"GROUP BY auction, {spark}")
+    assert not found.rows.changes
+    assert "TUMBLE" not in found.text
+
+
+def test_a_session_table_becomes_a_group_window():
+    table = "TABLE(SESSION(TABLE bid PARTITION BY bidder, DESCRIPTOR(ts), INTERVAL '9' SECOND))"
+    found = made(
+        f"SELECT bidder, window_start, count(*) FROM {table} GROUP BY bidder, window_start, window_end"
+    )
+    assert found.text == (
+        "SELECT bidder, SESSION_WINDOW(ts, '9 second').start AS window_start, COUNT(*) FROM bid "
+        "GROUP BY bidder, SESSION_WINDOW(ts, '9 second')"
+    )
+
+
+@pytest.mark.parametrize("bound", ["n <= 3", "n < 4", "3 >= n", "price > 0 AND n <= 3"])
+def test_top_n_of_a_stream_is_a_bounded_aggregation(bound):
+    found = made(f"SELECT auction, n FROM ({TOP}) WHERE {bound}")
+    assert "MAX_BY(STRUCT(*), STRUCT(price), 3) AS __top FROM bid GROUP BY auction" in found.text
+    assert found.rows.changes
+    assert "ROW_NUMBER" not in found.text
+
+
+def test_the_first_row_of_a_key_and_mixed_orders():
+    first = TOP.replace("price DESC", "ts ASC")
+    assert "MIN_BY(STRUCT(*), STRUCT(ts), 1)" in made(f"SELECT * FROM ({first}) WHERE n = 1").text
+    mixed = TOP.replace("price DESC", "price DESC, ts")
+    assert "MAX_BY(STRUCT(*), STRUCT(price, COALESCE(" in made(f"SELECT * FROM ({mixed}) WHERE n = 1").text
+
+
+def test_row_number_of_a_batch_stays():
+    text = f"SELECT * FROM ({TOP}) WHERE n <= 3"
+    assert translate(of(text), {"bid": Relation()}).text == text
+
+
+def test_distinct_values_of_a_stream_are_counted_in_a_set():
+    found = made("SELECT count(DISTINCT bidder) FILTER (WHERE price > 1) FROM bid GROUP BY auction")
+    assert "CAST(SIZE((COLLECT_SET(bidder) FILTER(WHERE price > 1))) AS BIGINT)" in found.text
+    assert "DISTINCT" not in found.text
+
+
+def test_a_lookup_join_reads_the_table_as_it_is():
+    rows = "(SELECT *, PROCTIME() AS p FROM bid)"
+    text = f"SELECT s.v FROM {rows} b JOIN side FOR SYSTEM_TIME AS OF b.p AS s ON b.k = s.k"
+    assert made(text).text.endswith("AS b JOIN side AS s ON b.k = s.k")
+
+
+def test_tables_after_a_comma_are_an_inner_join():
+    text = "SELECT SPLIT_INDEX(b.a, ',', 0) FROM bid AS b, auction AS a WHERE a.id = b.auction"
+    assert "FROM bid AS b INNER JOIN auction AS a WHERE" in made(text).text
+
+
+def test_top_n_of_windows_keeps_the_watermark():
+    inner = "SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY price DESC) AS n"
+    found = made(f"SELECT * FROM ({inner} FROM {TUMBLE}) WHERE n <= 3")
+    assert "GROUP BY window_start, window_end, __window) AS __tops" in found.text
+    assert "STRUCT(* EXCEPT (__window))" in found.text
+    assert found.text.startswith("SELECT * EXCEPT (__window) FROM (SELECT __row.*, ")
+    assert not found.rows.changes
+
+
+def test_table_functions():
+    assert made("SELECT w FROM bid, LATERAL TABLE(explode(a)) AS t(w)").text == (
+        "SELECT w FROM bid CROSS JOIN LATERAL EXPLODE(a) AS t(w)"
+    )
+    assert "EXPLODE(a)" in made("SELECT x FROM bid CROSS JOIN UNNEST(a) AS u (x)").text
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "reason"),
+    [
+        ("SELECT *\nFROM bid MATCH_RECOGNIZE (PATTERN (a))", (2, 10), "use a self-join"),
+        (
+            "SELECT * FROM\n TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY))",
+            (2, 2),
+            "use HOP, or TUMBLE",
+        ),
+        ("SELECT CURRENT_WATERMARK(ts) FROM bid", (1, 8), "Spark drops late rows itself"),
+        ("SELECT a,\n SPLIT_INDEX(b, ',') FROM bid", (2, 2), "SPLIT_INDEX takes 3 arguments, not 2"),
+        ("SELECT sum(price) OVER (PARTITION BY auction ORDER BY ts) FROM bid", (1, 8), "OVER of a stream"),
+        (f"SELECT n FROM ({TOP})", (1, 26), "WHERE n <= 10"),
+        (
+            "SELECT avg(p) FROM (SELECT max(price) AS p FROM bid GROUP BY auction)",
+            (1, 8),
+            "cannot read an aggregation",
+        ),
+        (
+            "SELECT 1 FROM bid b JOIN auction FOR SYSTEM_TIME AS OF b.ts AS a ON b.x = a.x",
+            (1, 26),
+            "not the stream",
+        ),
+        ("SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) FROM bid", (1, 8), "belongs to GROUP BY TUMBLE"),
+        ("SELECT stddev(DISTINCT price) FROM bid GROUP BY auction", (1, 8), "use COUNT(DISTINCT"),
+        ("SELECT b.items[0] FROM bid b", (1, 8), "indexed from 1"),
+        ("SELECT a FROM bid /*+ OPTIONS('x'='y') */", (1, 15), "in WITH"),
+        (f"SELECT * FROM {TUMBLE[:-1]}", (1, 75), "found the end of the query"),
+    ],
+)
+def test_what_has_no_counterpart_is_refused_with_its_place_and_what_to_write(text, place, reason):
+    with pytest.raises(SqlError, match=re.escape(reason)) as caught:
+        made(text)
+    assert (caught.value.line, caught.value.column) == place
+
+
+JOB = """
+CREATE TABLE bid (ts TIMESTAMP(3), price BIGINT) WITH ('connector' = 'rocketmq', 'topic' = 'bids');
+CREATE VIEW windowed AS SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' HOUR));
+INSERT INTO bid SELECT window_start, count(*) FROM windowed GROUP BY window_start, window_end;
+"""
+
+
+def test_a_view_keeps_its_window_for_the_queries_that_read_it():
+    queries, options = JobQueries(), parse_options(JobOptions, {})
+    table, view, insert = parse_statements(JOB)
+    assert isinstance(table, CreateTable)
+    assert isinstance(view, CreateView)
+    assert isinstance(insert, Insert)
+    queries.table(table, options)
+    assert f"AS {WINDOW} FROM" in queries.view(view, ["bid"], options).text
+    assert queries.query(insert.query, ["bid"], options).text.endswith(
+        f"FROM windowed GROUP BY window_start, window_end, windowed.{WINDOW}"
+    )
+
+
+def test_the_dialect_follows_the_tables_and_the_setting():
+    text = of(r"SELECT REGEXP_EXTRACT(a, '\d') FROM bid")
+    table, *_ = parse_statements(JOB)
+    assert isinstance(table, CreateTable)
+    for settings, with_table, translated in (
+        ({}, False, False),
+        ({}, True, True),
+        ({"dialect": "spark"}, True, False),
+        ({"dialect": "flink"}, False, True),
+    ):
+        queries, options = JobQueries(), parse_options(JobOptions, settings)
+        if with_table:
+            queries.table(table, options)
+        assert queries.query(text, ["bid"], options).changed is translated
+
+
+def test_a_whole_statement_holds_the_translated_query():
+    (insert,) = parse_statements("\nINSERT INTO t SELECT SPLIT_INDEX(a, ',', 0) FROM b")
+    assert isinstance(insert, Insert)
+    text = translate(insert.query, {}).within(insert).text
+    assert text.startswith("\nINSERT INTO t SELECT GET(SPLIT(")
+
+
+def test_computed_columns_of_flinks_tables_are_translated():
+    columns = "a STRING, b AS SPLIT_INDEX(a, ',', 0), p AS PROCTIME(), c AS a"
+    text = f"CREATE TABLE t ({columns}) WITH ('connector' = 'rocketmq')"
+    (table,) = parse_statements(text)
+    assert isinstance(table, CreateTable)
+    queries, options = JobQueries(), parse_options(JobOptions, {})
+    _, b, p, c = queries.table(table, options).columns
+    assert [column.expression.text[:9] for column in (b, p, c)] == ["GET(SPLIT", "CURRENT_T", "a"]
+    window = of(
+        "SELECT count(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(p), INTERVAL '9' SECOND)) "
+        "GROUP BY window_start"
+    )
+    assert queries.query(window, ["t"], options).rows.changes
+
+
+def count_char(text: str, character: str) -> int:
+    return text.count(character)
+
+
+def test_python_functions_have_the_types_of_their_annotations():
+    assert function_type(count_char, "count_char") == "bigint"
+    with pytest.raises(OptionError, match="annotate"):
+        function_type(lambda text: text, "twice")
+    (statement,) = parse_statements("CREATE TEMPORARY FUNCTION f AS 'json.no_such' LANGUAGE PYTHON")
+    assert isinstance(statement, CreateFunction)
+    with pytest.raises(OptionError, match=r"json\.no_such: .*no_such"):
+        load_function(statement.path)
+    assert load_function("json.dumps") is json.dumps
+
+
+def test_expressions_of_computed_columns():
+    assert translate_expression(of("REGEXP_REPLACE(a, 'x', '$')")).startswith("REGEXP_REPLACE(a, 'x', ")
+    assert translate_expression(of("to_date(a)")).startswith("TRY_CAST(a AS DATE)")
+    assert translate_expression(of("a + 1")) == "a + 1"
+
+
+def test_a_check_refuses_what_the_job_would():
+    head = JOB.partition("CREATE VIEW")[0]
+    check_job(JOB, checkpoint_location="/c")
+    with pytest.raises(SqlError, match="line 3, column 31: CUMULATE"):
+        check_job(
+            head
+            + "INSERT INTO bid SELECT * FROM TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' HOUR, "
+            "INTERVAL '1' DAY))",
+            checkpoint_location="/c",
+        )
