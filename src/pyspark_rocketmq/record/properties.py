@@ -21,6 +21,7 @@ __all__ = [
     "PROPERTY_INNER_MULTI_QUEUE_OFFSET",
     "PROPERTY_INNER_NUM",
     "PROPERTY_KEYS",
+    "PROPERTY_LITE_TOPIC",
     "PROPERTY_PRIORITY",
     "PROPERTY_PRODUCER_GROUP",
     "PROPERTY_REAL_QUEUE_ID",
@@ -67,6 +68,8 @@ PROPERTY_INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 PROPERTY_INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 PROPERTY_CRC32: Final = "__CRC32#"
 PROPERTY_PRIORITY: Final = "_SYS_MSG_PRIORITY_"
+PROPERTY_LITE_TOPIC: Final = "__LITE_TOPIC"
+"""The lite topic of a message, within its topic (5.5). Brokers ignore it within a batch."""
 PROPERTY_WRITE_ID: Final = "writeId"
 """Ours: the same in every copy of a row that was written more than once, another in every other row."""
 PROPERTY_TRANSACTION: Final = "transaction"

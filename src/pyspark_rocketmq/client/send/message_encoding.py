@@ -1,8 +1,9 @@
 """Encodes messages for a send request: check, id, compression, encoding."""
 
-# Facts (MessageConst.STRING_HASH_SET, DefaultMQProducerImpl.sendKernelImpl, MessageBatch; 4.9 and 5.4)
-# - Brokers store the items of a batch unchanged: the client sets UNIQ_KEY, and properties for delays are
-#   ignored. The header's sysFlag applies to all items: either all bodies are compressed or none.
+# Facts (MessageConst.STRING_HASH_SET, DefaultMQProducerImpl.sendKernelImpl, MessageBatch; 4.9, 5.4 and 5.5)
+# - Brokers store the items of a batch unchanged: the client sets UNIQ_KEY, and properties for delays
+#   and lite topics are ignored. The header's sysFlag applies to all items: either all bodies are compressed
+#   or none.
 # - Java compresses bodies of 4096 bytes and more, with zlib level 5, but no batches.
 # - Brokers from 5.1 on fail on an empty body.
 
@@ -24,6 +25,7 @@ from pyspark_rocketmq.record.ids import create_unique_id
 from pyspark_rocketmq.record.properties import (
     PROPERTY_DELAY,
     PROPERTY_KEYS,
+    PROPERTY_LITE_TOPIC,
     PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
     PROPERTY_TIMER_DELAY_MS,
@@ -152,8 +154,8 @@ def encode_many(
     Raises
     ------
     OptionError
-        No messages, several topics, a reserved property, or features that batches do not support: delays, and
-        messages that differ in ``wait_store_ok``.
+        No messages, several topics, a reserved property, or features that batches do not support: delays,
+        lite topics, and messages that differ in ``wait_store_ok``.
     LocalProtocolError
         As `encode_one`.
     """
@@ -168,6 +170,10 @@ def encode_many(
         if message.delayed:
             raise OptionError(
                 "brokers ignore delays within a batch: send the message alone", topic=first.topic
+            )
+        if PROPERTY_LITE_TOPIC in message.properties:
+            raise OptionError(
+                "brokers ignore lite topics within a batch: send the message alone", topic=first.topic
             )
         if message.wait_store_ok != first.wait_store_ok:
             raise OptionError("the messages of a batch need the same wait_store_ok", topic=first.topic)

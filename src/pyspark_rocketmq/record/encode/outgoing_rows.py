@@ -19,6 +19,7 @@ from pyspark_rocketmq.record.properties import (
     MAX_PROPERTIES_BYTES,
     PROPERTY_DELAY,
     PROPERTY_KEYS,
+    PROPERTY_LITE_TOPIC,
     PROPERTY_PRIORITY,
     PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
@@ -75,7 +76,7 @@ class OutgoingRows:
     """Checked messages, with their encoded properties except the unique key.
 
     ``place`` is each row's number in the original columns. ``single`` marks rows that must not be in a batch:
-    brokers ignore delays and priorities there.
+    brokers ignore delays, priorities and lite topics there.
     """
 
     place: npt.NDArray[np.int64]
@@ -152,6 +153,8 @@ def prepare(
     if needs_write_id and columns.write_id is not None:
         _mark(refused, _lengths(columns.write_id) == 0, "it has no write id")
     single = _check_delays(columns, refused)
+    if columns.properties is not None:
+        single |= _have_property(columns.properties, PROPERTY_LITE_TOPIC)
     properties = _properties(columns, refused, drop_reserved=drop_reserved)
     most = MAX_PROPERTIES_BYTES - UNIQUE_KEY_BYTES - added_bytes
     _mark(refused, _lengths(properties) > most, f"its properties take over {MAX_PROPERTIES_BYTES} bytes")
@@ -246,6 +249,15 @@ def _check_delays(columns: MessageColumns, refused: Refused) -> Mask:
         _mark(refused, _numbers(columns.priority) < 0, "its priority is negative")
         single |= np.asarray(columns.priority.is_valid())
     return single
+
+
+def _have_property(maps: pa.MapArray, name: str) -> Mask:
+    """Return which rows have a property."""
+    named = pc.fill_null(pc.equal(binary_of(maps.keys), pa.scalar(name.encode())), False)
+    before = np.concatenate([[0], np.cumsum(named.to_numpy(zero_copy_only=False))])
+    offsets = maps.offsets.to_numpy()
+    found: Mask = before[offsets[1:]] > before[offsets[:-1]]
+    return found
 
 
 # --- properties -----------------------------------------------------------------------------

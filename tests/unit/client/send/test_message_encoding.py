@@ -107,6 +107,13 @@ def test_waiting_is_told_for_the_whole_batch(ids: UniqueIds) -> None:
         encode_many([quick, OutgoingMessage("orders", b"x")], ids)
 
 
+def test_a_batch_has_no_message_of_a_lite_topic(ids: UniqueIds) -> None:
+    lite = OutgoingMessage("orders", b"x", properties={"__LITE_TOPIC": "one"})
+    assert decode_properties(encode_one(lite, ids).properties.encode())["__LITE_TOPIC"] == "one"
+    with pytest.raises(OptionError, match="send the message alone"):
+        encode_many([lite], ids)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

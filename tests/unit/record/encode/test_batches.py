@@ -110,6 +110,19 @@ def test_what_does_not_work_in_a_batch_goes_alone() -> None:
     assert [parcel.body for parcel in sent[1:5]] == [b"level", b"ms", b"at", b"priority"]
 
 
+def test_messages_of_lite_topics_go_alone() -> None:
+    maps = pa.array(
+        [[("a", "b")], None, [("a", "b"), ("__LITE_TOPIC", "x")], [], [("__LITE_TOPIC", "y")], [("c", "d")]],
+        MAP,
+    )
+    for skipped in range(3):
+        body = bodies(*[b"%d" % number for number in range(6)])
+        rows, refused = prepare(MessageColumns(body=body[skipped:], properties=maps[skipped:]))
+        assert not refused
+        sent = [parcel.body for parcel in parcels(rows) if not parcel.batch]
+        assert sent == [b"2", b"4"]
+
+
 @pytest.mark.parametrize(
     ("columns", "cause"),
     [
