@@ -130,6 +130,11 @@ def test_lists_are_refused_with_what_to_do(use, client: Client) -> None:
         use(Admin(client))
 
 
+def test_who_needs_all_topics_may_name_them(client: Client) -> None:
+    with pytest.raises(UnsupportedRequestError, match="name the topics, or set the name servers' address"):
+        Admin(client).topics()
+
+
 def test_the_sink_does_not_create_a_topic_at_a_proxy(client: Client) -> None:
     options = parse_options(
         SinkOptions,

@@ -108,8 +108,9 @@ class DevCluster:
                 slaves=slaves,
                 name_servers=name_servers,
             )
-        if proxies < 0 or (proxies and version.startswith("4.")):
-            raise OptionError("RocketMQ has proxies since 5.0", proxies=proxies, version=version)
+        if proxies < 0:
+            raise OptionError("the number of proxies is negative", proxies=proxies)
+        self._proxy_coordinates = proxy_coordinates(version) if proxies else ()
         self.version = version
         self._shape = (brokers, slaves, name_servers, proxies)
         self._broker_config = dict(broker_config or {})
@@ -214,8 +215,8 @@ class DevCluster:
             raise DevClusterError("this cluster was started already")
         java = self.java
         self._jars = rocketmq_jars(self.version)
-        if self._shape[-1]:
-            self._proxy_jars = resolve(proxy_coordinates(self.version))
+        if self._proxy_coordinates:
+            self._proxy_jars = resolve(self._proxy_coordinates)
         self._owner = os.getpid()
         with ExitStack() as resources:
             self._home = self._make_home(resources)

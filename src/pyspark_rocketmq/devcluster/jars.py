@@ -47,7 +47,15 @@ def rocketmq_coordinates(version: str = DEFAULT_VERSION) -> tuple[str, ...]:
 
 
 def proxy_coordinates(version: str = DEFAULT_VERSION) -> tuple[str, ...]:
-    """Return the coordinates of RocketMQ's proxy, which exists since 5.0."""
+    """Return the coordinates of RocketMQ's proxy.
+
+    Raises
+    ------
+    OptionError
+        The version has none.
+    """
+    if version.startswith("4."):
+        raise OptionError("RocketMQ has proxies since 5.0", version=version)
     return (f"org.apache.rocketmq:rocketmq-proxy:{version}",)
 
 

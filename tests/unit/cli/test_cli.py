@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 
 import pytest
 from tests.support.cli import CommandLine, every_command
 
 from pyspark_rocketmq import __version__
+from pyspark_rocketmq.devcluster import jars
 
 
 @pytest.fixture
@@ -105,3 +107,25 @@ def test_a_report_tells_versions_and_no_secret(cli, monkeypatch):
     assert "secretKey: (set)" in done.out
     assert "hush" not in done.out
     assert "somebody" not in done.out
+
+
+def test_fetch_brings_the_proxy_if_asked(cli, tmp_path, monkeypatch):
+    def ivy(coordinates, folder, *_):
+        folder.mkdir(exist_ok=True)
+        found = [folder / f"{coordinate.split(':')[1]}.jar" for coordinate in coordinates]
+        for jar in found:
+            with zipfile.ZipFile(jar, "w") as archive:
+                archive.writestr("A.class", b"")
+        return tuple(found)
+
+    monkeypatch.setattr(jars, "_fetch", ivy)
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_CACHE", str(tmp_path))
+    names = ["broker", "client", "namesrv", "tools"]
+    for arguments, expected in ((), names), (("--proxy",), [*names, "proxy"]):
+        (fetched,) = cli("cluster", "fetch", "--version", "5.4.0", "--json", *arguments).json()
+        assert fetched["jars"] == len(expected)
+        assert sorted(file.name for file in (tmp_path / "ivy").iterdir()) == sorted(
+            f"rocketmq-{name}.jar" for name in expected
+        )
+    refused = cli("cluster", "fetch", "--version", "4.9.7", "--proxy")
+    assert (refused.code, "has proxies since 5.0" in refused.err) == (2, True)

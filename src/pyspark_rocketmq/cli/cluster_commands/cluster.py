@@ -111,20 +111,26 @@ def status(json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-@app.command(epilog=examples("cluster fetch"))
+@app.command(epilog=examples("cluster fetch", "cluster fetch --version 5.4.0 --proxy"))
 def fetch(
     version: Annotated[
         list[str] | None, typer.Option(help="RocketMQ release; repeatable.", show_default=ROCKETMQ_VERSION)
     ] = None,
+    proxy: Annotated[
+        bool, typer.Option("--proxy", help="Also download the proxy's JARs, RocketMQ 5 only.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Download RocketMQ's jars, so that later starts need no network."""
-    from pyspark_rocketmq.devcluster.jars import rocketmq_jars
+    from pyspark_rocketmq.devcluster.jars import proxy_coordinates, resolve, rocketmq_jars
 
+    releases = {each: proxy_coordinates(each) if proxy else () for each in version or [ROCKETMQ_VERSION]}
     fetched = []
-    for release in version or [ROCKETMQ_VERSION]:
+    for release, additional in releases.items():
         start_s = time.monotonic()
         jars = rocketmq_jars(release)
+        if additional:
+            jars = tuple(dict.fromkeys((*jars, *resolve(additional))))
         seconds = time.monotonic() - start_s
         size = sum(jar.stat().st_size for jar in jars)
         fetched.append({"version": release, "jars": len(jars), "bytes": size, "folder": str(jars[0].parent)})

@@ -269,8 +269,10 @@ def _lookup(
 def _require_list(answer: Response, what: str) -> Response:
     """Return an answer that lists brokers or topics, or raise the error of a server that keeps no lists."""
     if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        otherwise = "name the topics, or " if what == "topics" else ""
         raise UnsupportedRequestError(
-            f"a proxy or a broker, which lists no {what}, answers here: set the name servers' address",
+            f"a proxy or a broker, which lists no {what}, answers here: {otherwise}"
+            "set the name servers' address",
             code=answer.code,
             remark=answer.remark,
             addr=answer.addr,
