@@ -10,6 +10,7 @@ from tests.support.clocks import FakeClock
 from tests.support.fakes import Highest
 
 from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.errors import ConnectError
@@ -65,6 +66,7 @@ class LockstepClient(Client):
         self.down: Collection[str] = ()
         self.trips = 0
         self.pulls: list[tuple[str, int]] = []
+        self.single: list[tuple[PullMessageRequest, Deadline]] = []
         self.most_bytes = 0
         self._connections: dict[str, LockstepConnection] = {}
 
@@ -131,10 +133,11 @@ class LockstepConnection:
         buffer = bytearray(answer.records)
         return Response(command, self.addr, buffer, 0, len(buffer))
 
-    def call(self, request: object, body: bytes = b"", *, deadline: object) -> Response:
+    def call(self, request: object, body: bytes = b"", *, deadline: Deadline) -> Response:
         """Answer one pull; tell no topic's settings."""
-        del body, deadline
+        del body
         if isinstance(request, PullMessageRequest):
+            self.client.single.append((request, deadline))
             self.client.pulls.append((self.addr, request.queue_offset))
             return self._answer(0, request.queue_offset, request.max_msg_nums)
         command = Command(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, opaque=0, flag=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from tests.support.lockstep import MASTER, SLAVE, Answer, LockstepClient
@@ -99,6 +100,32 @@ def test_pulls_continue_where_the_last_one_ended_and_count_when_they_are_finishe
     world.worker.finish(world.messages[:1])
     assert world.worker.position == 18
     assert world.pauses == []
+
+
+def test_a_pull_may_wait_at_the_broker_and_five_seconds_longer_at_the_client() -> None:
+    world = World(lambda addr, offset, most: found(offset, offset + most), suspend_ms=20_000)
+    world.worker._pull()
+    ((request, deadline),) = world.client.single
+    assert (request.consumer_group, request.suspend_timeout_millis) == ("billing", 20_000)
+    assert deadline.remaining_s * 1000 == 20_000 + 5_000 + world.client.request_timeout_ms
+
+
+def test_a_record_that_breaks_the_layout_is_skipped_alone() -> None:
+    def script(addr: str, offset: int, most: int) -> Answer:
+        whole = found(offset, offset + most)
+        at = whole.records.find((11).to_bytes(8, "big")) - 20
+        return (
+            whole
+            if at < 0
+            else replace(whole, records=whole.records[:at] + b"\xff" + whole.records[at + 1 :])
+        )
+
+    world = World(script, on_corrupt="skip")
+    world.worker._pull()
+    assert world.delivered == [[10, 12, 13]]
+    assert {request.consumer_group for request, _ in world.client.single} == {"billing"}
+    world.worker.finish(world.messages)
+    assert world.worker.position == 14
 
 
 def test_tags_that_were_not_asked_for_are_not_delivered_but_passed() -> None:

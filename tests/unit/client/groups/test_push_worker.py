@@ -181,6 +181,21 @@ def test_what_waits_to_be_sent_back_counts_as_waiting(options: dict[str, object]
     assert world.worker._is_full() is full
 
 
+@pytest.mark.parametrize(("max_span", "full"), [(9, True), (10, False)])
+def test_the_span_of_what_waits_counts_from_its_first_offset(max_span: int, full: bool):
+    world = World(100, 108, max_span=max_span)
+    world.defer(world.messages[:1])
+    world.worker.finish(world.messages[1:])
+    assert world.worker._is_full() is full
+
+
+def test_a_pause_ends_after_its_time_or_when_the_worker_is_stopped():
+    worker = World().worker
+    assert worker.pause(0.001) is False
+    worker.stop()
+    assert worker.pause(60.0) is True
+
+
 def test_what_is_finished_after_the_queue_was_taken_away_is_not_committed():
     """The next owner begins at the position: a commit of the former one would skip messages."""
     world = World(0, 1)
