@@ -14,6 +14,7 @@ NEEDS: Final = {
     "kills": "kills of several kinds, repeatedly",
     "lives": "hundreds of simulated lives for each planted mistake",
     "releases": "checkpoints of earlier releases, of every kind of state",
+    "packages": "packages that its environments install: pyspark-client, Sail",
     "mariadb": "MariaDB's server, which `make mariadb` installs",
     "kafka": "a Kafka, which it fetches",
 }

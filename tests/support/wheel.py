@@ -79,14 +79,14 @@ class Installation:
         needed = importlib.metadata.PathDistribution(metadata).requires or []
         self.lend(*_wanted(needed, frozenset(extras)))
 
-    def pip(self, *arguments: str) -> None:
+    def pip(self, *arguments: str, timeout_s: float = 60) -> None:
         """Install packages."""
         pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet"]
         subprocess.run(
             [*pip, "--disable-pip-version-check", *arguments],
             check=True,
             capture_output=True,
-            timeout=60 * BUSY,
+            timeout=timeout_s * BUSY,
         )
 
     def lend(self, *requirements: Requirement) -> None:

@@ -2,7 +2,8 @@
 
 # Facts
 #
-# ``RemotingSerializable.encode`` by fastjson (4.9 and 5.4), never by the JSON standard:
+# ``RemotingSerializable.encode`` by fastjson (4.9) or fastjson2 (5.4 and 5.5; 5.5.1, which has no
+# fastjson, writes the same), never by the JSON standard:
 #
 # * Maps with numeric keys have bare numbers as keys, ``{0:"ip:port"}``: cluster info always, routes
 #   below request version 401.

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.boundary import called_by_spark
-from pyspark_rocketmq.spark.read.schema import read_schema
+from pyspark_rocketmq.spark.read.schema import read_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
@@ -70,7 +70,8 @@ class RocketMQDataSource(DataSource):
         from pyspark_rocketmq.spark.read.batch import FilteringBatchReader, RocketMQBatchReader  # noqa: PLC0415
 
         options = parse_options(SourceOptions, self.options, where="read")
-        return (FilteringBatchReader if options.push_down_filters else RocketMQBatchReader)(options, schema)
+        reader = FilteringBatchReader if options.push_down_filters else RocketMQBatchReader
+        return reader(options, spark_schema(schema))
 
     def streamReader(self, schema: StructType) -> RocketMQStreamReader:
         """Return the streaming reader."""
@@ -84,7 +85,7 @@ class RocketMQDataSource(DataSource):
         from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter  # noqa: PLC0415
 
         options = parse_options(SinkOptions, self.options, where="write")
-        return RocketMQBatchWriter(options, schema, overwrite=overwrite)
+        return RocketMQBatchWriter(options, spark_schema(schema), overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketMQStreamWriter:  # noqa: ARG002
         """Return the streaming writer. Spark does not call this in update mode, see `message_writer`."""

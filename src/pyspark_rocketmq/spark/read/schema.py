@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -33,6 +34,7 @@ __all__ = [
     "DEFAULT_COLUMNS",
     "Projection",
     "read_schema",
+    "spark_schema",
     "to_projection",
 ]
 
@@ -82,6 +84,15 @@ class Projection:
 
     columns: tuple[Column, ...]
     body_as: BodyType
+
+
+def spark_schema(schema: StructType | pa.Schema) -> StructType:
+    """Return a schema as Spark passes it. Sail, another engine, passes Arrow's."""
+    if isinstance(schema, StructType):
+        return schema
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - Spark needs none of it
+
+    return from_arrow_schema(schema)
 
 
 def read_schema(

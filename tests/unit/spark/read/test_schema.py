@@ -19,6 +19,7 @@ from pyspark_rocketmq.spark.read.schema import (
     COLUMN_TYPES,
     DEFAULT_COLUMNS,
     read_schema,
+    spark_schema,
     to_projection,
 )
 
@@ -26,6 +27,11 @@ from pyspark_rocketmq.spark.read.schema import (
 def test_spark_lays_every_column_out_as_the_decoder_does():
     arrow = to_arrow_schema(read_schema(["*"]), timezone="UTC")
     assert {field.name: field.type for field in arrow} == dict(COLUMNS)
+
+
+def test_an_engine_may_pass_a_schema_as_arrow_s():
+    schema = read_schema(["body", "queueId", "queueOffset", "tags", "properties"])
+    assert spark_schema(to_arrow_schema(schema)) == spark_schema(schema) == schema
 
 
 def test_default_columns():
