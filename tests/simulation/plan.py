@@ -72,7 +72,7 @@ class Plan:
         if self.strict and self.options.get("failOnDataLoss") == "false":
             return False
         served = self.slaves > 0 and self.slave_readable and self.brokers > 1
-        if self.retires and not served:
+        if self.retires and (not served or self.lossy or self.strict):
             return False
         if not self.retires and any(fault.kind == "a master is gone for good" for fault in self.faults):
             return False
@@ -211,7 +211,8 @@ class Plan:
         compacted = not static and chance.random() < 0.1
         slaves = 0 if static else one_of((0, 0, 1, 2))
         strict = not static and not lossy and not compacted and chance.random() < 0.1
-        retires = bool(slaves) and chance.random() < 0.25
+        # What the slave has not either is waited for: only a master may say that it is gone.
+        retires = bool(slaves) and chance.random() < 0.25 and not lossy and not strict
         features = {
             "a static topic moves": static,
             "compaction": compacted,
