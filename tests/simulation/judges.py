@@ -30,7 +30,8 @@ def lost(history: History) -> list[str]:
         for number in sorted(numbers)
         if (body := b"%s:%d" % (lane.encode(), number)) not in read and body not in gone
     ]
-    if history.strict and history.expired - history.read:
+    ended = any(error.startswith("DataLoss") for error in history.errors)
+    if history.strict and (ended if history.generations else history.expired - history.read):
         return []  # it has ended before
     return never + [
         f"{place} is stored and was not read"
@@ -45,6 +46,7 @@ def passed_over(history: History) -> list[str]:
     return [
         f"{place} is gone, and was passed"
         for place in sorted(history.expired - history.read)
+        if not history.generations[place[:3]]  # it cannot know of messages that were replaced unread
         if place[3] < history.finished.get(MessageQueue(*place[:3]), 0)
     ]
 
@@ -198,7 +200,7 @@ def died(history: History) -> list[str]:
 
 def unexpected(history: History) -> list[str]:
     """Errors that ended the query and are no outage."""
-    gone = bool(history.expired - history.read)
+    gone = bool(history.expired - history.read or history.generations)
     kinds = ("DataLoss", "Option", "Corrupt", "RemoteProtocol")
     if not history.proxied:
         kinds += ("TopicNotFound",)

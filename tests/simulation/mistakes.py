@@ -253,6 +253,12 @@ PLANTS: Final = tuple(
             "del waiting[question.broker_name]",
             "pass",
         ),
+        (
+            "another message at an offset that was read is not noticed",
+            "offsets.topic_recreation",
+            "if found_ms != witness.stored_at_ms:",
+            "if False:",
+        ),
         # --- sends
         (
             "a failed send counts as acknowledged",
@@ -497,6 +503,18 @@ PLANTS: Final = tuple(
             "client.read.range_pull",
             "if not self._replica.at_master or self._patience.missing_ms(self._now()) < patience_ms:",
             "if self._patience.missing_ms(self._now()) < 0:",
+        ),
+        (
+            "a slave that may not be read hides what its master lacks",
+            "client.read.replica_choice",
+            "return (missed or not self.at_master) and self.master_is_known",
+            "return missed and self.master_is_known",
+        ),
+        (
+            "only a master tells that a topic is compacted",
+            "client.read.pull_answer",
+            "    if slave is not None:\n",
+            "    if False:\n",
         ),
         (
             "a broker that does not answer is never left",

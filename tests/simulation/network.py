@@ -22,6 +22,9 @@ _WINDOW_BYTES: Final = 256 << 10
 _TLS_RECORD_BYTES: Final = 200
 """Of real ones up to 16 KiB: small, so that most answers are more than one."""
 
+_PIECE_S: Final = 0.1
+"""How long bytes are on a narrow link at most before the first of them arrive."""
+
 _PROCESS_ID: Final = 4711
 _FOREVER: Final = float("inf")
 
@@ -192,14 +195,17 @@ class Session:
 
     def _send(self, direction: _Direction, data: bytes, arrive: Callable[[bytes], None]) -> None:
         network = self.network
-        ready = network.scheduler.now + network.delay_s(self.server) + len(data) / network.habits.bytes_per_s
-        if ready > direction.ready_at:
-            direction.ready_at = ready
-        direction.parts.append((direction.ready_at, data))
+        ready = max(network.scheduler.now + network.delay_s(self.server), direction.ready_at)
+        piece = max(1, round(network.habits.bytes_per_s * _PIECE_S))
+        for start in range(0, max(1, len(data)), piece):  # what takes long arrives little by little
+            part = data[start : start + piece]
+            ready += len(part) / network.habits.bytes_per_s
+            direction.parts.append((ready, part))
+        direction.ready_at = ready
         direction.size += len(data)
         if not direction.pumping:
             direction.pumping = True
-            network.scheduler.at(direction.ready_at, self._pump, direction, arrive)
+            network.scheduler.at(direction.parts[0][0], self._pump, direction, arrive)
 
     def _pump(self, direction: _Direction, arrive: Callable[[bytes], None]) -> None:
         """Deliver what has arrived; wait where nothing passes."""

@@ -111,7 +111,7 @@ class Plan:
             # Of a static topic's queue that has moved, what is not shown now is passed.
             "a master's index lags": not self.strict and not self.static,
             "a slave becomes the master": bool(self.slaves) and not self.retires,
-            "a topic is created again": self.lossy and self.sink is None,
+            "a topic is created again": (self.lossy or self.strict) and self.sink is None,
         }
 
     def _with_transactions(self) -> Plan:

@@ -251,8 +251,7 @@ class RangePull:
         if self._patience.record_late_answer(self._now(), arriving) and not self._is_stalled():
             return  # the pulls stay in flight
         missed = isinstance(error, BrokerError) and error.code == ResponseCode.PULL_NOT_FOUND
-        # A slave's miss neither starts nor restarts the master's patience, if there is a master to ask next.
-        self._patience.record_failure(self._now(), missed=missed and self._replica.master_is_known)
+        self._patience.record_failure(self._now(), missed=self._replica.master_may_lack(missed))
         if not self._replica.at_master and isinstance(error, FlowControlError):
             self._slave_is_closed = pull_answer.slave_is_closed(error.remark)
         error.facts.setdefault("queue", str(self.offsets.queue))

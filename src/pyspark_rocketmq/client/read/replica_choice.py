@@ -75,6 +75,13 @@ class ReplicaChoice:
         """Try the other replicas before this one, until `forgive`."""
         self._refused_by.add(addr)
 
+    def master_may_lack(self, missed: bool) -> bool:
+        """Whether a failure leaves open if the master lacks messages: it said so, or a slave failed.
+
+        A slave's word neither starts nor restarts the patience with the master, if there is one to ask next.
+        """
+        return (missed or not self.at_master) and self.master_is_known
+
     def forgive(self) -> None:
         """Forget which replicas failed."""
         self._refused_by.clear()
