@@ -158,6 +158,16 @@ def test_the_first_row_of_a_key_and_mixed_orders():
     assert "MAX_BY(STRUCT(*), STRUCT(price, COALESCE(" in made(f"SELECT * FROM ({mixed}) WHERE n = 1").text
 
 
+def test_ranks_may_be_selected_from_a_common_table_or_a_view():
+    wanted = made(f"SELECT r.auction, r.n FROM ({TOP}) AS r WHERE r.n <= 3").text
+    assert made(f"WITH r AS ({TOP}) SELECT r.auction, r.n FROM r WHERE r.n <= 3").text == wanted
+    view = translate(of(TOP), KNOWN, hidden=True)
+    assert view.text == TOP
+    assert made("SELECT r.auction, r.n FROM r WHERE r.n <= 3", r=view.rows).text == wanted
+    with pytest.raises(SqlError, match="needs a constant bound"):
+        made("SELECT * FROM r", r=view.rows)
+
+
 def test_row_number_of_a_batch_stays():
     text = f"SELECT * FROM ({TOP}) WHERE n <= 3"
     assert translate(of(text), {"bid": Relation()}).text == text

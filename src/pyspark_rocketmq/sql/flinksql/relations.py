@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from sqlglot import exp
+
 __all__ = ["WINDOW", "Relation"]
 
 WINDOW: Final = "__window"
@@ -29,6 +31,8 @@ class Relation:
         The columns, in lower case, that are ``PROCTIME()``.
     spark_windows : frozenset of str
         The columns, in lower case, that Spark's own ``window(…)`` has made.
+    ranked : Select, optional
+        The query of a stream's rows with their ``ROW_NUMBER()``: who reads it selects the ranks.
     """
 
     stream: bool = False
@@ -36,3 +40,4 @@ class Relation:
     window: Mapping[str, str] = field(default_factory=dict)
     processing_time: frozenset[str] = frozenset()
     spark_windows: frozenset[str] = frozenset()
+    ranked: exp.Select | None = field(default=None, repr=False)

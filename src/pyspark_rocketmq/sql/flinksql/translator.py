@@ -84,7 +84,8 @@ def translate(query: Query, known: Mapping[str, Relation], *, hidden: bool = Fal
         return Translated(query.padded, False, _plain(query, known))  # Spark reports what is wrong
     translator = _Translator(query)
     translator.changed = translate_expressions(tree, query)
-    rows = translator.query(tree, known, top=not hidden)
+    ranking = translator.ranking(tree, known) if hidden else None
+    rows = ranking or translator.query(tree, known, top=not hidden)
     if not translator.changed:
         return Translated(query.padded, False, rows)
     before = "\n" * (query.position.line - 1)  # Spark reports the line of the query
@@ -137,11 +138,23 @@ class _Translator:
 
     # --- queries ----------------------------------------------------------------------------
 
+    def ranking(self, tree: exp.Expression, known: Mapping[str, Relation]) -> Relation | None:
+        """Return what is known of a query that ranks a stream: it is translated where it is read."""
+        if isinstance(tree, exp.Select) and ranked(tree) is not None and self._reads_stream(tree, known):
+            return Relation(stream=True, ranked=tree)
+        return None
+
     def query(self, tree: exp.Expression, known: Mapping[str, Relation], *, top: bool) -> Relation:
         """Translate a query in place, and return what is known of its rows."""
         with_ = tree.args.get("with_")
-        for cte in with_.expressions if with_ else []:
-            known = {**known, cte.alias.lower(): self.query(cte.this, known, top=False)}
+        for cte in list(with_.expressions) if with_ else []:
+            ranking = self.ranking(cte.this, known)
+            if ranking is not None:
+                cte.pop()
+            rows = ranking or self.query(cte.this, known, top=False)
+            known = {**known, cte.alias.lower(): rows}
+        if with_ and not with_.expressions:
+            tree.set("with_", None)
         match tree:
             case exp.Subquery():
                 return self.query(tree.this, known, top=top)
@@ -245,6 +258,11 @@ class _Translator:
         match node:
             case exp.Table():
                 rows = known.get(node.name.lower(), Relation()) if not node.db else Relation()
+                if rows.ranked is not None:
+                    inner = rows.ranked.copy()
+                    subquery = inner.subquery(node.alias_or_name)
+                    node.replace(subquery)
+                    return self._source(select, subquery, known)
                 if node.args.get("version") is not None:
                     self._as_of(node, rows)
                 return rows
