@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.options.sql import (
         BadRecords,
         BodyFormat,
+        FieldCount,
         JobOptions,
         OutputMode,
         RuntimeMode,
@@ -46,6 +47,7 @@ __all__ = [
     "Compressor",
     "DirectOptions",
     "EventTime",
+    "FieldCount",
     "Guarantee",
     "JobOptions",
     "Kind",
@@ -112,6 +114,7 @@ __getattr__, __dir__ = lazy_names(
         ".sql": (
             "BadRecords",
             "BodyFormat",
+            "FieldCount",
             "JobOptions",
             "OutputMode",
             "RuntimeMode",

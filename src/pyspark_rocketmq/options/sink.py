@@ -92,6 +92,8 @@ class SinkOptions(Options):
     IGNORED: ClassVar[frozenset[str]] = frozenset({"path", "queryname"})
     COMPATIBILITY: ClassVar[Mapping[str, str]] = {
         "brokerserver.heartbeat.interval": "sends need no heartbeat",
+        "access.channel": "it selects where Alibaba Cloud's message traces go, and none are sent",
+        "unit.name": "a client's unit has no meaning for its sends",
         "vipChannel": "the normal port answers everything",
         "vipChannelEnabled": "the normal port answers everything",
     }

@@ -20,7 +20,15 @@ from pyspark_rocketmq.options.text.kinds import (
     whole_number,
 )
 
-__all__ = ["BadRecords", "BodyFormat", "JobOptions", "OutputMode", "RuntimeMode", "TableOptions"]
+__all__ = [
+    "BadRecords",
+    "BodyFormat",
+    "FieldCount",
+    "JobOptions",
+    "OutputMode",
+    "RuntimeMode",
+    "TableOptions",
+]
 
 
 class BodyFormat(enum.Enum):
@@ -42,6 +50,14 @@ class BadRecords(enum.Enum):
     NULL = "null"
     DROP = "drop"
     DEAD_LETTER = "dead-letter"
+
+
+class FieldCount(enum.Enum):
+    """How a line with more or fewer fields than columns is handled."""
+
+    EXACT = "exact"
+    CUT = "cut"
+    PAD = "pad"
 
 
 class RuntimeMode(enum.Enum):
@@ -144,6 +160,15 @@ class TableOptions(Options):
         default_text="\\n",
         example="\\n",
         doc="Delimiter between the rows in one body of format=delimited.",
+    )
+    field_count: FieldCount = option(
+        "fieldCount",
+        choice(FieldCount),
+        default=FieldCount.EXACT,
+        default_text="exact",
+        example="cut",
+        doc="For a line of format=delimited with another number of fields: exact makes it a bad record, cut "
+        "ignores surplus fields, pad also fills missing ones with null.",
     )
     key_columns: tuple[str, ...] = option(
         "keyColumns", _COLUMN_NAMES, default=(), doc="Columns that supply the keys of written messages."

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options import BadRecords, BodyFormat, TableOptions
+from pyspark_rocketmq.options import BadRecords, BodyFormat, FieldCount, TableOptions
 from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_START
 
 __all__ = ["AT", "BAD", "BODY", "KEYS", "PLACE", "BodyColumn", "Decoded", "Format", "judge", "quote"]
@@ -188,9 +188,19 @@ class Format:
         fields = F.col(_FIELDS)
         texts = [F.nullif(F.get(fields, F.lit(at)), F.lit("")) for at in range(len(self.columns))]
         found = self._cast(parsed, texts)
-        wrong_count = F.size(fields) != len(self.columns)
+        wrong_count = self._is_wrong_count(F.size(fields))
         assert found.bad is not None
         return Decoded(parsed, found.columns, (F.col(_LINE).isNotNull() & wrong_count) | found.bad)
+
+    def _is_wrong_count(self, count: Column) -> Column:
+        match self.options.field_count:
+            case FieldCount.EXACT:
+                return count != len(self.columns)
+            case FieldCount.CUT:
+                return count < len(self.columns)
+            case FieldCount.PAD:
+                return F.lit(False)
+        assert_never(self.options.field_count)
 
     def _cast(self, rows: DataFrame, texts: Sequence[Column]) -> Decoded:
         """Convert one text or some bytes to each column."""

@@ -37,7 +37,7 @@ def test_every_setting_and_every_property_is_on_the_page():
     for row in option_reference(JobOptions):
         assert f"| `{row.name}` |" in PAGE
     names = [value for name, value in vars(RocketMQConfig).items() if name.isupper()]
-    assert len(names) == 15
+    assert len(names) == 25
     for name in set(names) - {RocketMQConfig.ACCESS_KEY, RocketMQConfig.SECRET_KEY}:
         assert f"`{name}`" in PAGE, name
 

@@ -7,6 +7,7 @@ import pytest
 from pyspark_rocketmq.errors import OptionError, SqlError
 from pyspark_rocketmq.options import (
     CompatibilityWarning,
+    FieldCount,
     SinkOptions,
     SourceOptions,
     TableOptions,
@@ -49,12 +50,15 @@ def test_a_table_is_for_reading_and_for_writing():
         ("startTime", "2026-01-31 08:00:00", {"startingTimestamp": "2026-01-31 08:00:00"}),
         ("sql", "a > 1", {"sqlFilter": "a > 1"}),
         ("partitionDiscoveryIntervalMs", "7", {"routeRefreshMs": "7"}),
+        ("timeZone", "Asia/Shanghai", {"timeZone": "Asia/Shanghai"}),
+        ("scan.watermark.idle-timeout", "30 s", {"heartbeatInterval": "30 s"}),
     ],
 )
 def test_flinks_start_and_filter_options(name, value, ours):
     read = sort(topic="t", consumerGroup="g", nameServer="a:1", **{name.replace(".", "__"): value}).read
     assert ours.items() <= read.items()
-    parse_options(SourceOptions, {"timeZone": "UTC", **read})  # a job adds the session's
+    if name != "scan.watermark.idle-timeout":  # a table adds the columns that it needs
+        parse_options(SourceOptions, {"timeZone": "UTC", **read})  # a job adds the session's
 
 
 def test_every_flink_name_means_an_option_that_is_there():
@@ -78,6 +82,8 @@ def test_what_has_no_counterpart_is_accepted_with_a_warning():
 
 def test_length_checks_are_bad_records():
     assert sort(topic="t", lengthCheck="SKIP_SILENT").table == {"badRecords": "drop"}
+    assert sort(topic="t", lengthCheck="NONE").table == {"badRecords": "drop", "fieldCount": "cut"}
+    assert sort(topic="t", lengthCheck="pad").table == {"badRecords": "drop", "fieldCount": "pad"}
 
 
 def test_tags_to_read_are_no_tag_to_write():
@@ -91,7 +97,7 @@ def test_tags_to_read_are_no_tag_to_write():
         ({"topic": "t", "consumerGrop": "g"}, "unknown option 'consumerGrop': did you mean consumerGroup"),
         ({"topic": "t", "scanStartupMode": "soon"}, "'soon' is not one of earliest"),
         ({"topic": "t", "scanStartupMode": "timestamp"}, "startingTimestamp or startingOffsets says which"),
-        ({"topic": "t", "lengthCheck": "PAD"}, "'PAD' has no counterpart"),
+        ({"topic": "t", "lengthCheck": "CUT"}, "'CUT' has no counterpart"),
         ({"topic": "t", "encoding": "GBK"}, "bodies are UTF-8"),
         ({"topic": "t", "columns": "body"}, "metadata columns are declared"),
     ],
@@ -121,3 +127,8 @@ def test_protobuf_needs_both_names_of_a_message():
     for name, value in both.items():
         with pytest.raises(OptionError, match="protobufDescriptorFile and protobufMessage"):
             parse_options(TableOptions, {"format": "protobuf", name: value})
+
+
+def test_the_number_of_fields_is_the_tables_option():
+    assert parse_options(TableOptions, {"fieldCount": "pad"}).field_count is FieldCount.PAD
+    assert parse_options(TableOptions, {}).field_count is FieldCount.EXACT

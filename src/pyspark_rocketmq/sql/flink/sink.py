@@ -61,6 +61,7 @@ class RocketMQSink:
                 raise OptionError("RocketMQSink takes (props) or (schema, topicSelector, props)")
         self._props = to_options(props)
         self._async = self._flush = False
+        self._batch_size: int | None = None
         parse_options(SinkOptions, self.options())
 
     def withAsync(self, async_: bool) -> Self:
@@ -73,9 +74,23 @@ class RocketMQSink:
         self._flush = batchFlushOnCheckpoint
         return self
 
+    def withBatchSize(self, batchSize: int) -> Self:
+        """Send at most this number of messages at once. Default: ``batchSize`` of the data source.
+
+        Raises
+        ------
+        OptionError
+            The number is below 1.
+        """
+        parse_options(SinkOptions, self.options() | {"batchSize": str(batchSize)})
+        self._batch_size = batchSize
+        return self
+
     def options(self) -> dict[str, str]:
         """Return the corresponding options of the data source."""
         own = {} if self._async or self._flush else {"sendsInFlight": "1"}
+        if self._batch_size is not None:
+            own["batchSize"] = str(self._batch_size)
         return own | self._props
 
     def messages(self, rows: DataFrame) -> DataFrame:

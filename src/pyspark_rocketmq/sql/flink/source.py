@@ -8,11 +8,12 @@ from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.nested_offsets import nest
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.options.text.kinds import require_member
-from pyspark_rocketmq.sql.flink.config import OffsetResetStrategy, to_options
+from pyspark_rocketmq.sql.flink.config import OffsetResetStrategy, RocketMQConfig, to_options
 from pyspark_rocketmq.sql.flink.schemas import KeyValueDeserializationSchema, deserialize_rows
 
 __all__ = ["RocketMQSourceFunction"]
@@ -47,7 +48,7 @@ class RocketMQSourceFunction:
     def __init__(self, schema: KeyValueDeserializationSchema, props: Mapping[str, object]) -> None:
         self._schema = schema
         self._props = to_options(props)
-        self._start = _from_group(OffsetResetStrategy.LATEST)
+        self._start = _from_group(_reset_of(self._props))
         parse_options(SourceOptions, self.options())
 
     def setStartFromEarliest(self) -> Self:
@@ -96,6 +97,25 @@ class RocketMQSourceFunction:
     def _starting(self, start: dict[str, str]) -> Self:
         self._start = start
         return self
+
+
+def _reset_of(props: dict[str, str]) -> OffsetResetStrategy:
+    """Take the properties that say where queues without a committed offset start, and return the strategy."""
+    value = props.pop(RocketMQConfig.CONSUMER_OFFSET_RESET_TO, RocketMQConfig.CONSUMER_OFFSET_LATEST)
+    moment = props.pop(RocketMQConfig.CONSUMER_OFFSET_FROM_TIMESTAMP, None)
+    if value == RocketMQConfig.CONSUMER_OFFSET_TIMESTAMP:
+        raise OptionError(
+            "consumer.offset.reset.to=timestamp has no counterpart: use setStartFromTimeStamp"
+            f"({moment or 'milliseconds'}), which does not look at the group's offsets",
+            option=RocketMQConfig.CONSUMER_OFFSET_RESET_TO,
+        )
+    try:
+        return OffsetResetStrategy(value)
+    except ValueError:
+        raise OptionError(
+            f"consumer.offset.reset.to is earliest or latest, not {value!r}",
+            option=RocketMQConfig.CONSUMER_OFFSET_RESET_TO,
+        ) from None
 
 
 def _from_group(strategy: OffsetResetStrategy) -> dict[str, str]:

@@ -33,6 +33,7 @@ FLINK_NAMES: Final[Mapping[str, str]] = {
     "starttime": "startingTimestamp",
     "endtime": "endingTimestamp",
     "partitiondiscoveryintervalms": "routeRefreshMs",
+    "scan.watermark.idle-timeout": "heartbeatInterval",
     "rocketmq.client.endpoints": "nameServer",
     "rocketmq.client.accesskey": "accessKey",
     "rocketmq.client.secretkey": "secretKey",
@@ -76,13 +77,15 @@ _START_MODE_NAMES: Final = frozenset(
 )
 _OFFSETS: Final = frozenset({"startmessageoffset", "rocketmq.source.startup.offset.specific"})
 _LENGTH_CHECKS: Final = frozenset({"lengthcheck", "rocketmq.client.message.length.check"})
-_DIRTY_DATA: Final[Mapping[str, str]] = {
-    "exception": "fail",
-    "null": "null",
-    "skip": "drop",
-    "skip_silent": "drop",
+_DIRTY_DATA: Final[Mapping[str, Mapping[str, str]]] = {
+    "exception": {"badRecords": "fail"},
+    "null": {"badRecords": "null"},
+    "skip": {"badRecords": "drop"},
+    "skip_silent": {"badRecords": "drop"},
+    "none": {"badRecords": "drop", "fieldCount": "cut"},
+    "pad": {"badRecords": "drop", "fieldCount": "pad"},
 }
-"""Values of rocketmq-flink's ``lengthCheck``, and the corresponding ``badRecords``."""
+"""Values of rocketmq-flink's ``lengthCheck``, and the corresponding options."""
 
 _FORMAT_PREFIXES: Final = ("json.", "csv.", "avro.", "protobuf.")
 _JOBS_OWN: Final = frozenset({"columns", "includeproperties", "bodyas"})
@@ -156,49 +159,46 @@ def sort_options(options: Sequence[TableOption], *, with_columns: bool) -> Sorte
             option.position.fail(
                 f"{option.name} is for tables without columns: metadata columns are declared"
             )
-        translated = _translate(option, topic, {other.name.lower() for other in options})
-        if translated is None:
-            continue
-        name, value = translated
-        homes = [home for home, cls in _HOMES.items() if name.lower() in cls]
-        if not homes:
-            _unknown(option)
-        for home in homes:
-            {"table": table, "read": read, "write": write}[home][name] = value
-        written[name.lower()] = option
+        for name, value in _translate(option, topic, {other.name.lower() for other in options}).items():
+            homes = [home for home, cls in _HOMES.items() if name.lower() in cls]
+            if not homes:
+                _unknown(option)
+            for home in homes:
+                {"table": table, "read": read, "write": write}[home][name] = value
+            written[name.lower()] = option
     if "||" in write.get("tags", "") or write.get("tags") == "*":
         del write["tags"]  # a filter for reading, not a tag to write
     return SortedOptions(table, read, write, of_format, written)
 
 
-def _translate(option: TableOption, topic: str | None, given: Collection[str]) -> tuple[str, str] | None:
-    """Return an option under our name, or None if it is redundant."""
+def _translate(option: TableOption, topic: str | None, given: Collection[str]) -> Mapping[str, str]:
+    """Return an option under our names. Empty if it is redundant."""
     lowered = option.name.lower()
     if lowered in _START_MODE_NAMES:
         mode = option.value.lower()
         if mode in {"timestamp", "specific-offsets"}:
             if not _starts(given):
                 option.position.fail(f"{mode}: startingTimestamp or startingOffsets says which")
-            return None
+            return {}
         if mode not in FLINK_START_MODES:
             option.position.fail(f"{option.value!r} is not one of {', '.join(FLINK_START_MODES)}")
-        return "startingOffsets", FLINK_START_MODES[mode]
+        return {"startingOffsets": FLINK_START_MODES[mode]}
     if lowered in _LENGTH_CHECKS:
         policy = _DIRTY_DATA.get(option.value.lower())
         if policy is None:
             option.position.fail(
                 f"{option.value!r} has no counterpart: badRecords is fail, null, drop or dead-letter"
             )
-        return "badRecords", policy
+        return policy
     if lowered in _OFFSETS:
         if not option.value.isdecimal():
             option.position.fail(f"{option.value!r} is not an offset")
-        return "startingOffsets", json.dumps({topic or "": int(option.value)})
+        return {"startingOffsets": json.dumps({topic or "": int(option.value)})}
     if lowered in {"encoding", "rocketmq.client.message.encoding"}:
         if option.value.lower().replace("-", "") != "utf8":
             option.position.fail("bodies are UTF-8: convert others with decode(body, '…') from format=raw")
-        return None
-    return FLINK_NAMES.get(lowered, option.name), option.value
+        return {}
+    return {FLINK_NAMES.get(lowered, option.name): option.value}
 
 
 def _starts(given: Collection[str]) -> bool:
