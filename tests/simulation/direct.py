@@ -132,6 +132,7 @@ class DirectStream:
         self._checkpoint: _Checkpoint | None = None
         self._positions: Mapping[MessageQueue, int] = {}
         self._done: dict[MessageQueue, int] = {}
+        self._begun: Mapping[MessageQueue, int] = {}
         self.program = Program(
             stage, "stream", self._options.client, chance, run=self._run, failed=self._ended
         )
@@ -155,6 +156,11 @@ class DirectStream:
     def planned(self) -> Mapping[MessageQueue, int]:
         """Where each queue's last planned batch ends."""
         return self._positions
+
+    @property
+    def begun(self) -> Mapping[MessageQueue, int]:
+        """Where each queue's first batch begins, of those that were there."""
+        return self._begun
 
     def check_commit(self, queue: MessageQueue, offset: int) -> None:
         """Nothing may be committed whose batch is not stored."""
@@ -227,6 +233,7 @@ class _Driver:
         wanted = wait_for_queues(client, self._options, clock=clock)
         ends = fetch_available_ends(client, wanted)
         positions = resolve_offsets(client, policy, ends, self._options, start_time_ms=started_ms, ends=ends)
+        self._stream._begun = positions
         settings = {"spark.streaming.backpressure.enabled": str(self._settings.backpressure).lower()}
         return DirectPlan(
             policy,

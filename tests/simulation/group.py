@@ -168,7 +168,7 @@ class Group:
         """Where each queue is committed."""
         return dict(self._committed())
 
-    planned = finished
+    planned = begun = finished
 
     # --- members ---
 

@@ -83,6 +83,8 @@ class History:
         Whether a proxy answers, which does not tell whether name servers have restarted.
     queues : tuple of MessageQueue
         The topic's, if writers saw all of them all the time.
+    begun : mapping of MessageQueue to int
+        Where each queue's first batch begins.
     finished : mapping of MessageQueue to int
         Where each queue's finished batches end.
     events : list of str
@@ -121,6 +123,7 @@ class History:
     strict: bool = False
     proxied: bool = False
     queues: tuple[MessageQueue, ...] = ()
+    begun: Mapping[MessageQueue, int] = field(default_factory=dict)
     finished: Mapping[MessageQueue, int] = field(default_factory=dict)
     did: Counter[str] = field(default_factory=Counter)
     generations: Counter[tuple[str, str, int]] = field(default_factory=Counter)

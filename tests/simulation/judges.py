@@ -47,8 +47,13 @@ def passed_over(history: History) -> list[str]:
         f"{place} is gone, and was passed"
         for place in sorted(history.expired - history.read)
         if not history.generations[place[:3]]  # it cannot know of messages that were replaced unread
-        if place[3] < history.finished.get(MessageQueue(*place[:3]), 0)
+        and place[3] in _passed(history, MessageQueue(*place[:3]))
     ]
+
+
+def _passed(history: History, queue: MessageQueue) -> range:
+    """Return the offsets that finished batches have read."""
+    return range(history.begun.get(queue, 0), history.finished.get(queue, 0))
 
 
 def repeated(history: History) -> list[str]:

@@ -337,6 +337,7 @@ def live(plan: Plan) -> Verdict:
     history.stored = dict(world.logical_places())
     history.expired |= world.out_of_reach()
     history.strict, history.finished = plan.strict, world.reader.finished
+    history.begun = world.reader.begun
     moving = RESHAPING if plan.brokers == 1 else RESHAPING | HIDING
     if not plan.static and not moving & history.did.keys():
         history.queues = world.cluster.queues(_TOPIC)

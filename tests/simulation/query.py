@@ -98,6 +98,14 @@ class Query:
         """Where each queue's last planned batch ends."""
         return SourceOffset.from_dict(self._kept.ends[-1]).offsets if self._kept.ends else {}
 
+    @property
+    def begun(self) -> Mapping[MessageQueue, int]:
+        """Where each queue's first batch begins."""
+        begun: dict[MessageQueue, int] = {}
+        for end in self._kept.ends:
+            begun = {**SourceOffset.from_dict(end).begin, **begun}
+        return begun
+
     def check_commit(self, queue: MessageQueue, offset: int) -> None:
         """Nothing may be committed to the brokers that is not in the sink."""
         done = self.finished.get(queue, 0)
