@@ -194,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":
+    if os.environ.get("PYTHONHASHSEED", "random") == "random":
         os.execve(
             sys.executable,
             [sys.executable, "-m", "tests.simulation.plants", *sys.argv[1:]],

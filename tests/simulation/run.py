@@ -39,11 +39,12 @@ class Result:
     did: Counter[str]
     rows: int
     took_s: float
+    digest: str
 
 
 def _live(seed: int) -> Result:
     verdict = live(Plan.of(seed))
-    return Result(seed, verdict.wrong, verdict.did, verdict.rows, verdict.took_s)
+    return Result(seed, verdict.wrong, verdict.did, verdict.rows, verdict.took_s, verdict.digest)
 
 
 def quiet() -> None:
@@ -72,7 +73,9 @@ def _print(console: Console, *lines: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _run(console: Console, seeds: range, processes: int) -> tuple[Counter[str], dict[int, list[str]]]:
+def _run(
+    console: Console, seeds: range, processes: int, *, histories: bool
+) -> tuple[Counter[str], dict[int, list[str]]]:
     """Live all lives; return what happened in them, and the judges that objected to each."""
     did: Counter[str] = Counter()
     wrong: dict[int, list[str]] = {}
@@ -88,6 +91,8 @@ def _run(console: Console, seeds: range, processes: int) -> tuple[Counter[str], 
                 wrong[result.seed] = sorted(result.wrong)
                 first = "; ".join(f"{name}: {found[0]}" for name, found in result.wrong.items())
                 _print(console, f"seed {result.seed}: {first}")
+            if histories:
+                _print(console, f"seed {result.seed}: history {result.digest}")
             progress.advance(bar)
     _print(
         console,
@@ -123,6 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--show", type=int, metavar="SEED", help="tell the life of one seed")
     parser.add_argument("--scenario", type=Path, help="tell the life of a kept scenario")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where to keep shrunk lives that failed")
+    parser.add_argument("--histories", action="store_true", help="print the hash of each life's history")
     given = parser.parse_args(arguments)
     console = Console()
     quiet()
@@ -132,7 +138,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1 if verdict.wrong else 0
     if given.show is not None:
         return 1 if _tell(console, given.show, given.keep).wrong else 0
-    did, wrong = _run(console, given.seeds, given.processes)
+    did, wrong = _run(console, given.seeds, given.processes, histories=given.histories)
     for seed in sorted(wrong)[:_SHRUNK]:
         _tell(console, seed, given.keep)
     never = missing(did, len(given.seeds))
@@ -141,8 +147,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        # The order of sets of strings is a source of chance: it has to be the same in every run.
+    if os.environ.get("PYTHONHASHSEED", "random") == "random":
+        # No history depends on the order of sets of strings. If one does, it is the same in every run.
         os.execve(
             sys.executable,
             [sys.executable, "-m", "tests.simulation.run", *sys.argv[1:]],

@@ -111,6 +111,18 @@ def test_what_went_wrong_once_still_does_without_its_repair(path: Path) -> None:
 
 
 @pytest.mark.needs("lives")
+@pytest.mark.timeout(1_800)
+def test_no_history_depends_on_the_order_of_sets() -> None:
+    def histories(hash_seed: int) -> list[str]:
+        done = run("run", "--seeds", "60", "--histories", hash_seed=str(hash_seed))
+        return sorted(line for line in done.stdout.splitlines() if ": history " in line)
+
+    first = histories(0)
+    assert len(first) == 60
+    assert histories(1) == histories(2) == first
+
+
+@pytest.mark.needs("lives")
 @pytest.mark.timeout(3_600)
 def test_every_planted_mistake_is_found() -> None:
     done = run("plants", "--seeds", "2000")
