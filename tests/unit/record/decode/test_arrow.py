@@ -91,11 +91,18 @@ def test_a_column_that_does_not_exist_is_refused(columns: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [{"max_batch_rows": 0}, {"max_batch_bytes": 0}, {"max_batch_bytes": 2**31}]
+    "limits", [{"max_batch_rows": 0}, {"max_batch_bytes": 0}, {"max_batch_bytes": 2**30 + 1}]
 )
 def test_limits_that_cannot_be_kept_are_refused(limits: dict[str, int]) -> None:
     with pytest.raises(OptionError):
         BatchDecoder(["body"], queue=QUEUE, **limits)
+
+
+def test_the_smallest_and_the_largest_limits_are_kept() -> None:
+    data = record(0) + record(1)
+    for limits in ({"max_batch_rows": 1, "max_batch_bytes": 2**30}, {"max_batch_bytes": 1}):
+        decoder = BatchDecoder(["queueOffset"], queue=QUEUE, **limits)
+        assert [batch.num_rows for batch in decoder.decode(whole(data))] == [1, 1]
 
 
 # --- which messages -------------------------------------------------------------------------
@@ -149,6 +156,15 @@ def test_batches_are_cut_by_rows_and_by_bytes() -> None:
     assert sizes(*[1] * 7, max_batch_rows=3) == [3, 3, 1]
     assert sizes(1, 1, 50_000, 1, 50_000, 49_000, max_batch_bytes=100_000) == [4, 2]
     assert sizes(5, 200_000, 5, max_batch_bytes=10_000) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("most", "rows"), [(999, [1, 1, 1, 1]), (1_000, [2, 2]), (2_000, [4])])
+def test_the_names_of_a_queue_count_in_each_row(most: int, rows: list[int]) -> None:
+    """256 bytes, 120 of the topic, 44 of the broker, and 80 of the body."""
+    queue = MessageQueue("ü" * 60, "b" * 44, 0)
+    data = b"".join(record(offset, b"x" * 80, properties={}) for offset in range(4))
+    decoder = BatchDecoder(["topic", "brokerName"], queue=queue, max_batch_bytes=most)
+    assert [batch.num_rows for batch in decoder.decode(whole(data))] == rows
 
 
 def test_decompressed_bodies_count_in_full() -> None:
