@@ -39,7 +39,7 @@ class World:
             0,
             selector=MessageSelector(),
             options=PushOptions(**options),
-            deliver=lambda _, some: self.delivered.append(list(some)),
+            deliver=self._deliver,
             take_run=(lambda _, run: None) if runs else None,
             on_deferred=self._wake,
         )
@@ -47,6 +47,10 @@ class World:
         sizes = [(message.queue_offset, len(message.body)) for message in self.messages]
         self.worker._in_flight.add(sizes, next_offset=max(offsets, default=-1) + 1)
         self.worker._next = max(offsets, default=-1) + 1
+
+    def _deliver(self, worker: QueueWorker, some: Sequence[Message]) -> None:
+        assert worker is self.worker
+        self.delivered.append(list(some))
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -207,11 +211,12 @@ def test_what_is_finished_after_the_queue_was_taken_away_is_not_committed():
 def called_in_order(world: World) -> bool:
     """Return whether a call is made at once; else the worker is stopped when it would wait."""
     calls: list[bool] = []
-    world.worker.pause = lambda _: world.worker.stop() or True
+    waits: list[float] = []
+    world.worker.pause = lambda seconds: waits.append(seconds) or world.worker.stop() or True
     world.worker.call_in_order(lambda: calls.append(world.worker.idle))
     assert calls in ([], [False]), "a worker is not idle during a call"
     assert world.worker.idle
-    assert world.worker.stopped is not bool(calls), "it waits for a lock, and after a call for nothing"
+    assert waits == ([] if calls else [0.05]), "it waits for a lock, and after a call for nothing"
     return bool(calls)
 
 

@@ -193,6 +193,12 @@ def test_a_commit_that_may_be_stored_is_not_asked_again_and_a_rollback_is(doubt:
     assert brokers.asked.count((A, 0)) == 2
 
 
+def test_commits_in_doubt_of_several_rounds_are_told_together() -> None:
+    brokers = Brokers({0: [BUSY, DOUBTFUL], 1: [DOUBTFUL], 2: [BUSY, BUSY], 4: [BUSY, BUSY, DOUBTFUL]})
+    assert outcome(end(brokers, SIX)) == ([0, 1, 4], [])
+    assert [brokers.asked.count(each) for each in [(A, 0), (B, 1), (A, 2), (B, 4)]] == [2, 1, 3, 3]
+
+
 def test_answers_that_do_not_come_put_all_of_their_connection_in_doubt() -> None:
     brokers = Brokers({2: [RequestTimeoutError("no answer")]})
     assert outcome(end(brokers, SIX)) == ([2, 3, 5], [])
