@@ -14,7 +14,7 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, MessageQueue, MessageSelector
 from pyspark_rocketmq.client.groups.membership import Membership, create_client_id
-from pyspark_rocketmq.errors import ConnectError, RouteError, TransportError
+from pyspark_rocketmq.errors import ConnectError, PermissionDeniedError, RouteError, TransportError
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Command
@@ -78,6 +78,36 @@ def test_a_broker_that_does_not_take_a_heartbeat_does_not_know_the_member(mq, cl
     assert not member.is_registered([addr])
     with pytest.raises(ConnectError):
         member.send_heartbeat(addr, again=False)
+
+
+def test_a_broker_that_refuses_raises_its_error_and_its_queues_are_nobody_s(mq, client):
+    member, addr = join(client, "one"), mq.address("broker-a")
+    member.send_heartbeat(addr, again=False)
+    mq.fail(RequestCode.HEART_BEAT, code=ResponseCode.NO_PERMISSION, broker="broker-a")
+    with pytest.raises(PermissionDeniedError) as refused:
+        member.send_heartbeat(addr, again=True)
+    assert refused.value.facts["addr"] == addr
+    assert not member.is_registered([addr])
+    queues = list(mq.queues("orders"))
+    mq.fail(RequestCode.LOCK_BATCH_MQ, code=ResponseCode.SYSTEM_BUSY, broker="broker-a")
+    assert member.lock(queues) == {queue: True for queue in queues if queue.broker_name == "broker-b"}
+    mq.fail(RequestCode.UNREGISTER_CLIENT, code=ResponseCode.SYSTEM_ERROR, broker="broker-a")
+    member.send_heartbeat(addr, again=False)
+    member.leave(addr)
+    assert not member.is_registered([addr])
+
+
+def test_locks_are_given_back_at_the_brokers_that_are_there(mq, client):
+    queues = list(mq.queues("orders"))
+    one = join(client, "one")
+    assert one.lock(queues) == dict.fromkeys(queues, True)
+    mq.stop_broker("broker-a", unregister=False)
+    one.unlock(queues)
+    with client_of(mq.name_server) as other_client:
+        two, there = join(other_client, "two"), [q for q in queues if q.broker_name == "broker-b"]
+        eventually(
+            lambda: two.lock(there) == dict.fromkeys(there, True), what="the locks of the other broker"
+        )
 
 
 def test_members_are_asked_of_a_broker_that_knows_this_one(mq, client):

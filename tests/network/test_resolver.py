@@ -11,7 +11,7 @@ from tests.support.scripted_peer import Peer, answer
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.record.message import encode_message
-from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.command import Command
 from pyspark_rocketmq.remoting.frame import Frame, encode_frame
 from pyspark_rocketmq.spark import TransactionResolver
@@ -66,3 +66,32 @@ def test_the_resolver_outlives_a_log_that_cannot_be_read(
         eventually(lambda: rolled_back, 20, what="a rollback after the trouble")
     assert not troubles
     assert "transactions wait to be resolved" in caplog.text
+
+
+def test_a_broker_that_refuses_the_resolver_keeps_it_from_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    heartbeats: list[str] = []
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        if frame.command.code == RequestCode.HEART_BEAT:
+            refuses = name == "broker-a"
+            peer.send(answer(frame, code=ResponseCode.NO_PERMISSION if refuses else ResponseCode.SUCCESS))
+            heartbeats.append(name)
+
+    with (
+        caplog.at_level(logging.INFO),
+        ScriptedCluster(script, brokers=("broker-a", "broker-b")) as cluster,
+        TransactionResolver(
+            nameServer=cluster.name_server,
+            topic="orders",
+            deliveryGuarantee="transactional",
+            transactionLog=str(tmp_path),
+        ),
+    ):
+        eventually(
+            lambda: "broker-b" in heartbeats, 20, what="a heartbeat at the broker that does not refuse"
+        )
+    assert heartbeats[0] == "broker-a"
+    assert "a broker cannot ask about transactions now" in caplog.text
+    assert "Traceback" not in caplog.text

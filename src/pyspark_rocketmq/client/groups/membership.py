@@ -117,7 +117,7 @@ class Membership:
             if new or again:
                 connection.on_request = self._take
                 deadline = self._client.deadline(self._client.request_timeout_ms)
-                connection.call(HeartbeatRequest(), self._heartbeat, deadline=deadline).require(addr=addr)
+                connection.call(HeartbeatRequest(), self._heartbeat, deadline=deadline).require()
                 self._registered[addr] = weakref.ref(connection)
         except RocketMQError:
             self._registered.pop(addr, None)
@@ -165,7 +165,7 @@ class Membership:
                 answer = self._client.connection(addr).call(
                     LockBatchMqRequest(), self._lock_body(some), deadline=deadline
                 )
-                found = decode_locked_queues(answer.require(addr=addr).body)
+                found = decode_locked_queues(answer.require().body)
             except RocketMQError:
                 continue
             plain = self._client.namespace.plain
@@ -188,7 +188,7 @@ class Membership:
         request = UnregisterClientRequest(client_id=self.client_id, consumer_group=self._group)
         try:
             deadline = self._client.deadline(min(_MEMBERS_MS, self._client.request_timeout_ms))
-            self._client.connection(addr).call(request, deadline=deadline).require(addr=addr)
+            self._client.connection(addr).call(request, deadline=deadline).require()
         except RocketMQError:
             return
 

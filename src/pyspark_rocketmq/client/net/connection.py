@@ -81,7 +81,7 @@ class Response:
         """Return the answer if its code is one of ``codes`` (default: 0), else raise its error."""
         if self.code in (codes or (0,)):
             return self
-        raise error_for(self.code, self.remark, addr=self.addr, **facts)
+        raise error_for(self.code, self.remark, **{**facts, "addr": self.addr})
 
 
 class Connection:

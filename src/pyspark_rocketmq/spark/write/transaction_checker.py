@@ -137,7 +137,7 @@ class TransactionResolver:
                 connection = self._client.connection(addr)
                 connection.on_request = lambda command, body, c=connection: self._take(c, command, body)
                 deadline = self._client.deadline(self._client.request_timeout_ms)
-                connection.call(HeartbeatRequest(), self._heartbeat, deadline=deadline).require(addr=addr)
+                connection.call(HeartbeatRequest(), self._heartbeat, deadline=deadline).require()
                 self._beaten[addr] = (connection, now)
 
     @contextlib.contextmanager
