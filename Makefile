@@ -50,7 +50,6 @@ $(READY): pyproject.toml constraints.txt
 $(DEV): $(READY)
 	@echo "installing the tools of development"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@$(BIN)/pyspark-rocketmq cluster fetch --version 4.9.7
 	@touch $@
 
 # Spark's JVM starts in half the time with its classes in an archive.
@@ -74,7 +73,12 @@ test: lint unit simulation docs brokers smoke  ## Run everything that CI runs
 test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB, with a random SEED: over an hour
 	@seed=$(if $(filter file,$(origin SEED)),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' '),$(SEED)); \
 	echo "random choices follow from $$seed: make test-all SEED=$$seed repeats them"; \
-	$(MAKE) --keep-going mariadb test test-lowest QUICK= EXAMPLES=search CHAOS_KILLS=2 SEED=$$seed
+	$(MAKE) --keep-going mariadb releases test test-lowest QUICK= EXAMPLES=search CHAOS_KILLS=2 SEED=$$seed
+
+.PHONY: releases
+releases: setup  ## Fetch the JARs of every release of RocketMQ that tests use, and of the proxy
+	@$(BIN)/pyspark-rocketmq cluster fetch --version 5.4.0 --version 4.9.7
+	@$(BIN)/pyspark-rocketmq cluster fetch --proxy
 
 .PHONY: lint
 lint: setup  ## Check style, types and layers

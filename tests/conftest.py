@@ -17,7 +17,7 @@ from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
 from pyspark_rocketmq.testing.plugin import spark
 
-__all__ = ["group", "mq", "mq49", "spark", "topic"]
+__all__ = ["group", "mq", "mq49", "mq54", "spark", "topic"]
 
 LIGHT_JVM = JvmOptions(heap="1g", jvm_args=LEAN)
 LIGHT_NAME_SERVER = JvmOptions(heap="256m", jvm_args=LEAN)
@@ -48,10 +48,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def mq() -> Iterator[DevCluster]:
-    """A RocketMQ 5.4.0 with one broker, shared by the suite: leave it running and unchanged."""
+    """A RocketMQ with one broker, shared by the suite: leave it running and unchanged."""
     with DevCluster(
         broker_config=RARE_FLUSHES, broker_options=LIGHT_JVM, name_server_options=LIGHT_NAME_SERVER
     ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def mq54() -> Iterator[DevCluster]:
+    """A RocketMQ 5.4 with one broker, shared by the suite: leave it running and unchanged."""
+    with DevCluster(version="5.4.0", broker_config=RARE_FLUSHES, broker_options=LIGHT_JVM) as cluster:
         yield cluster
 
 
@@ -64,7 +71,7 @@ def mq49() -> Iterator[DevCluster]:
 
 @pytest.fixture(scope="session")
 def proxied() -> Iterator[DevCluster]:
-    """A RocketMQ 5.4.0 with two brokers behind a proxy: leave it running and unchanged."""
+    """A RocketMQ with two brokers behind a proxy: leave it running and unchanged."""
     with DevCluster(brokers=2, proxies=1, broker_options=LIGHT_JVM) as cluster:
         yield cluster
 

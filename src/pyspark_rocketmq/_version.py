@@ -2,5 +2,5 @@
 
 __version__ = "0.1.0"
 
-ROCKETMQ_VERSION = "5.4.0"
+ROCKETMQ_VERSION = "5.5.0"
 """The release of RocketMQ that development clusters run by default."""

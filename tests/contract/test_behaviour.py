@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.support.releases import version_name
 from tests.support.topics import TopicFactory, fill, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage, Producer
 from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION
 from pyspark_rocketmq.errors import (
     BrokerError,
     GroupNotFoundError,
@@ -69,6 +71,7 @@ class World:
     client: Client
     topic: str
     group: str
+    version: str = DEFAULT_VERSION
 
     @property
     def queue(self) -> MessageQueue:
@@ -120,17 +123,17 @@ class World:
         return self.ask(kind(**request), body)
 
 
-@pytest.fixture(params=["mock", "mq"])
+@pytest.fixture(params=["mock", "mq", "mq54"])
 def world(request: pytest.FixtureRequest, group: str) -> Iterator[World]:
     if request.param == "mock":
         with MockBroker({"orders": 2}) as mock, Client(mock.name_server) as client:
             yield World(client, "orders", group)
     else:
         make: TopicFactory = request.getfixturevalue("topic")
-        cluster = request.getfixturevalue("mq")
+        cluster = request.getfixturevalue(request.param)
         name = make(queues=2, cluster=cluster)
         with Client(cluster.name_server) as client:
-            yield World(client, name, group)
+            yield World(client, name, group, cluster.version)
 
 
 # --- pulling --------------------------------------------------------------------------------
@@ -401,7 +404,7 @@ def test_clusters_and_settings(world: World) -> None:
     info = admin.cluster_info()
     assert info.brokers[BROKER].master == world.client.broker_address(BROKER, topic=world.topic)
     assert [BROKER in names for names in info.clusters.values()] == [True]
-    assert admin.broker_runtime_info(BROKER)["brokerVersionDesc"] == "V5_4_0"
+    assert admin.broker_runtime_info(BROKER)["brokerVersionDesc"] == version_name(world.version)
     assert admin.broker_config(BROKER)["maxTransferCountOnMessageInMemory"] == "32"
 
 

@@ -14,9 +14,9 @@ from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, OptionErro
 from pyspark_rocketmq.model import Permission
 
 
-@pytest.fixture(params=["mq", "mq49"])
+@pytest.fixture(params=["mq", "mq54", "mq49"])
 def cluster(request: pytest.FixtureRequest) -> DevCluster:
-    """Either broker generation."""
+    """Every supported release."""
     return request.getfixturevalue(request.param)
 
 

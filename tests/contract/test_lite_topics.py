@@ -32,7 +32,7 @@ def test_rows_with_a_lite_topic_are_in_it(group: str) -> None:
         }
     )
     light = {"enableLmq": "true", "enableMultiDispatch": "true"}
-    with DevCluster(version="5.5.0", broker_config=light) as mq, Client(mq.name_server) as client:
+    with DevCluster(broker_config=light) as mq, Client(mq.name_server) as client:
         Admin(client).create_topic("parent", queues=1, attributes={"message.type": "LITE"})
         options = parse_options(SinkOptions, {"nameServer": mq.name_server, "topic": "parent"}, environ={})
         layout = sink_layout(from_arrow_schema(rows.schema), options)

@@ -32,7 +32,7 @@ from pyspark_rocketmq.model import MessageQueue, MessageSelector, OffsetRange, O
 COLUMNS = ("queueId", "queueOffset", "tags", "body")
 
 
-@pytest.fixture(scope="module", params=["mq", "mq49"])
+@pytest.fixture(scope="module", params=["mq", "mq54", "mq49"])
 def cluster(request: pytest.FixtureRequest) -> DevCluster:
     return request.getfixturevalue(request.param)
 

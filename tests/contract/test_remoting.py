@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
+from tests.support.releases import version_name
 from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
@@ -44,9 +45,9 @@ class Peer:
         return decode(self.ask(request, body).body)
 
 
-@pytest.fixture(params=["5.4", "4.9"])
+@pytest.fixture(params=["mq", "mq54", "mq49"])
 def cluster(request: pytest.FixtureRequest) -> DevCluster:
-    found = request.getfixturevalue("mq" if request.param == "5.4" else "mq49")
+    found = request.getfixturevalue(request.param)
     assert isinstance(found, DevCluster)
     return found
 
@@ -247,5 +248,5 @@ def test_what_only_5_x_knows(mq: DevCluster, group: str) -> None:
     assert reset == {MessageQueue(name, mq.brokers[0].name, 0): 0}
     assert broker.read(bodies.decode_topic_list, headers.QueryTopicsByConsumerRequest(group=group)) == (name,)
     runtime = broker.read(bodies.decode_runtime_info, headers.GetBrokerRuntimeInfoRequest())
-    assert runtime["brokerVersionDesc"] == "V5_4_0"
+    assert runtime["brokerVersionDesc"] == version_name(mq.version)
     broker.connection.close()

@@ -17,6 +17,7 @@ from pyspark_rocketmq.client.read.pull_answer import has_natural_holes
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.record.message import decode_messages
@@ -30,7 +31,7 @@ LARGE, SMALL = 60, 3_000
 MESSAGES = LARGE + SMALL
 
 
-@pytest.fixture(scope="module", params=["5.4.0", "4.9.7"])
+@pytest.fixture(scope="module", params=[DEFAULT_VERSION, "5.4.0", "4.9.7"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[DevCluster]:
     with DevCluster(
         version=request.param, broker_config={"mappedFileSizeCommitLog": str(FILE_BYTES)}

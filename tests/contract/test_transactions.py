@@ -1,4 +1,4 @@
-"""Transactions on real brokers, 5.4 and 4.9, that ask after a second; and on the mock, as far as it goes."""
+"""Transactions on real brokers of three releases, which ask after a second; and on the mock."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pyspark_rocketmq.client import Client, Message, OutgoingMessage
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.record.layout import MessageFlag
@@ -33,7 +34,7 @@ ASKS_SOON = {
     "transactionCheckInterval": "1000",
     "transactionCheckMax": "10000",
 }
-REAL = pytest.param("5.4.0", marks=pytest.mark.needs("cluster"))
+REAL = pytest.param(DEFAULT_VERSION, marks=pytest.mark.needs("cluster"))
 
 Cluster = DevCluster | MockCluster
 
@@ -54,7 +55,7 @@ def clusters() -> Iterator[Callable[[str], Cluster]]:
         cluster.__exit__(None, None, None)
 
 
-@pytest.fixture(params=[REAL, "4.9.7"])
+@pytest.fixture(params=[REAL, "5.4.0", "4.9.7"])
 def asking(request: pytest.FixtureRequest, clusters: Callable[[str], Cluster]) -> DevCluster:
     return clusters(request.param)
 
@@ -89,7 +90,7 @@ def bodies(job: TransactionalJob) -> Counter[str]:
     return Counter(message.body.decode() for message in visible(job))
 
 
-@pytest.mark.parametrize("version", [REAL, "4.9.7", "mock"])
+@pytest.mark.parametrize("version", [REAL, "5.4.0", "4.9.7", "mock"])
 def test_a_batch_is_visible_when_it_is_committed_and_not_before(clusters, start, version: str) -> None:
     job = start(clusters(version))
     halves = job.write(BODIES, NAME)
@@ -106,7 +107,7 @@ def test_a_batch_is_visible_when_it_is_committed_and_not_before(clusters, start,
     assert "no" not in bodies(job)
 
 
-@pytest.mark.parametrize("version", [REAL, "4.9.7", "mock"])
+@pytest.mark.parametrize("version", [REAL, "5.4.0", "4.9.7", "mock"])
 @pytest.mark.parametrize("wrong", ["beyond the log", "an ordinary message", "another half message"])
 def test_a_broker_says_that_it_does_not_have_a_half_message(
     clusters, start, version: str, wrong: str

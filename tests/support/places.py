@@ -8,7 +8,7 @@ import pytest
 
 NEEDS: Final = {
     "cluster": "separate servers: several brokers, slaves, TLS, access lists, other settings, other files",
-    "old": "RocketMQ 4.9; its fixtures and parameters set the mark",
+    "old": "RocketMQ 5.4 or 4.9; their fixtures and parameters set the mark",
     "java": "RocketMQ's Java clients or tools, as another member or to compare with",
     "programs": "separate Spark programs: processes, executors, standalone clusters, notebooks",
     "kills": "kills of several kinds, repeatedly",
@@ -20,7 +20,7 @@ NEEDS: Final = {
 }
 """What puts a test into `make test-all` only: ``@pytest.mark.needs("cluster")``."""
 
-_OLD: Final = frozenset({"mq49", "4.9", "4.9.7"})
+_OLD: Final = frozenset({"mq54", "5.4.0", "mq49", "4.9.7"})
 _WITH_BROKERS: Final = frozenset({"contract", "spark", "chaos"})
 
 

@@ -31,6 +31,7 @@ def test_a_mark_says_what_is_needed(request: pytest.FixtureRequest) -> None:
         ("contract", ["mq49"], {}, {"old"}),
         ("contract", ["cluster"], {"cluster": "mq49"}, {"old"}),
         ("spark", ["version"], {"version": "4.9.7"}, {"old"}),
+        ("contract", ["cluster"], {"cluster": "mq54"}, {"old"}),
         ("contract", ["cluster"], {"cluster": "mq"}, set()),
         ("golden", ["version"], {"version": "4.9.7"}, set()),  # captured bytes need no broker
     ],

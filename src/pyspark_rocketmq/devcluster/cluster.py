@@ -54,7 +54,7 @@ class DevCluster:
     name_servers : int, default 1
     proxies : int, default 0
         RocketMQ 5 only.
-    version : str, default "5.4.0"
+    version : str, default "5.5.0"
         Any 4.9.x or 5.x release.
     broker_config, name_server_config, proxy_config : mapping of str to str
         Settings by RocketMQ's names. They override the settings of this class.

@@ -48,7 +48,7 @@ class MockCluster(MockData):
     """A name server and brokers on loopback that speak RocketMQ's protocol, for tests.
 
     A context manager. All data is in memory and is lost at the end. One behavior suite runs on both this mock
-    and RocketMQ 5.4.0 to keep their responses equal. Features that are not mocked (SQL92 filters, POP) are
+    and RocketMQ 5.5.0 to keep their responses equal. Features that are not mocked (SQL92 filters, POP) are
     rejected, producers are never asked for the state of a transaction, and delayed messages are available
     immediately. Safe for use by many threads and processes.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pyspark_rocketmq._version import ROCKETMQ_VERSION
 from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import BrokerData, MessageQueue, Permission
 from pyspark_rocketmq.remoting.body import decode_group_config
@@ -32,7 +33,7 @@ from pyspark_rocketmq.testing.wire import Reply
 
 __all__ = ["Registry", "admin_requests", "name_server_requests"]
 
-_VERSION: Final = "V5_4_0"
+_VERSION: Final = f"V{ROCKETMQ_VERSION.replace('.', '_')}"
 
 
 def admin_requests() -> dict[int, Operation]:
@@ -220,7 +221,7 @@ def _update_broker_config(replica: Replica, frame: Frame, limits: PullLimits) ->
 
 def _runtime_info(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
     del frame, limits
-    return _json({"table": {"brokerVersionDesc": _VERSION, "brokerVersion": "493"}, "_": replica.broker_id})
+    return _json({"table": {"brokerVersionDesc": _VERSION, "brokerVersion": "513"}, "_": replica.broker_id})
 
 
 def _check_client(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
