@@ -91,7 +91,9 @@ class NarrowReader:
         asked = PullMessageRequest.parse(frame.command.fields)
         queue = MessageQueue(asked.topic, broker, asked.queue_id)
         held = self._held.send(queue, asked.queue_offset, len(reply.body))
-        most = 2 * self._most_bytes  # what it is giving out is not in flight any more
+        most = (
+            self._most_bytes * (_ANSWERS + 1) // _ANSWERS
+        )  # the range that all others wait for has one always
         if held > most:
             self._stage.history.oversized.append(
                 f"{held:,} bytes are in memory with {queue}:{asked.queue_offset}, {most:,} may be"

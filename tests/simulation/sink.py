@@ -17,7 +17,7 @@ from tests.simulation.stage import Stage
 from tests.simulation.tasks import Survive, TaskSet
 
 from pyspark_rocketmq.client import Client
-from pyspark_rocketmq.errors import DataLossError, NameServerError, RocketMQError
+from pyspark_rocketmq.errors import DataLossError, NameServerError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
 from pyspark_rocketmq.spark.write.transaction import Transactions
@@ -247,8 +247,12 @@ class Sink:
         return report
 
     def _failed(self, error: RocketMQError) -> None:
-        """An outage is waited for, except by a new process that has never reached a name server."""
-        if not isinstance(error, NameServerError):
+        """An outage is waited for, except by a new process that has never reached a name server.
+
+        Proxies do not tell that name servers have restarted and know no broker yet.
+        """
+        unknown = self._history.proxied and isinstance(error, TopicNotFoundError)
+        if not unknown and not isinstance(error, NameServerError):
             self._history.refused.append(f"a task of the sink: {error}")
 
     def _check_decided(self, body: bytes) -> None:
