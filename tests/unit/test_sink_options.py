@@ -87,6 +87,11 @@ def test_statuses_sizes_and_choices() -> None:
         ({"topic": "t", "deadLetterTopic": "t"}, "the topic itself"),
         ({"delayLevel": 19}, "from 1 to 18"),
         ({"tag": "t"}, "did you mean tags"),
+        ({"transactionVisibility": "committed"}, "needs deliveryGuarantee=transactional"),
+        (
+            {"deliveryGuarantee": "transactional", "transactionVisibility": "committed"},
+            "needs one topic for all rows",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(given: dict[str, object], message: str) -> None:
@@ -108,6 +113,7 @@ def test_every_option_has_an_effect() -> None:
     parts = {  # of properties that are read
         "takes_dead_letters": ("dead_letter_topic", "dead_letter_path"),
         "transactions": ("transaction_log", "checkpoint_location"),
+        "commits_ranges": ("transaction_visibility",),
     }
     assert all(f"options.{whole}" in code for whole in parts)
     for field in dataclasses.fields(SinkOptions):

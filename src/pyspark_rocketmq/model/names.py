@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 __all__ = [
+    "COMMIT_TOPIC_SUFFIX",
     "GROUP_TOPIC_PREFIXES",
     "RETRY_PREFIX",
     "dead_letter_topic",
@@ -15,6 +16,9 @@ __all__ = [
     "retry_topic",
     "suggest_names",
 ]
+
+COMMIT_TOPIC_SUFFIX: Final = "-commits"
+"""Ours: follows the name of a topic in the name of its commit topic, see ``planning.commits``."""
 
 RETRY_PREFIX: Final = "%RETRY%"
 _DEAD_LETTER_PREFIX: Final = "%DLQ%"

@@ -24,6 +24,10 @@ true`` instead of it and of the offsets. ``brokers`` are the brokers whose topic
 has such a row exactly if the value grew. ``alignedAt``, in the same unit, is present if rows have the column
 ``alignedTimestamp`` (`aligned_column`). ``witness`` contains, as ``[offset, store time]``, one of the last
 messages read of each topic and broker (`topic_recreation`). The offsets contain no secrets.
+
+With ``isolation=read_committed``, ``commits`` contains positions in the commit topics (`CommitPosition`) as
+``[begin, read, needed, known]``, and ``floor`` the start: what was written before it is no row, whenever it
+is committed.
 """
 
 from __future__ import annotations
@@ -31,16 +35,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final, Self, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.nested_offsets import flatten, nest
 from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.planning.topics.discovery import check_checkpoint
 from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 
-__all__ = ["VERSION", "SourceIdentity", "SourceOffset", "Witness", "offset_of_rocketmq"]
+__all__ = [
+    "VERSION",
+    "CommitPosition",
+    "SourceIdentity",
+    "SourceOffset",
+    "Witness",
+    "offset_of_rocketmq",
+    "read_offset",
+]
 
 T = TypeVar("T")
 
@@ -58,6 +71,9 @@ _FIELDS: Final = frozenset(
         "heartbeatAt",
         "alignedAt",
         "witness",
+        "isolation",
+        "commits",
+        "floor",
     }
 )
 
@@ -127,6 +143,24 @@ class Witness:
     stored_at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class CommitPosition:
+    """The records of a commit topic that make up a micro-batch.
+
+    Parameters
+    ----------
+    begin, read : int
+        What was committed from ``begin`` on, before ``read``, is rows of the micro-batch.
+    needed, known : int
+        What was committed from ``needed`` on, before ``known``, is left out where unmarked messages are read.
+    """
+
+    begin: int
+    read: int
+    needed: int
+    known: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOffset:
     """A position in every queue: the next offset to read.
@@ -148,6 +182,12 @@ class SourceOffset:
         The brokers whose topics were all known at that time: their other topics were created later.
     witnesses : Mapping
         A message of each topic and broker, by its queue.
+    committed_only : bool
+        Whether it is of a read with ``isolation=read_committed``.
+    commits : Mapping
+        The position in each commit topic.
+    floor : Mapping
+        The start of each queue, unless the query started at the latest offsets.
     """
 
     source: SourceIdentity
@@ -158,6 +198,9 @@ class SourceOffset:
     heartbeat_at_ms: int = 0
     aligned_at_ms: int = 0
     witnesses: Mapping[MessageQueue, Witness] = field(default_factory=dict)
+    committed_only: bool = False
+    commits: Mapping[MessageQueue, CommitPosition] = field(default_factory=dict)
+    floor: Mapping[MessageQueue, int] = field(default_factory=dict)
 
     @property
     def resolved(self) -> bool:
@@ -225,6 +268,10 @@ class SourceOffset:
         if self.witnesses:
             seen = {queue: [each.offset, each.stored_at_ms] for queue, each in self.witnesses.items()}
             document["witness"] = nest(seen)
+        if self.committed_only:
+            document["isolation"] = "read_committed"
+            document["commits"] = nest({queue: [*astuple(at)] for queue, at in self.commits.items()})
+            document["floor"] = nest(self.floor)
         return document | ({"begin": nest(self.begin)} if self.begin else {})
 
     @classmethod
@@ -260,6 +307,12 @@ class SourceOffset:
                     queue: Witness(int(offset), int(stored_at_ms))
                     for queue, (offset, stored_at_ms) in flatten(document.get("witness", {})).items()
                 },
+                committed_only=document.get("isolation") == "read_committed",
+                commits={
+                    queue: CommitPosition(*map(int, at))
+                    for queue, at in flatten(document.get("commits", {})).items()
+                },
+                floor=_flat(document.get("floor", {})),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OptionError(f"the checkpoint's offsets are malformed: {document!r}") from error
@@ -288,3 +341,23 @@ def _later(one: Witness, other: Witness) -> Witness:
 
 def _flat(nested: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[MessageQueue, int]:
     return {queue: int(offset) for queue, offset in flatten(nested).items()}
+
+
+def read_offset(document: Mapping[str, Any], options: SourceOptions) -> SourceOffset:
+    """Read an offset from the checkpoint of a query.
+
+    Raises
+    ------
+    OptionError
+        Its topics or its isolation are not the query's; or as `SourceOffset.from_dict`.
+    """
+    offset = SourceOffset.from_dict(document).without(options.forgets)
+    check_checkpoint(offset.offsets, options)
+    if offset.resolved and offset.committed_only != options.isolation.committed_only:
+        was = "read_committed" if offset.committed_only else "read_uncommitted"
+        raise OptionError(
+            f"the checkpoint was written with isolation={was}: set it again, or choose another "
+            "checkpointLocation",
+            option="isolation",
+        )
+    return offset

@@ -1,4 +1,4 @@
-"""Where a query starts, and where a batch ends."""
+"""Where a query starts, where a batch ends, and whether uncommitted messages between are rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Ago, AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, StartPolicy
-from pyspark_rocketmq.options.choices import TimestampStrategy
+from pyspark_rocketmq.model.names import COMMIT_TOPIC_SUFFIX
+from pyspark_rocketmq.options.choices import Isolation, TimestampStrategy
 from pyspark_rocketmq.options.declare import Options, Where, option
-from pyspark_rocketmq.options.text.kinds import choice
+from pyspark_rocketmq.options.text.kinds import TOPIC, choice
 from pyspark_rocketmq.options.text.policies import (
     OFFSETS,
     OFFSETS_BY_TIMESTAMP,
@@ -28,7 +29,7 @@ from pyspark_rocketmq.options.text.times import (
     resolve_times,
 )
 
-__all__ = ["OffsetBounds"]
+__all__ = ["IsolationOptions", "OffsetBounds"]
 
 _BATCH: Final[tuple[Where, ...]] = ("read",)
 
@@ -168,3 +169,37 @@ class OffsetBounds(Options):
         if by_queue is not None:
             return resolve_times(by_queue, self.time_zone, f"{prefix}OffsetsByTimestamp")
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsolationOptions(Options):
+    """The options for writes with ``transactionVisibility=committed``."""
+
+    isolation: Isolation = option(
+        "isolation",
+        choice(Isolation),
+        default=Isolation.READ_UNCOMMITTED,
+        default_text="read_uncommitted",
+        only=("read", "readStream"),
+        example="read_committed",
+        doc="read_committed: of writes with transactionVisibility=committed, only committed batches are "
+        "rows, each whole.",
+    )
+    commit_topic: str | None = option(
+        "commitTopic",
+        TOPIC,
+        default=None,
+        default_text="the topic's name with -commits",
+        example="orders-commits",
+        doc="The topic that says which batches of transactional writes are committed. A write creates it "
+        "with one queue.",
+    )
+
+    @property
+    def committed_only(self) -> bool:
+        """Whether uncommitted batches are left out."""
+        return self.isolation is Isolation.READ_COMMITTED
+
+    def commit_topic_of(self, topic: str) -> str:
+        """Return the topic that says which transactional writes to a topic are committed."""
+        return self.commit_topic or f"{topic}{COMMIT_TOPIC_SUFFIX}"

@@ -21,6 +21,7 @@ __all__ = [
     "BodyType",
     "CorruptPolicy",
     "EventTime",
+    "Isolation",
     "ObjectPolicy",
     "TimestampStrategy",
 ]
@@ -84,6 +85,13 @@ class EventTime(enum.Enum):
     OFF = "off"
     STORE = "store"
     BORN = "born"
+
+
+class Isolation(enum.Enum):
+    """Whether messages of transactional writes are rows before, or only after, their commit."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
 
 
 def policy_of_objects(policy: CorruptPolicy) -> ObjectPolicy:

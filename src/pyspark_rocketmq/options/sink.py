@@ -51,6 +51,13 @@ class TransactionOptions:
     group: str
 
 
+class Visibility(enum.Enum):
+    """Who sees the rows of a transactional write only once they are committed."""
+
+    PLAIN = "plain"
+    COMMITTED = "committed"
+
+
 class Guarantee(enum.Enum):
     """The delivery guarantee of a write."""
 
@@ -243,6 +250,25 @@ class SinkOptions(Options):
         "transactional makes the rows of a batch visible only when all of them are stored; it adds write "
         "ids, too.",
     )
+    transaction_visibility: Visibility = option(
+        "transactionVisibility",
+        choice(Visibility),
+        default=Visibility.PLAIN,
+        default_text="plain",
+        example="committed",
+        doc="plain: every consumer sees the rows of a transactional write only once they are committed; each "
+        "row costs two requests. committed: readers with isolation=read_committed do, others see all that is "
+        "sent; rows are sent in batches, as in a plain write.",
+    )
+    commit_topic: str | None = option(
+        "commitTopic",
+        TOPIC,
+        default=None,
+        default_text="the topic's name with -commits",
+        example="orders-commits",
+        doc="The topic that says which batches of transactional writes are committed. A write creates it "
+        "with one queue.",
+    )
     transaction_log: str | None = option(
         "transactionLog",
         FILE,
@@ -301,8 +327,17 @@ class SinkOptions(Options):
             raise OptionError("give one of deadLetterTopic and deadLetterPath", option="deadLetterTopic")
         if self.dead_letter_topic is not None and self.dead_letter_topic == self.topic:
             raise OptionError("deadLetterTopic is the topic itself", option="deadLetterTopic")
+        committed = self.transaction_visibility is Visibility.COMMITTED
+        if committed and self.guarantee is not Guarantee.TRANSACTIONAL:
+            raise OptionError(
+                "transactionVisibility needs deliveryGuarantee=transactional", option="transactionVisibility"
+            )
+        if self.commits_ranges and self.topic is None:
+            raise OptionError(
+                "transactionVisibility=committed needs one topic for all rows: set topic", option="topic"
+            )
         if self.guarantee is Guarantee.TRANSACTIONAL and not (
-            self.transaction_log or self.checkpoint_location
+            self.commits_ranges or self.transaction_log or self.checkpoint_location
         ):
             raise OptionError(
                 "a transactional write needs a folder to note its decisions in: give checkpointLocation as "
@@ -311,9 +346,14 @@ class SinkOptions(Options):
             )
 
     @property
+    def commits_ranges(self) -> bool:
+        """Whether batches are committed in a commit topic."""
+        return self.transaction_visibility is Visibility.COMMITTED
+
+    @property
     def transactions(self) -> TransactionOptions | None:
-        """The log folder and producer group if the write is transactional, else None."""
-        if self.guarantee is not Guarantee.TRANSACTIONAL:
+        """The log folder and producer group if the write sends half messages, else None."""
+        if self.guarantee is not Guarantee.TRANSACTIONAL or self.commits_ranges:
             return None
         checkpoint = (self.checkpoint_location or "").rstrip("/")
         folder = self.transaction_log or f"{checkpoint}/{TRANSACTIONS_FOLDER}"

@@ -13,7 +13,7 @@ from pyspark_rocketmq.model import (
     MessageSelector,
     StartPolicy,
 )
-from pyspark_rocketmq.options.bounds import OffsetBounds
+from pyspark_rocketmq.options.bounds import IsolationOptions, OffsetBounds
 from pyspark_rocketmq.options.choices import (
     COLUMNS,
     COUNT,
@@ -145,6 +145,7 @@ class SourceOptions(Options):
     )
 
     bounds: OffsetBounds = group(OffsetBounds, has_defaults=True)
+    isolation: IsolationOptions = group(IsolationOptions, has_defaults=True)
 
     # --- how much a trigger -----------------------------------------------------------------
     max_offsets_per_trigger: int | None = option(
@@ -322,6 +323,8 @@ class SourceOptions(Options):
         least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
             raise OptionError(f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}")
+        if self.isolation.committed_only:
+            self._check_isolation()
         if self.commit_offsets and self.consumer_group is None:
             raise OptionError("commitOffsets needs a group to commit for: give consumerGroup")
         for policy in (self.start_policy(streaming=True), self.end_policy()):
@@ -329,6 +332,24 @@ class SourceOptions(Options):
                 raise OptionError(
                     "the group's offsets need a group: set consumerGroup", option="consumerGroup"
                 )
+
+    def _check_isolation(self) -> None:
+        """Check that the topics are known, and that nothing needs rows in the order of their times.
+
+        Raises
+        ------
+        OptionError
+        """
+        given: dict[str, object] = {
+            "subscribePattern": self.topic_pattern,
+            "pushDownFilters": self.push_down_filters,
+            "eventTimeAlignment": self.event_time_alignment is not EventTime.OFF,
+            "heartbeatInterval": self.heartbeat_interval_ms,
+            "partitionPerQueue": self.partition_per_queue,
+        }
+        for name, value in given.items():
+            if value:
+                raise OptionError(f"{name} cannot be combined with isolation=read_committed", option=name)
 
     @property
     def group(self) -> str:

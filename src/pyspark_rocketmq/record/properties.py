@@ -14,6 +14,7 @@ from pyspark_rocketmq.errors import LocalProtocolError
 
 __all__ = [
     "MAX_PROPERTIES_BYTES",
+    "PROPERTY_COMMIT_TOPIC",
     "PROPERTY_CRC32",
     "PROPERTY_DELAY",
     "PROPERTY_INNER_BASE",
@@ -74,6 +75,8 @@ PROPERTY_WRITE_ID: Final = "writeId"
 """Ours: the same in every copy of a row that was written more than once, another in every other row."""
 PROPERTY_TRANSACTION: Final = "transaction"
 """Ours: the batch that a message of a transactional write is part of."""
+PROPERTY_COMMIT_TOPIC: Final = "COMMIT_TOPIC"
+"""Ours: the topic that says whether the message is a row, see ``planning.commits.records``."""
 
 RESERVED_PROPERTIES: Final = frozenset(
     (
@@ -107,9 +110,10 @@ RESERVED_PROPERTIES: Final = frozenset(
         ),
         *("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS", "TIMER_ENQUEUE_MS"),
         *("TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "BORN_TIMESTAMP", "__BORNHOST"),
+        PROPERTY_COMMIT_TOPIC,
     )
 )
-"""Names that have a meaning in RocketMQ. A message has a field for each that it needs."""
+"""Names that have a meaning in RocketMQ or here. A message has a field for each that it needs."""
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

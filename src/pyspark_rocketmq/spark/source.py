@@ -70,6 +70,10 @@ class RocketMQDataSource(DataSource):
         from pyspark_rocketmq.spark.read.batch import FilteringBatchReader, RocketMQBatchReader  # noqa: PLC0415
 
         options = parse_options(SourceOptions, self.options, where="read")
+        if options.isolation.committed_only:
+            from pyspark_rocketmq.spark.read.committed import CommittedBatchReader  # noqa: PLC0415
+
+            return CommittedBatchReader(options, spark_schema(schema))
         reader = FilteringBatchReader if options.push_down_filters else RocketMQBatchReader
         return reader(options, spark_schema(schema))
 
@@ -77,7 +81,12 @@ class RocketMQDataSource(DataSource):
         """Return the streaming reader."""
         from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader  # noqa: PLC0415
 
-        return RocketMQStreamReader(parse_options(SourceOptions, self.options, where="readStream"), schema)
+        options = parse_options(SourceOptions, self.options, where="readStream")
+        if options.isolation.committed_only:
+            from pyspark_rocketmq.spark.read.committed import CommittedStreamReader  # noqa: PLC0415
+
+            return CommittedStreamReader(options, schema)
+        return RocketMQStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketMQBatchWriter:
         """Return the batch writer."""

@@ -10,7 +10,7 @@ Reading has no side effects at the broker; the same ranges give the same rows ag
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar, assert_never
 
@@ -56,6 +56,9 @@ class DecodeOptions:
         How a message that cannot be decoded is handled: an error, nulls in the affected columns, or no row.
     check_crc : bool
         Compare each stored body with its checksum.
+    decided_by : Mapping, optional
+        By topic, the commit topic that decides about the messages of transactional writes: they are filtered
+        out. Empty: it is not known.
     max_batch_rows, max_batch_bytes : int
         A batch is returned when it holds this many rows or bytes of answers. Memory pools return
         blocks above some MiB to the system at once: larger batches cause page faults each time (measured: 0.2
@@ -66,6 +69,7 @@ class DecodeOptions:
     body_as: BodyType = "binary"
     on_corrupt: OnCorrupt = "fail"
     check_crc: bool = False
+    decided_by: Mapping[str, str] | None = None
     max_batch_rows: int = 10_000
     max_batch_bytes: int = 4 << 20
 
@@ -102,17 +106,18 @@ def read_batches(
     for run in _pull_runs(client, ranges, options, decode.max_batch_rows, decode.max_batch_bytes):
         decoder = decoder or _make_decoder(run.pull.offsets.queue, decode, tags)
         corrupt = decoder.corrupt
-        decoded = -corrupt.skipped
+        decoded = -corrupt.skipped - decoder.undecided
         for batch in _decode(decoder.batches, run.chunks, decode.on_corrupt, run.again(client, options)):
             decoded += batch.num_rows
             kept = batch if tags is None else _select_matching(batch, tags)
             rows += kept.num_rows
             if kept.num_rows:
                 yield kept
-        run.pull.account_for(run.chunks, decoded + corrupt.skipped)
+        run.pull.account_for(run.chunks, decoded + corrupt.skipped + decoder.undecided)
         if run.ends:
             if on_report is not None:
-                on_report(_report(run.pull, rows, corrupt, filtered=not options.selector.takes_all))
+                filtered = decoder.undecided if options.selector.takes_all else None
+                on_report(_report(run.pull, rows, corrupt, filtered=filtered))
             rows = 0
             decoder = None
 
@@ -251,6 +256,7 @@ def _make_decoder(queue: MessageQueue, decode: DecodeOptions, tags: frozenset[st
         check_crc=decode.check_crc,
         max_batch_rows=decode.max_batch_rows,
         max_batch_bytes=decode.max_batch_bytes,
+        decided_by=None if decode.decided_by is None else decode.decided_by[queue.topic],
     )
 
 
@@ -261,10 +267,11 @@ def _select_matching(batch: pa.RecordBatch, tags: frozenset[str]) -> pa.RecordBa
     return batch if pc.all(mask).as_py() else batch.filter(mask)
 
 
-def _report(pull: RangePull, rows: int, corrupt: Corrupt, *, filtered: bool) -> RangeReport:
+def _report(pull: RangePull, rows: int, corrupt: Corrupt, *, filtered: int | None) -> RangeReport:
+    """Return the outcome of a range, of which ``filtered`` messages were left out; None if unknown."""
     found = rows + corrupt.skipped
     rest = len(pull.offsets) - found - pull.gaps - sum(len(lost.offsets) for lost in pull.lost)
-    if rest < 0 or (rest and not filtered):
+    if rest < 0 or (filtered is not None and rest != filtered):
         raise AssertionError(
             f"{pull.offsets}: {found} messages, {pull.gaps} gaps and {pull.lost} do not make it up"
         )

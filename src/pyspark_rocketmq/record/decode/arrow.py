@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
@@ -21,6 +22,7 @@ from pyspark_rocketmq.record.decode.corrupt import Corrupt, OnCorrupt
 from pyspark_rocketmq.record.decode.rows import Chunk, Rows
 from pyspark_rocketmq.record.decode.scan import scan
 from pyspark_rocketmq.record.layout import MAX_BODY_BYTES
+from pyspark_rocketmq.record.properties import PROPERTY_COMMIT_TOPIC
 
 __all__ = ["COLUMNS", "DEFAULT_COLUMNS", "BatchDecoder", "Chunk", "Column"]
 
@@ -75,6 +77,9 @@ class BatchDecoder:
         At most 1 GiB: strings have 32-bit offsets.
     body_limit : int
         What one decompressed body may take, in bytes.
+    decided_by : str, optional
+        The commit topic that decides about the messages of transactional writes: they are left out. Empty:
+        there was none, and such a message is an error.
 
     Raises
     ------
@@ -93,6 +98,7 @@ class BatchDecoder:
         max_batch_rows: int = 10_000,
         max_batch_bytes: int = 64 * 1024 * 1024,
         body_limit: int = MAX_BODY_BYTES,
+        decided_by: str | None = None,
     ) -> None:
         if not columns:
             raise OptionError("a record batch needs at least one column")
@@ -112,6 +118,9 @@ class BatchDecoder:
         self._max_batch_rows = max_batch_rows
         self._max_batch_bytes = max_batch_bytes
         self._body_limit = body_limit
+        self._decided_by = decided_by
+        self.undecided = 0
+        """How many messages ``decided_by`` has left out."""
         self._row_bytes = _ROW_OVERHEAD + len(queue.topic.encode()) + len(queue.broker_name.encode())
         self._constants = Constants()
 
@@ -181,15 +190,41 @@ class BatchDecoder:
 
     def _batch(self, rows: Rows) -> pa.RecordBatch:
         builder = ColumnBuilder(rows, self._queue, self._constants, self.corrupt)
+        if self._decided_by is not None:
+            builder = self._without_undecided(builder, self._decided_by)
         arrays = [
             builder.build(column.source, field.type)
             for column, field in zip(self._columns, self._schema, strict=True)
         ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        marked = self.corrupt.settle(rows.offset)
+        marked = self.corrupt.settle(builder.rows.offset)
         if marked is None or self.corrupt.policy != "skip":
             return batch
         return batch.filter(pa.array(~marked))
+
+    def _without_undecided(self, builder: ColumnBuilder, decided_by: str) -> ColumnBuilder:
+        """Leave out the messages of transactional writes.
+
+        Raises
+        ------
+        OptionError
+            Another commit topic decides about some of them.
+        """
+        marks = builder.properties.column(PROPERTY_COMMIT_TOPIC)
+        if marks.null_count == len(marks):
+            return builder
+        strangers = set(pc.unique(marks).to_pylist()) - {None, decided_by}
+        if strangers:
+            read = decided_by or "it was not found: its broker may be down. No commit topic"
+            raise OptionError(
+                f"{min(strangers)} decides which of these messages are rows, and {read} was read: set "
+                "commitTopic",
+                option="commitTopic",
+                topic=self._queue.topic,
+            )
+        kept = np.flatnonzero(pc.is_null(marks).to_numpy(zero_copy_only=False))
+        self.undecided += len(marks) - len(kept)
+        return ColumnBuilder(builder.rows[kept], self._queue, self._constants, self.corrupt)
 
 
 def _field(column: Column, body_as: BodyType) -> pa.Field:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RangesPartition",
+    "UnmarkedPartition",
     "plan_partitions",
     "read_options",
     "read_partition",
@@ -47,6 +48,21 @@ class RangesPartition(InputPartition):
 
     def __hash__(self) -> int:
         return hash(self.value)
+
+
+class UnmarkedPartition(RangesPartition):
+    """Offset ranges of which the messages of transactional writes are left out.
+
+    Parameters
+    ----------
+    value : tuple of OffsetRange
+    decided_by : Mapping
+        By topic, its commit topic; empty if that is not known.
+    """
+
+    def __init__(self, value: tuple[OffsetRange, ...], decided_by: Mapping[str, str]) -> None:
+        super().__init__(value)
+        self.decided_by = decided_by
 
 
 def plan_partitions(ranges: Iterable[OffsetRange], options: SourceOptions) -> list[RangesPartition]:
@@ -78,11 +94,18 @@ def read_partition(
         A broker did not answer in time.
     """
     if isinstance(partition, RangesPartition):  # else Spark's stand-in for "no partition at all"
-        yield from read_ranges(task_client(options.client), partition.value, options, projection)
+        decided_by = partition.decided_by if isinstance(partition, UnmarkedPartition) else None
+        client = task_client(options.client)
+        yield from read_ranges(client, partition.value, options, projection, decided_by=decided_by)
 
 
 def read_ranges(
-    client: Client, ranges: Sequence[OffsetRange], options: SourceOptions, projection: Projection
+    client: Client,
+    ranges: Sequence[OffsetRange],
+    options: SourceOptions,
+    projection: Projection,
+    *,
+    decided_by: Mapping[str, str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read ranges as record batches and account for every offset. Raises as `read_partition`."""
     account = Account(ranges)
@@ -96,6 +119,7 @@ def read_ranges(
             body_as=projection.body_as,
             on_corrupt=options.on_corrupt.value,
             check_crc=options.check_crc,
+            decided_by=decided_by,
         ),
         on_report=account.add,
     ):

@@ -29,7 +29,7 @@ from pyspark_rocketmq.offsets.offset_lookup import (
 )
 from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS
 from pyspark_rocketmq.offsets.queue_lookup import wait_for_queues
-from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
+from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset, read_offset
 from pyspark_rocketmq.offsets.topic_recreation import (
     Place,
     check_witnesses,
@@ -40,7 +40,7 @@ from pyspark_rocketmq.offsets.topic_recreation import (
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.planning.alignment import next_heartbeat
 from pyspark_rocketmq.planning.offset_resolution import check_listed
-from pyspark_rocketmq.planning.topics.discovery import check_checkpoint, plan_ranges, targets
+from pyspark_rocketmq.planning.topics.discovery import plan_ranges, targets
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.read.admission import Admission, default_limit
 from pyspark_rocketmq.spark.read.aligned_column import AlignedColumn, AlignedPartition, look_up_aligned
@@ -51,11 +51,11 @@ from pyspark_rocketmq.spark.read.schema import to_projection
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["RocketMQStreamReader"]
+__all__ = ["OUTAGE_PATIENCE_MS", "RocketMQStreamReader"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_OUTAGE_PATIENCE_MS: Final = 60_000
+OUTAGE_PATIENCE_MS: Final = 60_000
 """How long a running query waits while no broker answers: an exception would end the query."""
 
 _MOVED_BACK_PATIENCE_MS: Final = 10_000
@@ -158,9 +158,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = {**origin.offsets, **begins}
         reach = targets(positions, ends.readable, frozen=self._frozen)
         unchecked = self._check_witnesses(origin, positions, reach, ends)
-        until = self._admission.cut(
-            self._open_client(), positions, reach, limit, closed=self._frozen is not None
-        )
+        until = self._admit(positions, reach, limit)
         complete = self._nobody_is_missed(positions, ends)
         beat = self._next_heartbeat(origin, moment, idle=reach == positions and complete)
         if (
@@ -215,6 +213,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client.close()
 
     # --- how ----------------------------------------------------------------------------------
+
+    def _admit(
+        self, positions: Mapping[MessageQueue, int], reach: Mapping[MessageQueue, int], limit: ReadLimit
+    ) -> dict[MessageQueue, int]:
+        """Return where each queue's part of the next micro-batch ends."""
+        return self._admission.cut(
+            self._open_client(), positions, reach, limit, closed=self._frozen is not None
+        )
 
     def _record_finished(self, offset: SourceOffset) -> None:
         """Commit the group's progress: Spark plans from the end of a batch only after it is finished."""
@@ -275,9 +281,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._client
 
     def _check(self, document: Mapping[str, Any]) -> SourceOffset:
-        offset = SourceOffset.from_dict(document).without(self._options.forgets)
-        check_checkpoint(offset.offsets, self._options)
-        return offset
+        return read_offset(document, self._options)
 
     def _resolve_start(self) -> SourceOffset:
         """Resolve the start once per reader. From then on, the first batch's end contains it."""
@@ -301,7 +305,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _queues_at_start(self) -> tuple[MessageQueue, ...]:
         return wait_for_queues(
-            self._open_client(), self._options, clock=self._clock, patience_ms=_OUTAGE_PATIENCE_MS
+            self._open_client(), self._options, clock=self._clock, patience_ms=OUTAGE_PATIENCE_MS
         )
 
     def _first_brokers(self) -> frozenset[str]:
@@ -317,7 +321,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._open_client(),
                 self._options,
                 clock=self._clock,
-                deadline=Deadline(self._clock, _OUTAGE_PATIENCE_MS),
+                deadline=Deadline(self._clock, OUTAGE_PATIENCE_MS),
                 # A run that ends when everything is read must not treat a slow broker as down.
                 patience_ms=None if self._frozen is None else OPERATION_TIMEOUT_MS,
             )

@@ -20,12 +20,11 @@ from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
 from pyspark_rocketmq.errors import MessageIllegalError, OptionError, RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import Guarantee, SinkOptions
-from pyspark_rocketmq.record.batch_items import iter_batch
+from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.record.encode.batches import (
     WRITE_ID_BYTES,
     BatchLimits,
-    Parcel,
     arrange,
     as_half_messages,
     content_ids,
@@ -38,6 +37,8 @@ from pyspark_rocketmq.record.encode.occurrences import FINGERPRINT, Occurrences
 from pyspark_rocketmq.record.encode.outgoing_rows import MessageColumns, OutgoingRows, prepare
 from pyspark_rocketmq.record.layout import MessageFlag
 from pyspark_rocketmq.spark.write.dead_letters import DeadLetter, DeadLetters
+from pyspark_rocketmq.spark.write.parcels import outgoing_of, split_batch
+from pyspark_rocketmq.spark.write.range_commits import TaskRanges
 from pyspark_rocketmq.spark.write.sink_schema import SinkLayout
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics, named_brokers
 from pyspark_rocketmq.spark.write.transaction import roll_back
@@ -84,7 +85,8 @@ class WriteReport:
 
     ``ends``: for each queue, the offset after the last message, without half messages. ``contents``: 8 bytes
     of each distinct content from which write ids were derived, for `count_shared`: equal content in two tasks
-    would have equal ids. ``halves``: the packed half messages of a transactional write.
+    would have equal ids. ``halves``: the packed half messages of a transactional write. ``ranges``: where its
+    messages are, if the batch is committed by ranges; none if it was committed before.
     """
 
     rows: int = 0
@@ -93,6 +95,7 @@ class WriteReport:
     ends: dict[MessageQueue, int] = field(default_factory=dict)
     contents: bytes = b""
     halves: bytes = b""
+    ranges: Ranges = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -133,12 +136,17 @@ class WriteTask:
             compress_above=options.compress_above,
         )
         self._ordered = is_ordered(options, layout)
-        self._needs_ids = options.guarantee is not Guarantee.AT_LEAST_ONCE
+        self._needs_ids = not (options.guarantee is Guarantee.AT_LEAST_ONCE or options.commits_ranges)
         self._makes_ids = self._needs_ids and "writeId" not in layout.names
         self._marks = b""
         if self._transaction is not None:
             group = client.namespace.qualify(self._transaction.group)
             self._marks = half_message_marks(group, str(scope.transaction))
+        self._ranges: TaskRanges | None = None
+        if options.commits_ranges:
+            assert scope.transaction is not None
+            self._ranges = TaskRanges(client, options, scope.transaction)
+            self._marks = self._ranges.marks
         self._dead_letters = DeadLetters(self._producer, options, scope.write or scope.job, scope.partition)
         self._turn = itertools.count(1)
         self._seen = Occurrences()
@@ -185,6 +193,8 @@ class WriteTask:
         self._report.contents = self._seen.fingerprints().astype(FINGERPRINT, copy=False).tobytes()
         if self._transaction is not None:
             self._report.halves = self._halves.pack()
+        if self._ranges is not None:
+            self._report.ranges = self._ranges.joined()
         return self._report
 
     def _roll_back(self, pipeline: SendPipeline) -> None:
@@ -211,13 +221,15 @@ class WriteTask:
             if queues is None:
                 self._refuse(columns, mine.place, topic, "its topic does not exist")
                 continue
-            if self._transaction is not None and queues[0].logical:
+            if self._marks and queues[0].logical:
                 raise OptionError(
                     "a static topic cannot have transactions: its queues move to other brokers, half "
                     "messages do not; write with another deliveryGuarantee",
                     option="deliveryGuarantee",
                     topic=topic,
                 )
+            if self._ranges is not None and not self._ranges.begin(queues):
+                continue
             numbers, unknown = self._topics.assign(mine, queues)
             self._refuse(
                 columns, mine.place[unknown], topic, "its queue does not exist, or may not be written"
@@ -249,7 +261,7 @@ class WriteTask:
         prefix, start = self._producer.ids.block()
         for parcel in encode_parcels(rows, numbers, kinds, self._limits, id_prefix=prefix, id_start=start):
             number = int(numbers[parcel.start])
-            outgoing = _outgoing(topic, parcel)
+            outgoing = outgoing_of(topic, parcel)
             if self._transaction is not None:
                 outgoing = replace(outgoing, sys_flag=outgoing.sys_flag | MessageFlag.TRANSACTION_PREPARED)
             self._submit(outgoing, None if number < 0 else queues[number], pipeline)
@@ -292,6 +304,8 @@ class WriteTask:
         if stored is not None and outcome.outgoing.sys_flag & MessageFlag.TRANSACTION_PREPARED:
             self._halves.add(stored)
         elif stored is not None:
+            if self._ranges is not None and stored.queue.topic == self._options.topic:
+                self._ranges.add(stored, outcome.outgoing.count)
             end = stored.queue_offset + outcome.outgoing.count
             ends[stored.queue] = max(end, ends.get(stored.queue, 0))
 
@@ -309,7 +323,7 @@ class WriteTask:
         if not outcome.outgoing.batch:
             self._dead_letters.add(DeadLetter.of_outgoing(outcome.outgoing, str(outcome.error)))
             return ()
-        singles = tuple(_singles(outcome.outgoing))
+        singles = tuple(split_batch(outcome.outgoing))
         self._report.sends += len(singles)
         return singles
 
@@ -363,29 +377,3 @@ def _by_topic(rows: OutgoingRows, constant: str | None) -> Iterator[tuple[str, O
     for code, name in enumerate(encoded.dictionary.to_pylist()):
         mine = np.flatnonzero(codes == code)
         yield name.decode(), rows if len(mine) == len(rows) else rows.take(mine)
-
-
-def _outgoing(topic: str, parcel: Parcel) -> Outgoing:
-    return Outgoing(
-        topic=topic,
-        body=parcel.body,
-        properties=parcel.properties,
-        sys_flag=parcel.sys_flag,
-        flag=parcel.flag,
-        count=len(parcel),
-        batch=parcel.batch,
-        msg_ids=(parcel.msg_id,) if parcel.msg_id else (),
-    )
-
-
-def _singles(batch: Outgoing) -> Iterator[Outgoing]:
-    """Split a batch into single messages."""
-    view = memoryview(batch.body)
-    for item in iter_batch(view):
-        yield Outgoing(
-            topic=batch.topic,
-            body=bytes(view[item.body_start : item.body_end]),
-            properties=str(view[item.properties_start : item.properties_end], "utf-8"),
-            sys_flag=batch.sys_flag,
-            flag=item.flag,
-        )

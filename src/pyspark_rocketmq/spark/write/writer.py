@@ -21,6 +21,7 @@ from pyspark_rocketmq.options import ClientOptions, Guarantee, SinkOptions
 from pyspark_rocketmq.record.encode.occurrences import count_shared
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.task_client import task_client
+from pyspark_rocketmq.spark.write.range_commits import RangeCommits
 from pyspark_rocketmq.spark.write.sink_schema import SinkLayout, sink_layout
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
 from pyspark_rocketmq.spark.write.transaction import Transactions
@@ -90,7 +91,7 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
                 "effectively-once needs a column 'writeId', or jobId: the same when the job is run again",
                 option="jobId",
             )
-        if options.transactions is not None and options.job_id is None:
+        if options.guarantee is Guarantee.TRANSACTIONAL and options.job_id is None:
             raise OptionError(
                 "a transactional write needs jobId: the same when the job is run again", option="jobId"
             )
@@ -236,6 +237,8 @@ def _conclude(
     if transaction is not None:
         transactions, name, halves, group = transaction
         transactions.commit(name, halves, group=group, ordered=is_ordered(options, layout))
+    for name in _committed_by_ranges(messages, options):
+        RangeCommits(connect(options.client), options).commit(name, [report.ranges for report in reports])
     _LOG.info(
         "%d rows written in %d sends, %d dead letters",
         sum(report.rows for report in reports),
@@ -264,6 +267,16 @@ def _abandon(
     if transaction is not None:
         transactions, name, halves, group = transaction
         transactions.abandon(name, halves, group=group)
+    for name in _committed_by_ranges(messages, options):
+        RangeCommits(connect(options.client), options).abandon(name)
+
+
+def _committed_by_ranges(
+    messages: Sequence[WriterCommitMessage | None], options: SinkOptions
+) -> set[TransactionName]:
+    """Return the name of the batch if it is committed by ranges; nothing if it is not, or has no tasks."""
+    written = (message.transaction for message in messages if isinstance(message, TaskWritten))
+    return {name for name in written if name is not None} if options.commits_ranges else set()
 
 
 def _transaction(

@@ -1,0 +1,135 @@
+"""The records of a commit topic: JSON, one message each, in one queue and so in one order.
+
+A transactional write marks its messages with the property ``COMMIT_TOPIC`` (the topic's name) and sends them
+like any others. A marked message is a row only if a valid `Commit` lists its offset::
+
+    {"version": 1, "kind": "commit", "owner": "2f0c...", "number": 7, "since": 41,
+     "ranges": {"orders": {"broker-a": {"0": [[120, 2120], [2300, 2310]]}}}}
+
+``owner`` is the id of a query or the ``jobId`` of a batch write, ``number`` counts the owner's batches. The
+first commit of a batch is valid, and no later one: a repeated batch is not committed twice. ``since`` is the
+end of the commit topic up to which the writer found no commit of this or a later batch of the owner, so that
+a reader needs only the records from ``since`` on to judge a commit (`visible.is_valid`).
+
+`Begin` and `Abort` decide nothing. They tell readers which messages will soon be committed, so that these are
+not read twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, assert_never
+
+from pyspark_rocketmq.errors import RemoteProtocolError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model.nested_offsets import flatten, nest
+
+__all__ = [
+    "Abort",
+    "Begin",
+    "Commit",
+    "Ranges",
+    "Record",
+    "decode_record",
+    "encode_record",
+]
+
+_VERSION: Final = 1
+
+Ranges: TypeAlias = Mapping[MessageQueue, Sequence[tuple[int, int]]]
+"""Offset ranges by queue, each from its first offset to the one after its last, in order, disjoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """A task is going to write messages of a batch; no queue has any of them before ``ends``."""
+
+    owner: str
+    number: int
+    ends: Mapping[MessageQueue, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A batch is complete: the messages in ``ranges`` are its rows."""
+
+    owner: str
+    number: int
+    since: int
+    ranges: Ranges
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(end - begin for parts in self.ranges.values() for begin, end in parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abort:
+    """What was written so far for a batch of the owner, or an earlier one, is never committed."""
+
+    owner: str
+    number: int
+
+
+Record: TypeAlias = Begin | Commit | Abort
+
+
+def encode_record(record: Record) -> bytes:
+    """Return a record as the body of a message."""
+    document: dict[str, Any] = {"version": _VERSION, "kind": type(record).__name__.lower()}
+    document |= {"owner": record.owner, "number": record.number}
+    match record:
+        case Begin():
+            document["ends"] = nest(record.ends)
+        case Commit():
+            document |= {"since": record.since, "ranges": nest(record.ranges)}
+        case Abort():
+            pass
+        case _:
+            assert_never(record)
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def decode_record(body: bytes, **facts: object) -> Record:
+    """Read the body of a message of a commit topic.
+
+    Parameters
+    ----------
+    body : bytes
+    **facts
+        Where the message is, for the error.
+
+    Raises
+    ------
+    RemoteProtocolError
+        It is no record, or one of a newer release.
+    """
+    try:
+        document = json.loads(body)
+        version, kind = document["version"], document["kind"]
+        owner, number = str(document["owner"]), int(document["number"])
+        if version == _VERSION and kind == "commit":
+            ranges = {
+                queue: tuple((int(begin), int(end)) for begin, end in parts)
+                for queue, parts in flatten(document["ranges"]).items()
+            }
+            return Commit(owner=owner, number=number, since=int(document["since"]), ranges=ranges)
+        if version == _VERSION and kind == "begin":
+            ends = {queue: int(end) for queue, end in flatten(document["ends"]).items()}
+            return Begin(owner=owner, number=number, ends=ends)
+        if version == _VERSION and kind == "abort":
+            return Abort(owner=owner, number=number)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RemoteProtocolError(
+            "a message in a commit topic is no record of a transactional write: only such writes may send "
+            "to it",
+            **facts,
+        ) from error
+    raise RemoteProtocolError(
+        f"a commit topic has a record of kind {kind!r}, version {version!r}, which a newer release wrote: "
+        "read it with that release",
+        **facts,
+    )

@@ -1,0 +1,306 @@
+"""The readers of ``isolation=read_committed``: only committed batches of transactional writes are rows.
+
+Unmarked messages are read by their offsets, as without isolation. The messages of a transactional write are
+read when its commit is: the batch that follows the commit has all of them, wherever they are in their queues.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.send.readable import wait_until_readable
+from pyspark_rocketmq.errors import BrokerNotFoundError
+from pyspark_rocketmq.model import Latest, MessageQueue, OffsetRange
+from pyspark_rocketmq.offsets.commit_log import CommitLog, find_commit_queue
+from pyspark_rocketmq.offsets.queue_lookup import is_outage, retry_until
+from pyspark_rocketmq.offsets.stream_offset import CommitPosition, SourceOffset
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.planning.commits.records import Commit, Ranges
+from pyspark_rocketmq.planning.commits.visible import (
+    Entry,
+    clip,
+    expand,
+    find_holds,
+    find_open,
+    join,
+    listed,
+    shrink,
+    subtract,
+)
+from pyspark_rocketmq.planning.topics.discovery import plan_ranges
+from pyspark_rocketmq.spark.boundary import called_by_spark
+from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
+from pyspark_rocketmq.spark.read.partition import (
+    RangesPartition,
+    UnmarkedPartition,
+    plan_partitions,
+)
+from pyspark_rocketmq.spark.read.stream import OUTAGE_PATIENCE_MS, RocketMQStreamReader
+
+__all__ = ["CommittedBatchReader", "CommittedStreamReader"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_READABLE_MS: Final = 10_000
+"""How long a batch waits until committed messages can be read. It takes milliseconds."""
+
+
+@dataclass(slots=True)
+class _Look:
+    """What a commit topic says now, up to ``end``, and the part of it in the next micro-batch."""
+
+    at: CommitPosition
+    end: int
+    commits: Sequence[tuple[int, Commit]]
+    begun: Sequence[Entry]
+
+
+@called_by_spark
+class CommittedStreamReader(RocketMQStreamReader):
+    """Reads each committed batch of a transactional write as a whole, in one micro-batch.
+
+    Delivery promise: as `RocketMQStreamReader`, and no message of a batch that is not committed is a row. A
+    limit of rows is exceeded where one committed batch is larger: batches are not divided.
+
+    Parameters as of `RocketMQStreamReader`.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType, **injected: Any) -> None:
+        super().__init__(options, schema, **injected)
+        self._logs: dict[MessageQueue, CommitLog] = {}
+        self._looks: Mapping[MessageQueue, _Look] = {}
+        self._frozen_commits: Mapping[MessageQueue, int] | None = None
+
+    # --- what Spark calls ---
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Record the ends at which the run stops: of commit topics first, queues then have all of it."""
+        client = self._open_client()
+        self._frozen_commits = client.max_offsets(_commit_queues(client, self._options))
+        super().prepareForTriggerAvailableNow()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the end of the next batch, or ``start`` itself if there is nothing to read. Raises as there.
+
+        Raises
+        ------
+        DataLossError
+            ``COMMITS_LOST``: records of a commit topic are lost.
+        """
+        last = self._check(start)
+        # Before the ends of the queues: these then contain everything that is committed.
+        self._looks = retry_until(
+            lambda: self._look(last),
+            is_outage,
+            clock=self._clock,
+            deadline=Deadline(self._clock, OUTAGE_PATIENCE_MS),
+        )
+        document = super().latestOffset(start, limit)
+        commits = {q: CommitPosition(at.read, at.read, at.read, at.read) for q, at in last.commits.items()}
+        commits |= {queue: look.at for queue, look in self._looks.items()}
+        if document is start and any(at.begin < at.read for at in commits.values()):
+            return replace(last.advance({}, {}), commits=commits).to_dict()
+        return (
+            start
+            if document is start
+            else replace(SourceOffset.from_dict(document), commits=commits).to_dict()
+        )
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Plan a batch from its two offsets, the options, and records of the commit topics: none changes."""
+        begin, until = self._check(start), self._check(end)
+        if begin == until:
+            return []
+        known: list[Ranges] = []
+        rows: list[Ranges] = []
+        for queue, at in until.commits.items():
+            log = self._log(queue)
+            known += (commit.ranges for _, commit in log.commits(at.needed, at.known))
+            rows += (commit.ranges for _, commit in log.commits(at.begin, at.read))
+        unmarked = subtract(plan_ranges(begin.offsets, until.offsets, until.begin), join(known))
+        marked = clip(_selected(join(rows), self._options), begins=until.floor)
+        return _plan(unmarked, listed(marked), self._options, until.commits)
+
+    # --- how ---
+
+    def _resolve_start(self) -> SourceOffset:
+        """Resolve the start once per reader. What was written before it is no row, whenever it is committed.
+
+        At the latest offsets: what was committed before it.
+        """
+        if self._origin is None:
+            origin = super()._resolve_start()
+            floor = {} if isinstance(self._policy, Latest) else origin.offsets
+            self._origin = replace(origin, committed_only=True, floor=floor)
+        return self._origin
+
+    def _look(self, last: SourceOffset) -> dict[MessageQueue, _Look]:
+        """Read the commit topics up to their ends."""
+        client = self._open_client()
+        queues = {*last.commits, *_commit_queues(client, self._options)}
+        ends = client.max_offsets(queues)
+        if self._frozen_commits is not None:  # a commit topic that appeared since waits for the next run
+            frozen = self._frozen_commits
+            ends = {queue: min(end, frozen[queue]) for queue, end in ends.items() if queue in frozen}
+        return {queue: self._look_at(queue, end, last) for queue, end in ends.items()}
+
+    def _look_at(self, queue: MessageQueue, end: int, last: SourceOffset) -> _Look:
+        log = self._log(queue)
+        at = last.commits.get(queue) or self._start_at(queue, end, last)
+        end = max(end, at.known) if self._frozen_commits is not None else end
+        first = log.check(at.read, end=end)
+        needed = at.read
+        for offset, commit in log.commits(max(first, at.needed), at.read):
+            mine = _selected(commit.ranges, self._options)
+            if any(parts[-1][1] > last.offsets.get(each, 0) for each, parts in mine.items()):
+                needed = min(needed, offset)
+        begun = find_open(log.entries(max(first, at.needed), end), now_ms=self._clock.now_ms())
+        needed = max(first, min([needed, *(entry.offset for entry in begun)]))
+        log.forget(needed)
+        return _Look(CommitPosition(at.read, at.read, needed, end), end, log.commits(needed, end), begun)
+
+    def _start_at(self, queue: MessageQueue, end: int, last: SourceOffset) -> CommitPosition:
+        """Return where a commit topic is read first."""
+        client = self._open_client()
+        if not isinstance(self._policy, Latest):
+            at = client.min_offsets([queue])[queue]
+        elif last.started_at_ms is None:
+            at = end
+        else:  # a topic that was created later, or that had no broker at the start
+            at = client.offsets_at({queue: last.started_at_ms})[queue]
+        return CommitPosition(at, at, at, at)
+
+    def _log(self, queue: MessageQueue) -> CommitLog:
+        return self._logs.setdefault(queue, CommitLog(self._open_client(), queue))
+
+    def _admit(
+        self, positions: Mapping[MessageQueue, int], reach: Mapping[MessageQueue, int], limit: ReadLimit
+    ) -> dict[MessageQueue, int]:
+        """Return where the unmarked messages of the next micro-batch end, and choose its commits."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        rows = 0
+        for look in self._looks.values():
+            read, rows = self._choose(look, reach, most, rows)
+            look.at = replace(look.at, read=read)
+        if most is not None and rows >= most:
+            return dict(positions)
+        known = join(commit.ranges for look in self._looks.values() for _, commit in look.commits)
+        begun = [entry for look in self._looks.values() for entry in look.begun]
+        holds = find_holds(begun) if self._frozen is None else {}
+        open_to = {
+            queue: max(positions[queue], min(end, holds.get(queue, end))) for queue, end in reach.items()
+        }
+        left = limit if most is None else ReadMaxRows(most - rows)
+        until = super()._admit(positions, shrink(positions, open_to, known), left)
+        return expand(positions, until, open_to, known)
+
+    def _choose(
+        self, look: _Look, reach: Mapping[MessageQueue, int], most: int | None, rows: int
+    ) -> tuple[int, int]:
+        """Return up to where commits are read now, and the number of all rows with theirs."""
+        for offset, commit in look.commits:
+            if offset < look.at.begin:
+                continue
+            mine = _selected(commit.ranges, self._options)
+            behind = [queue for queue, parts in mine.items() if parts[-1][1] > reach.get(queue, 0)]
+            if behind:
+                _LOG.warning(
+                    "batch %d of %s is committed and waits: %s ends before its messages, or does not answer",
+                    commit.number,
+                    commit.owner,
+                    behind[0],
+                )
+                return offset, rows
+            if rows and most is not None and rows + commit.rows > most:
+                return offset, rows
+            rows += commit.rows
+        return look.end, rows
+
+
+@called_by_spark
+class CommittedBatchReader(RocketMQBatchReader):
+    """Reads the committed batches of transactional writes, and all unmarked messages.
+
+    Delivery promise: as `RocketMQBatchReader`. A batch that is committed before the read is planned is read
+    as a whole, unless the read's start or end divides it.
+
+    Parameters as of `RocketMQBatchReader`.
+    """
+
+    def partitions(self) -> list[RangesPartition]:
+        """Resolve both ends of every queue, after those of the commit topics. Raises as there.
+
+        Raises
+        ------
+        RocketMQError
+            Committed messages cannot be read after ten seconds.
+        """
+        with closing(self._connect(self._options.client)) as client:
+            queues = _commit_queues(client, self._options)
+            begins, ends = client.min_offsets(queues), client.max_offsets(queues)
+            commits = [
+                commit.ranges
+                for queue in queues
+                for _, commit in CommitLog(client, queue).commits(begins[queue], ends[queue])
+            ]
+            rows = _selected(join(commits), self._options)
+            last = {queue: parts[-1][1] for queue, parts in rows.items()}
+            if isinstance(self._end, Latest) and not wait_until_readable(
+                client, last, timeout_ms=_READABLE_MS
+            ):
+                raise BrokerNotFoundError(
+                    "a batch is committed, and not all of its messages can be read now: a broker is down",
+                    topic=", ".join(sorted({queue.topic for queue in last})),
+                )
+            ranges = self._ranges(client)
+            within = clip(
+                rows,
+                begins={each.queue: each.from_offset for each in ranges},
+                ends={each.queue: each.until_offset for each in ranges},
+            )
+            unmarked = subtract(ranges, rows)
+            return _plan(unmarked, listed(within), self._options, queues)
+
+
+def _plan(
+    unmarked: Iterable[OffsetRange],
+    marked: Iterable[OffsetRange],
+    options: SourceOptions,
+    known: Iterable[MessageQueue],
+) -> list[RangesPartition]:
+    """Return the partitions of unmarked messages, then those of committed batches."""
+    topics = {queue.topic for queue in known}
+    partitions: list[RangesPartition] = []
+    for partition in plan_partitions(unmarked, options):
+        names = {part.topic: options.isolation.commit_topic_of(part.topic) for part in partition.value}
+        decided_by = {topic: name if name in topics else "" for topic, name in names.items()}
+        partitions.append(UnmarkedPartition(partition.value, decided_by))
+    return partitions + plan_partitions(marked, options)
+
+
+def _selected(ranges: Ranges, options: SourceOptions) -> dict[MessageQueue, Sequence[tuple[int, int]]]:
+    """Return the ranges of the queues that the query reads."""
+    return {
+        queue: parts
+        for queue, parts in ranges.items()
+        if (queue in options.assign if options.assign else queue.topic in options.topics)
+        and not options.forgets(queue)
+    }
+
+
+def _commit_queues(client: Client, options: SourceOptions) -> tuple[MessageQueue, ...]:
+    """Return the queues of the commit topics that exist."""
+    topics = options.topics or tuple(sorted({queue.topic for queue in options.assign}))
+    names = dict.fromkeys(map(options.isolation.commit_topic_of, topics))
+    found = (find_commit_queue(client, name) for name in names)
+    return tuple(queue for queue in found if queue is not None)

@@ -1,0 +1,261 @@
+"""Commits the batches of a transactional write in a commit topic, see ``planning.commits.records``."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from pyspark_rocketmq.client.admin import Admin
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.retry import retry
+from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
+from pyspark_rocketmq.client.send.readable import wait_until_readable
+from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
+    NameServerError,
+    OptionError,
+    RocketMQError,
+    SendError,
+    TopicExistsError,
+    TopicNotFoundError,
+)
+from pyspark_rocketmq.model import MessageQueue, MessageSelector, OutgoingMessage, SendResult
+from pyspark_rocketmq.model.names import COMMIT_TOPIC_SUFFIX
+from pyspark_rocketmq.offsets.commit_log import find_commit_queue, read_entries
+from pyspark_rocketmq.options import SinkOptions
+from pyspark_rocketmq.planning.commits.records import Abort, Begin, Commit, Ranges, Record, encode_record
+from pyspark_rocketmq.planning.commits.visible import Entry, is_valid, join
+from pyspark_rocketmq.record.properties import PROPERTY_COMMIT_TOPIC, encode_properties
+from pyspark_rocketmq.spark.write.transaction_log import TransactionName
+
+__all__ = ["RangeCommits", "TaskRanges"]
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger(__name__)
+
+_FIRST_WINDOW: Final = 4_096
+"""How many of the last records are searched for a batch's commit first; each further window is longer."""
+
+_READABLE_MS: Final = 10_000
+
+
+def _commit_topic_of(options: SinkOptions) -> str:
+    """Return the commit topic of a write."""
+    return options.commit_topic or f"{options.topic}{COMMIT_TOPIC_SUFFIX}"
+
+
+class RangeCommits:
+    """Reads and writes a commit topic, for one write.
+
+    Promise: of all commits of a batch, whoever sends them and however often, one is valid. What it lists is
+    visible to readers with ``isolation=read_committed`` from then on, in all queues at once.
+
+    Every method raises `RocketMQError` if the brokers do not answer for ``outageTimeout``.
+
+    Parameters
+    ----------
+    client : Client
+    options : SinkOptions
+    """
+
+    def __init__(self, client: Client, options: SinkOptions) -> None:
+        self._client = client
+        self._options = options
+        self._topic = _commit_topic_of(options)
+        settings = ProducerOptions(
+            send_timeout_ms=options.send_timeout_ms, accept_statuses=options.accept_statuses
+        )
+        self._producer = Producer(client, options.producer_group, settings)
+        self._queue: MessageQueue | None = None
+
+    def begin(self, name: TransactionName, queues: Iterable[MessageQueue]) -> None:
+        """Tell readers that messages of a batch will be written, so that they do not read them twice.
+
+        It is a hint: if a broker does not answer, it is left out.
+        """
+        try:
+            ends = self._client.max_offsets(queues)
+            self._append(Begin(owner=name.owner, number=name.number, ends=ends))
+        except RocketMQError as error:
+            if not (error.retriable or isinstance(error, SendError)):
+                raise
+            _LOG.info("readers are not told that batch %s begins: %s", name, error)
+
+    def is_committed(self, name: TransactionName, *, thorough: bool = True) -> bool:
+        """Whether a batch of the owner is committed, or a later one.
+
+        Parameters
+        ----------
+        name : TransactionName
+        thorough : bool
+            Whether to search all records, or only the last ones.
+        """
+        return self._find(name, thorough=thorough)[0]
+
+    def commit(self, name: TransactionName, parts: Iterable[Ranges]) -> None:
+        """Make the messages of a batch visible, unless the batch is committed already."""
+        ranges = join(parts)
+        if not ranges:
+            return
+        committed, end = self._find(name, thorough=True)
+        if committed:
+            _LOG.warning("batch %s was committed before: what was written now are no rows", name)
+            self.abandon(name)
+            return
+        commit = Commit(owner=name.owner, number=name.number, since=end, ranges=ranges)
+        offset = self._append(commit)
+        wait_until_readable(self._client, {self._log_queue(): offset + 1}, timeout_ms=_READABLE_MS)
+        others = self._patiently(lambda: self._records(name, end, offset))
+        if not is_valid(offset, commit, others):
+            _LOG.warning("batch %s was committed at the same time by another process, or try", name)
+
+    def abandon(self, name: TransactionName) -> None:
+        """Tell readers that what was written so far for a batch is never committed. It is a hint."""
+        try:
+            self._append(Abort(owner=name.owner, number=name.number))
+        except RocketMQError as error:
+            _LOG.warning("readers are not told that batch %s was abandoned: %s", name, error)
+
+    # --- how ---
+
+    def _find(self, name: TransactionName, *, thorough: bool) -> tuple[bool, int]:
+        """Return whether a batch is committed, and the end of the log at which that was found."""
+        return self._patiently(lambda: self._search(name, thorough=thorough))
+
+    def _search(self, name: TransactionName, *, thorough: bool) -> tuple[bool, int]:
+        queue = self._log_queue()
+        end = self._client.max_offsets([queue])[queue]
+        first = self._client.min_offsets([queue])[queue]
+        until, window = end, _FIRST_WINDOW
+        while until > first:
+            begin = max(first, until - window)
+            newest = self._newest_commit(name, begin, until)
+            if newest is not None:
+                return newest >= name.number, end
+            if not thorough:
+                break
+            until, window = begin, window * 8
+        return False, end
+
+    def _newest_commit(self, name: TransactionName, begin: int, end: int) -> int | None:
+        """Return the number of the owner's last valid commit in a range of offsets: numbers only grow."""
+        entries = self._records(name, begin, end)
+        for entry in reversed(entries):
+            if isinstance(entry.record, Commit):
+                since = entry.record.since
+                others = entries if since >= begin else self._records(name, since, entry.offset)
+                if is_valid(entry.offset, entry.record, others):
+                    return entry.record.number
+        return None
+
+    def _records(self, name: TransactionName, begin: int, end: int) -> list[Entry]:
+        """Return the owner's records in a range of offsets."""
+        selector = MessageSelector.by_tag(_tag(name))
+        found = read_entries(self._client, self._log_queue(), begin, end, selector=selector)
+        return [entry for entry in found if entry.record.owner == name.owner]
+
+    def _append(self, record: Record) -> int:
+        """Add a record, at least once, and return its offset."""
+        name = TransactionName(record.owner, record.number)
+        message = OutgoingMessage(self._topic, encode_record(record), tags=_tag(name), keys=name.owner)
+
+        def attempt() -> int:
+            queue = self._log_queue()
+            try:
+                return self._producer.send(message, queue).queue_offset
+            except SendError as error:
+                cause = error.__cause__
+                raise (cause if isinstance(cause, RocketMQError) and cause.retriable else error) from None
+
+        return self._patiently(attempt)
+
+    def _log_queue(self) -> MessageQueue:
+        """Return the commit topic's only queue; create the topic if it does not exist."""
+        if self._queue is None:
+            self._queue = find_commit_queue(self._client, self._topic) or self._create()
+        return self._queue
+
+    def _create(self) -> MessageQueue:
+        """Create the commit topic at the first broker of the topic: all writers choose the same."""
+        assert self._options.topic is not None
+        route = self._client.route(self._options.topic)
+        home = min(data.broker_name for data in route.queues)
+        if (data := route.broker(home)) is None or data.master is None:
+            raise BrokerNotFoundError("the broker for the commit topic has no master now", broker_name=home)
+        try:
+            Admin(self._client).create_topic(self._topic, queues=1, brokers=[home])
+        except TopicExistsError:
+            self._client.invalidate(self._topic)
+        queue = find_commit_queue(self._client, self._topic)
+        if queue is None:
+            raise OptionError(
+                f"{self._topic} cannot be read: it needs one queue that may be read and written",
+                option="commitTopic",
+            )
+        return queue
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Retry while brokers or name servers are down: name servers forget the topics of such brokers."""
+
+        def attempt() -> T:
+            try:
+                return ask()
+            except (TopicNotFoundError, NameServerError) as error:
+                message = f"no broker has the topic now: {error.message}"
+                raise BrokerNotFoundError(message, **error.facts) from error
+
+        return retry(
+            attempt,
+            deadline=self._client.deadline(self._options.outage_timeout_ms),
+            clock=self._client.clock,
+            random=self._client.random,
+            on_stale_route=lambda: self._client.invalidate(self._topic),
+        )
+
+
+class TaskRanges:
+    """Where the messages of a task are stored, which belong to a batch that is committed by ranges.
+
+    Parameters
+    ----------
+    client : Client
+    options : SinkOptions
+    name : TransactionName
+        The batch.
+    """
+
+    def __init__(self, client: Client, options: SinkOptions, name: TransactionName) -> None:
+        self._commits = RangeCommits(client, options)
+        self._name = name
+        self._parts: dict[MessageQueue, list[tuple[int, int]]] = {}
+        self._begun = False
+        self.committed = False
+        """Whether the batch was committed before: nothing is sent then."""
+        self.marks: Final = encode_properties({PROPERTY_COMMIT_TOPIC: _commit_topic_of(options)})
+        """The encoded property that marks a message of such a batch."""
+
+    def begin(self, queues: Iterable[MessageQueue]) -> bool:
+        """Return whether messages may be sent to the queues. Raises as `RangeCommits`."""
+        if not self._begun:
+            self._begun = True
+            self.committed = self._commits.is_committed(self._name, thorough=False)
+            if not self.committed:
+                self._commits.begin(self._name, queues)
+        return not self.committed
+
+    def add(self, stored: SendResult, count: int) -> None:
+        """Add the messages of one send, which have consecutive offsets."""
+        begin = stored.queue_offset
+        self._parts.setdefault(stored.queue, []).append((begin, begin + count))
+
+    def joined(self) -> Ranges:
+        """Return the ranges, adjacent ones joined."""
+        return join([self._parts])
+
+
+def _tag(name: TransactionName) -> str:
+    """Return the tag of an owner's records: brokers filter by it, and owners may be any text."""
+    return hashlib.sha256(name.owner.encode()).hexdigest()[:16]

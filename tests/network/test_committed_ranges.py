@@ -1,0 +1,384 @@
+"""Transactional writes that are committed by ranges: readers see a batch whole, or nothing of it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.errors import DataLossError, OptionError, RemoteProtocolError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model.nested_offsets import nest
+from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
+from pyspark_rocketmq.planning.commits.records import Ranges
+from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.spark.read.committed import CommittedBatchReader, CommittedStreamReader
+from pyspark_rocketmq.spark.read.schema import read_schema
+from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
+from pyspark_rocketmq.spark.write.range_commits import RangeCommits
+from pyspark_rocketmq.spark.write.sink_schema import sink_layout
+from pyspark_rocketmq.spark.write.transaction_log import TransactionName
+from pyspark_rocketmq.spark.write.write_task import WriteScope, WriteTask
+from pyspark_rocketmq.testing import MockCluster
+
+BODY = pa.schema([("body", pa.string())])
+SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+LOG = MessageQueue("orders-commits", "broker-a", 0)
+
+
+@pytest.fixture
+def mq() -> Iterator[MockCluster]:
+    with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as cluster:
+        yield cluster
+
+
+class Query:
+    """The driver and the tasks of a query that writes; another with the same id is its next run."""
+
+    def __init__(self, mq: MockCluster, client: Client, query_id: str = "query") -> None:
+        given = {"nameServer": mq.name_server, "topic": "orders", "deliveryGuarantee": "transactional"}
+        given |= {"transactionVisibility": "committed", "outageTimeout": "0s", "batchSize": "3"}
+        self.options = parse_options(SinkOptions, given, environ={})
+        self.id = query_id
+        self.commits = RangeCommits(client, self.options)
+        self._client = client
+
+    def write(self, number: int, *bodies: str) -> Ranges:
+        """Run one task."""
+        name = TransactionName(self.id, number)
+        scope = WriteScope(job=str(name), partition=0, transaction=name)
+        layout = sink_layout(from_arrow_schema(BODY), self.options)
+        rows = pa.RecordBatch.from_pydict({"body": list(bodies)}, schema=BODY)
+        return WriteTask(self._client, self.options, layout, scope).run([rows]).ranges
+
+    def commit(self, number: int, *parts: Ranges) -> None:
+        """Commit a batch as the driver does, with what its tasks returned."""
+        self.commits.commit(TransactionName(self.id, number), parts)
+
+    def run(self, number: int, *bodies: str) -> None:
+        """Write and commit a batch."""
+        self.commit(number, self.write(number, *bodies))
+
+
+@pytest.fixture
+def client(mq: MockCluster) -> Iterator[Client]:
+    with Client(mq.name_server) as client:
+        yield client
+
+
+@pytest.fixture
+def query(mq: MockCluster, client: Client) -> Query:
+    return Query(mq, client)
+
+
+def send(client: Client, *bodies: str) -> None:
+    """Send messages that no transactional write marks."""
+    producer = Producer(client)
+    for body in bodies:
+        producer.send(OutgoingMessage("orders", body.encode()))
+
+
+def source(mq: MockCluster, where: Any = "readStream", **given: str) -> SourceOptions:
+    settings = {"nameServer": mq.name_server, "isolation": "read_committed"}
+    if "subscribePattern" not in given:
+        settings["topic"] = "orders"
+    if where == "readStream":
+        settings["startingOffsets"] = "earliest"
+    return parse_options(SourceOptions, settings | given, where=where, environ={})
+
+
+def rows_of(reader: Any, partitions: Any) -> list[str]:
+    return [
+        body.decode()
+        for partition in partitions
+        for batch in reader.read(partition)
+        for body in batch.column("body").to_pylist()
+    ]
+
+
+def read_batch(mq: MockCluster, **given: str) -> Counter[str]:
+    reader = CommittedBatchReader(source(mq, "read", **given), read_schema(("body",)))
+    return Counter(rows_of(reader, reader.partitions()))
+
+
+class Stream:
+    """A query that reads, as Spark runs it."""
+
+    def __init__(self, mq: MockCluster, **given: str) -> None:
+        self._options = source(mq, **given)
+        self.reader = self._open()
+        self.end: dict[str, Any] = self.reader.initialOffset()
+        self.batches: list[list[str]] = []
+        self._last: tuple[dict[str, Any], dict[str, Any]] | None = None
+
+    def _open(self) -> CommittedStreamReader:
+        return CommittedStreamReader(self._options, read_schema(("body",)))
+
+    def trigger(self, limit: ReadLimit | None = None) -> bool:
+        """Run a micro-batch if there is one."""
+        document = self.reader.latestOffset(self.end, limit or self.reader.getDefaultReadLimit())
+        end = json.loads(json.dumps(document))
+        if end == self.end:
+            return False
+        self._last = (self.end, end)
+        self.batches.append(rows_of(self.reader, self.reader.partitions(self.end, end)))
+        self.end = end
+        return True
+
+    def restart(self) -> None:
+        """Run the last batch again, in a new process: it has the same rows."""
+        self.stop()
+        self.reader = self._open()
+        if self._last is not None:
+            again = rows_of(self.reader, self.reader.partitions(*self._last))
+            assert again == self.batches[-1]
+
+    def drain(self) -> Counter[str]:
+        """Read everything; return what was read so far."""
+        while self.trigger():
+            pass
+        return self.rows()
+
+    def rows(self) -> Counter[str]:
+        return Counter(body for batch in self.batches for body in batch)
+
+    def stop(self) -> None:
+        self.reader.stop()
+
+
+@pytest.fixture
+def stream(mq: MockCluster) -> Iterator[Stream]:
+    stream = Stream(mq)
+    yield stream
+    stream.stop()
+
+
+def test_a_batch_is_read_when_it_is_committed_and_not_before(mq, client, query, stream) -> None:
+    send(client, "plain")
+    first, second = query.write(1, "a", "b", "c", "d"), query.write(1, "e")
+    assert stream.drain() == read_batch(mq) == Counter(["plain"])
+    query.commit(1, first, second)
+    assert read_batch(mq) == Counter([*"abcde", "plain"])
+    stream.drain()
+    assert [sorted(batch) for batch in stream.batches if batch] == [["plain"], [*"abcde"]]
+
+
+def test_a_batch_that_comes_again_is_not_sent(mq, client, query, stream) -> None:
+    query.run(1, "a", "b")
+    sent = sum(mq.asked[code] for code in SENDS)
+    again = Query(mq, client)
+    assert again.write(1, "a", "b") == {}
+    again.commit(1, {})
+    assert sum(mq.asked[code] for code in SENDS) == sent
+    again.run(2, "c")
+    assert stream.drain() == read_batch(mq) == Counter("abc")
+
+
+def test_what_a_failed_attempt_wrote_is_no_row(mq, client, query, stream) -> None:
+    query.write(1, "a", "b")
+    query.run(1, "a", "b")  # a new attempt of the task, or the query's next run
+    query.run(2, "c")
+    query.commits.abandon(TransactionName("query", 3))
+    assert stream.drain() == read_batch(mq) == Counter("abc")
+
+
+def test_of_two_processes_that_commit_a_batch_together_one_does(
+    mq, client, query, stream, monkeypatch
+) -> None:
+    zombie, successor = query, Query(mq, client)
+    written = [zombie.write(1, "a", "b"), successor.write(1, "a", "b")]
+    look_up = zombie.commits._find
+
+    def find_and_stop(*args: Any, **given: Any) -> tuple[bool, int]:
+        found = look_up(*args, **given)
+        successor.commit(1, written[1])  # while the other stands still between look-up and commit
+        successor.run(2, "c")
+        return found
+
+    monkeypatch.setattr(zombie.commits, "_find", find_and_stop)
+    zombie.commit(1, written[0])
+    monkeypatch.undo()
+    late = Stream(mq, startingOffsets="latest")
+    assert not late.drain()
+    late.stop()
+    assert stream.drain() == read_batch(mq) == Counter("abc")
+    zombie.run(2, "c")
+    zombie.run(3, "d")
+    assert stream.drain() == Counter("abcd")
+
+
+def test_a_stream_that_starts_at_the_end_sees_what_is_committed_later(mq, client, query) -> None:
+    query.run(1, "old")
+    send(client, "plain")
+    part = query.write(2, "a", "b")
+    stream = Stream(mq, startingOffsets="latest")
+    assert not stream.drain()
+    query.commit(2, part, query.write(2, "c"))
+    assert stream.drain() == Counter("abc")
+    stream.stop()
+
+
+def test_what_was_written_before_the_start_is_no_row(mq, client, query) -> None:
+    part = query.write(1, *"abcdef")
+    ends = client.max_offsets(client.read_queues("orders"))
+    rest = query.write(1, "g", "h")
+    query.commit(1, part, rest)
+    start = json.dumps(nest(ends))
+    stream = Stream(mq, startingOffsets=start)
+    assert stream.drain() == read_batch(mq, startingOffsets=start) == Counter("gh")
+    assert read_batch(mq, endingOffsets=start) == Counter("abcdef")
+    stream.stop()
+
+
+def test_an_available_now_run_ends_with_what_was_committed_at_its_start(mq, client, query, stream) -> None:
+    query.run(1, *"abcd")
+    query.write(2, "open")
+    send(client, "plain")
+    stream.reader.prepareForTriggerAvailableNow()
+    query.run(2, "late")
+    assert stream.drain() == Counter([*"abcd", "plain"])
+    stream.restart()
+    assert stream.drain() == Counter([*"abcd", "plain", "late"])
+
+
+def test_a_batch_waits_for_a_queue_that_does_not_answer(mq, client, query, caplog) -> None:
+    stream = Stream(mq, routeRefreshMs="200")
+    send(client, "plain")
+    stream.drain()
+    query.commit(1, query.write(1, *"abcdefgh"), query.write(1, *"ijkl"))
+    mq.stop_broker("broker-b")
+    while stream.trigger():
+        pass
+    assert not stream.rows() & Counter("abcdefghijkl")
+    assert "is committed and waits" in caplog.text
+    mq.start_broker("broker-b")
+    eventually(lambda: stream.drain() == Counter([*"abcdefghijkl", "plain"]), what="all of the batch")
+    stream.stop()
+
+
+def test_records_that_are_lost_are_told(mq, client, query, stream) -> None:
+    query.run(1, "a")
+    stream.drain()
+    query.run(2, "b")
+    mq.expire(LOG, client.max_offsets([LOG])[LOG])
+    with pytest.raises(DataLossError, match="begins at") as failure:
+        stream.trigger()
+    assert failure.value.condition == "COMMITS_LOST"
+
+
+def test_a_checkpoint_keeps_its_isolation(mq, client, query, stream) -> None:
+    query.run(1, "a")
+    stream.drain()
+    options = source(mq, isolation="read_uncommitted")
+    plain = RocketMQStreamReader(options, read_schema(("body",)))
+    with pytest.raises(OptionError, match="was written with isolation=read_committed"):
+        plain.latestOffset(stream.end, ReadAllAvailable())
+    end = plain.latestOffset(plain.initialOffset(), ReadAllAvailable())
+    with pytest.raises(OptionError, match="was written with isolation=read_uncommitted"):
+        stream.reader.latestOffset(end, ReadAllAvailable())
+    plain.stop()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"eventTimeAlignment": "store"},
+        {"heartbeatInterval": "30s"},
+        {"partitionPerQueue": "true"},
+        {"subscribePattern": "orders.*"},
+    ],
+)
+def test_what_cannot_be_combined_is_refused(mq, given) -> None:
+    with pytest.raises(
+        OptionError, match=f"{next(iter(given))} cannot be combined with isolation=read_committed"
+    ):
+        source(mq, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"commitTopic": "others"},
+            "orders-commits decides which of these messages are rows, and it was not",
+        ),
+        ({"commitTopic": "payments"}, "payments has 4 queues, and a commit topic has one"),
+    ],
+)
+def test_messages_whose_commit_topic_was_not_read_are_no_silent_loss(mq, query, given, message) -> None:
+    mq.create_topic("payments", 2)
+    query.run(1, "a")
+    with pytest.raises(OptionError, match=message):
+        read_batch(mq, **given)
+
+
+def test_a_message_in_a_commit_topic_that_is_no_record_is_an_error(mq, client, query) -> None:
+    query.run(1, "a")
+    Producer(client).send(OutgoingMessage("orders-commits", b"hello"))
+    with pytest.raises(RemoteProtocolError, match="is no record of a transactional write"):
+        read_batch(mq)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_order_of_writes_commits_reads_and_restarts(mq, client, seed: int) -> None:
+    choose = random.Random(seed)
+    writers = dict.fromkeys(("first", "second"), 1)
+    open_parts: dict[str, list[Ranges]] = {name: [] for name in writers}
+    pending: dict[str, list[str]] = {name: [] for name in writers}
+    expected: Counter[str] = Counter()
+    whole: list[set[str]] = []
+    limited = seed % 2 == 1
+    stream, made = Stream(mq), 0
+    for _ in range(60):
+        name = choose.choice([*writers])
+        query = Query(mq, client, name)
+        step = choose.choice(
+            ("write", "write", "commit", "commit", "fail", "send", "read", "read", "restart")
+        )
+        match step:
+            case "write":
+                bodies = [f"{name}-{writers[name]}-{made + i}" for i in range(choose.randint(1, 9))]
+                made += len(bodies)
+                open_parts[name].append(query.write(writers[name], *bodies))
+                pending[name] += bodies
+            case "commit" if pending[name]:
+                query.commit(writers[name], *open_parts[name])
+                expected.update(pending[name])
+                whole.append(set(pending[name]))
+                writers[name] += 1
+                open_parts[name], pending[name] = [], []
+            case "fail":
+                if choose.random() < 0.5:
+                    query.commits.abandon(TransactionName(name, writers[name]))
+                open_parts[name], pending[name] = [], []
+            case "send":
+                bodies = [f"plain-{made + i}" for i in range(choose.randint(1, 4))]
+                made += len(bodies)
+                send(client, *bodies)
+                expected.update(bodies)
+            case "read":
+                stream.trigger(ReadMaxRows(choose.randint(1, 12)) if limited else ReadAllAvailable())
+            case "restart":
+                stream.restart()
+    for name, left in pending.items():
+        if left:
+            Query(mq, client, name).commit(writers[name], *open_parts[name])
+            expected.update(left)
+            whole.append(set(left))
+        Query(mq, client, name).commits.abandon(
+            TransactionName(name, writers[name])
+        )  # else others wait for it
+    assert stream.drain() == read_batch(mq) == expected
+    for transaction in whole:
+        holders = [batch for batch in stream.batches if transaction & set(batch)]
+        assert len(holders) == 1, "a committed batch is in one micro-batch"
+    stream.stop()

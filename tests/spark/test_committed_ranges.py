@@ -1,0 +1,105 @@
+"""Transactional writes that are committed by ranges, and reads of what is committed, in a real session."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from tests.spark.conftest import Sender
+from tests.spark.test_docs_blocks import blocks
+from tests.support.topics import TopicFactory
+
+from pyspark_rocketmq.devcluster import DevCluster
+
+Read = Callable[..., DataFrame]
+
+COMMITTED = {"deliveryGuarantee": "transactional", "transactionVisibility": "committed"}
+
+
+def bodies(read: Read, topic: str, **options: str) -> Counter[str]:
+    return Counter(row.body for row in read(topic, columns="body", bodyAs="string", **options).collect())
+
+
+def committed(read: Read, topic: str) -> Counter[str]:
+    return bodies(read, topic, isolation="read_committed")
+
+
+def test_a_batch_write_is_read_whole_and_once_for_each_job(
+    spark: SparkSession, mq: DevCluster, topic: TopicFactory, read: Read
+) -> None:
+    name = topic(queues=3)
+    rows = spark.range(0, 5_000, 1, 2).select(F.col("id").cast("string").alias("body"))
+
+    def write(df: DataFrame, job: str) -> None:
+        options = {"nameServer": mq.name_server, "topic": name, "jobId": job, **COMMITTED}
+        df.write.format("rocketmq").mode("append").options(**options).save()
+
+    failing = rows.select(F.expr("if(body = '4999', raise_error('a row is wrong'), body)").alias("body"))
+    with pytest.raises(PySparkException, match="a row is wrong"):
+        write(failing, "monday")
+    assert committed(read, name) == Counter()
+    for _ in range(2):  # the job comes again, as schedulers do
+        write(rows, "monday")
+        assert committed(read, name) == Counter(str(number) for number in range(5_000))
+    assert bodies(read, name).total() > 5_000, "who reads without isolation sees the failed write, too"
+
+
+def test_a_stream_copies_committed_batches_also_after_a_crash(
+    spark: SparkSession, mq: DevCluster, topic: TopicFactory, send: Sender, read: Read, tmp_path: Path
+) -> None:
+    source, middle, last = topic(queues=2), topic(queues=2), topic(queues=2)
+    checkpoints = {source: tmp_path / "first", middle: tmp_path / "second"}
+
+    def copy(begin: str, end: str, **options: str) -> None:
+        rows = (
+            spark.readStream.format("rocketmq")
+            .options(nameServer=mq.name_server, topic=begin, startingOffsets="earliest", columns="body")
+            .options(maxOffsetsPerTrigger="100", **options)
+            .load()
+        )
+        query = (
+            rows.writeStream.format("rocketmq")
+            .options(nameServer=mq.name_server, topic=end, **COMMITTED)
+            .option("checkpointLocation", str(checkpoints[begin]))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(240)
+
+    def crash(begin: str) -> None:
+        """Remove the last batch from Spark's commit log: it was written, and Spark does not know."""
+        commits = checkpoints[begin] / "commits"
+        newest = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        for path in (commits / str(newest), commits / f".{newest}.crc"):
+            path.unlink()
+
+    send(source, 250)
+    copy(source, middle)
+    crash(source)
+    copy(middle, last, isolation="read_committed")
+    send(source, 30)
+    copy(source, middle)
+    crash(middle)
+    copy(middle, last, isolation="read_committed")
+    sent = bodies(read, source)
+    assert committed(read, middle) == committed(read, last) == sent
+    shutil.rmtree(checkpoints[middle])
+    copy(middle, last, isolation="read_committed")
+    assert committed(read, last) == Counter({body: 2 * count for body, count in sent.items()}), "a new query"
+
+
+def test_what_committed_ranges_md_shows(
+    spark: SparkSession, mq: DevCluster, topic: TopicFactory, send: Sender, tmp_path: Path, capsys
+) -> None:
+    events, orders = topic(queues=2), topic(queues=2)
+    send(events, 20)
+    (block,) = blocks("committed-ranges.md")
+    block = block.replace("127.0.0.1:9876", mq.name_server).replace("/tmp/committed", str(tmp_path))
+    exec(block.replace('"events"', repr(events)).replace('"orders"', repr(orders)), {"spark": spark})
+    assert capsys.readouterr().out.strip() == "20"
