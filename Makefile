@@ -251,6 +251,10 @@ $(BENCH): $(DEV)
 bench: $(BENCH)  ## Compare reading, writing and small batches with the Java clients and Kafka: up to an hour
 	$(BIN)/python -m benchmarks.suite
 
+.PHONY: nexmark
+nexmark: setup  ## Run Nexmark's queries as SQL jobs, compare each with plain Python, and time them
+	$(BIN)/python -m benchmarks.nexmark
+
 .PHONY: soak
 MINUTES ?= 10
 soak: $(BENCH)  ## Write and read steadily for MINUTES (10), and check that memory, files, threads and batches stay flat
