@@ -232,6 +232,11 @@ def test_table_functions():
         ("SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) FROM bid", (1, 8), "belongs to GROUP BY TUMBLE"),
         ("SELECT stddev(DISTINCT price) FROM bid GROUP BY auction", (1, 8), "use COUNT(DISTINCT"),
         ("SELECT b.items[0] FROM bid b", (1, 8), "indexed from 1"),
+        (
+            "SELECT GREATEST(a, b) FROM bid WHERE = 1",
+            (1, 40),
+            "GREATEST means something else in Spark: SET 'dialect'",
+        ),
         ("SELECT a FROM bid /*+ OPTIONS('x'='y') */", (1, 15), "in WITH"),
         (f"SELECT * FROM {TUMBLE[:-1]}", (1, 75), "found the end of the query"),
     ],

@@ -28,7 +28,8 @@ from pyspark_rocketmq.sql.statements import Insert, Position, Query
 
 __all__ = ["Translated", "translate", "translate_expression"]
 
-_FLINK_ONLY: Final = frozenset(FUNCTIONS) | UNKNOWN.keys() | {"DESCRIPTOR", "MATCH_RECOGNIZE"}
+_FLINK_ONLY: Final = frozenset({"descriptor", "match_recognize", "tumble", "hop", "cumulate"})
+_TRANSLATED: Final = frozenset(name.lower() for name in FUNCTIONS.keys() | UNKNOWN.keys())
 _WITHOUT_WINDOW: Final = "its results change with every row, and Spark's streams cannot take back a row"
 
 
@@ -77,10 +78,13 @@ def translate(query: Query, known: Mapping[str, Relation], *, hidden: bool = Fal
     try:
         tree = parse_query(query)
     except (ParseError, TokenError) as error:
-        if query.names & {name.lower() for name in _FLINK_ONLY} | (
-            query.names & {"tumble", "hop", "cumulate"}
-        ):
+        if query.names & _FLINK_ONLY:
             _place(query, error).fail(_reason(error))
+        if functions := query.names & _TRANSLATED:
+            _place(query, error).fail(
+                f"{_reason(error)}. The query cannot be translated, and {min(functions).upper()} means "
+                "something else in Spark: SET 'dialect' = 'spark' passes it unchanged"
+            )
         return Translated(query.padded, False, _plain(query, known))  # Spark reports what is wrong
     translator = _Translator(query)
     translator.changed = translate_expressions(tree, query)
