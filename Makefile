@@ -13,8 +13,8 @@ EXAMPLES := fixed
 # Four processes, because half of the network tests wait. Each begins with a quarter of the list, and takes half of
 # another's rest when it has finished.
 BY_TEST := --numprocesses 4 --dist worksteal
-# Processes with a broker and a Spark session each: four, because tests also wait. Tests of a file run in
-# the same process; the first folder starts first, so the slowest.
+# Processes with a Spark session each, which share a broker: four, because tests also wait. Tests of a file run
+# in the same process; the first folder starts first, so the slowest.
 BY_FILE := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # `make test-matrix` tests every pair of these versions.

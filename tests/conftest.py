@@ -1,28 +1,31 @@
-"""Fixtures for every test: a broker a suite, a fresh topic and group a test, one Spark session."""
+"""Fixtures for every test: one broker, a fresh topic and group a test, one Spark session."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.lean_jvm import LEAN, lean_spark, lean_workers
+from tests.support.lean_jvm import lean_spark, lean_workers
+from tests.support.light_cluster import LIGHT_JVM, light_cluster
 from tests.support.patient import patient_client
 from tests.support.places import needs
+from tests.support.shared_cluster import ClusterOwner, join_cluster
 from tests.support.topics import TopicFactory, create_topic, fresh_name
 from tests.support.wait import BUSY, eventually
 
 from pyspark_rocketmq.client import Client
-from pyspark_rocketmq.devcluster import DevCluster, JvmOptions
+from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.testing.plugin import spark
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
 
 __all__ = ["group", "mq", "mq49", "mq54", "spark", "topic"]
 
-LIGHT_JVM = JvmOptions(heap="1g", jvm_args=LEAN)
-LIGHT_NAME_SERVER = JvmOptions(heap="256m", jvm_args=LEAN)
-RARE_FLUSHES = {"timerFlushIntervalMs": "600000"}
-"""Half of what an idle broker does is to compare 37 MiB, see `timerFlushIntervalMs` in `devcluster`."""
+OWNER = pytest.StashKey[ClusterOwner]()
 
 
 def pytest_configure() -> None:
@@ -36,6 +39,20 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, lambda *_: None)
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a worker where it gets the cluster that all workers share."""
+    if OWNER not in node.config.stash:
+        node.config.stash[OWNER] = ClusterOwner(lambda: light_cluster().start())
+    node.workerinput["shared_cluster"] = node.config.stash[OWNER].address
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the shared cluster after all workers."""
+    if OWNER in config.stash:
+        config.stash[OWNER].close()
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what needs more than is shared among the large tests, and leave each the time of a busy machine."""
@@ -47,18 +64,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def mq() -> Iterator[DevCluster]:
-    """A RocketMQ with one broker, shared by the suite: leave it running and unchanged."""
-    with DevCluster(
-        broker_config=RARE_FLUSHES, broker_options=LIGHT_JVM, name_server_options=LIGHT_NAME_SERVER
-    ) as cluster:
+def mq(request: pytest.FixtureRequest) -> Iterator[DevCluster]:
+    """A RocketMQ with one broker, shared by all processes of the run: leave it running and unchanged.
+
+    Tests of other processes use it meanwhile: see `broker_settings`.
+    """
+    shared = getattr(request.config, "workerinput", {}).get("shared_cluster")
+    if shared is not None:
+        yield join_cluster(shared)
+        return
+    with light_cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def mq54() -> Iterator[DevCluster]:
-    """A RocketMQ 5.4 with one broker, shared by the suite: leave it running and unchanged."""
-    with DevCluster(version="5.4.0", broker_config=RARE_FLUSHES, broker_options=LIGHT_JVM) as cluster:
+    """A RocketMQ 5.4 with one broker, shared by the process: leave it running and unchanged."""
+    with light_cluster(version="5.4.0") as cluster:
         yield cluster
 
 

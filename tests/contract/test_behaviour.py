@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 from tests.support.releases import version_name
+from tests.support.settings import broker_settings
 from tests.support.topics import TopicFactory, fill, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage, Producer
 from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION
 from pyspark_rocketmq.errors import (
     BrokerError,
@@ -71,7 +73,11 @@ class World:
     client: Client
     topic: str
     group: str
-    version: str = DEFAULT_VERSION
+    cluster: MockBroker | DevCluster
+
+    @property
+    def version(self) -> str:
+        return self.cluster.version if isinstance(self.cluster, DevCluster) else DEFAULT_VERSION
 
     @property
     def queue(self) -> MessageQueue:
@@ -127,13 +133,13 @@ class World:
 def world(request: pytest.FixtureRequest, group: str) -> Iterator[World]:
     if request.param == "mock":
         with MockBroker({"orders": 2}) as mock, Client(mock.name_server) as client:
-            yield World(client, "orders", group)
+            yield World(client, "orders", group, mock)
     else:
         make: TopicFactory = request.getfixturevalue("topic")
         cluster = request.getfixturevalue(request.param)
         name = make(queues=2, cluster=cluster)
         with Client(cluster.name_server) as client:
-            yield World(client, name, group, cluster.version)
+            yield World(client, name, group, cluster)
 
 
 # --- pulling --------------------------------------------------------------------------------
@@ -185,11 +191,17 @@ def test_a_filter_looks_at_800_messages_at_most(world: World) -> None:
         ({"queue_id": -1}, ResponseCode.INVALID_PARAMETER),
         ({"topic": "no-such-topic"}, ResponseCode.TOPIC_NOT_EXIST),
         ({"subscription": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
-        ({"subscription": "a > 5", "expression_type": "SQL92"}, ResponseCode.SYSTEM_ERROR),
     ],
 )
 def test_pulls_that_are_refused(world: World, fields: dict[str, object], code: ResponseCode) -> None:
     assert world.pull(0, **fields).code == code
+
+
+def test_an_sql_filter_is_refused_by_default(world: World) -> None:
+    settings = {} if isinstance(world.cluster, MockBroker) else {"enablePropertyFilter": "false"}
+    with broker_settings(world.cluster, **settings):
+        answer = world.pull(0, subscription="a > 5", expression_type="SQL92")
+    assert answer.code == ResponseCode.SYSTEM_ERROR
 
 
 def test_a_suspended_pull_wakes_up_for_a_message(world: World) -> None:
@@ -409,13 +421,10 @@ def test_clusters_and_settings(world: World) -> None:
 
 
 def test_settings_change_at_run_time(world: World) -> None:
-    admin, name = Admin(world.client), "maxTransferCountOnMessageInMemory"
     world.fill(*[b"x"] * 40)
-    admin.set_broker_config(BROKER, {name: "35"})
-    try:
+    with broker_settings(world.cluster, maxTransferCountOnMessageInMemory="35"):
         assert world.seen(0)[2] == 35
-    finally:
-        admin.set_broker_config(BROKER, {name: "32"})
+    assert world.seen(0)[2] == 32
 
 
 def test_groups(world: World) -> None:

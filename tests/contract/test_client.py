@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
+from tests.support.light_cluster import light_cluster
 from tests.support.patient import patient_producer
-from tests.support.settings import broker_settings
 from tests.support.topics import TopicFactory, fill
 from tests.support.wait import eventually
 
@@ -135,13 +135,11 @@ def test_never_committed_is_none(mq: DevCluster, topic: TopicFactory, group: str
         assert client.committed_offsets(group, queues) == dict.fromkeys(queues)
 
 
-def test_group_that_may_not_be_created(mq: DevCluster, topic: TopicFactory, group: str) -> None:
-    with Client(mq.name_server) as client:
-        (queue,) = client.read_queues(topic(queues=1))
-        with (
-            broker_settings(mq, autoCreateSubscriptionGroup="false"),
-            pytest.raises(GroupNotFoundError) as caught,
-        ):
+@pytest.mark.needs("cluster")
+def test_group_that_may_not_be_created(topic: TopicFactory, group: str) -> None:
+    with light_cluster(autoCreateSubscriptionGroup="false") as own, Client(own.name_server) as client:
+        (queue,) = client.read_queues(topic(queues=1, cluster=own))
+        with pytest.raises(GroupNotFoundError) as caught:
             client.commit_offsets(group, {queue: 1})
         assert caught.value.facts["group"] == group
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.fakes import Endless
 from tests.support.patient import patient_producer
+from tests.support.settings import broker_settings
 from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
@@ -114,9 +115,9 @@ def test_cluster_and_broker(admin: Admin, cluster: DevCluster) -> None:
     assert admin.broker_runtime_info("broker-a")["brokerVersionDesc"].startswith("V")
 
 
-def test_settings_are_read_back(admin: Admin) -> None:
-    current = admin.broker_config("broker-a")["maxTransferCountOnMessageInMemory"]
-    admin.set_broker_config("broker-a", {"maxTransferCountOnMessageInMemory": current})
+def test_settings_are_read_back(admin: Admin, cluster: DevCluster) -> None:
+    with broker_settings(cluster, shortPollingTimeMills="1001"):  # without effect by default
+        assert admin.broker_config("broker-a")["shortPollingTimeMills"] == "1001"
     with pytest.raises(OptionError, match="did not accept") as caught:
         admin.set_broker_config("broker-a", {"noSuchSetting": "1"})
     assert caught.value.facts["setting"] == "noSuchSetting"

@@ -122,7 +122,11 @@ def test_arguments_out_of_range(mq: DevCluster, offset: int, max_nums: int) -> N
 
 def test_sql_where_the_broker_does_not_filter(mq: DevCluster, topic: TopicFactory, group: str) -> None:
     queue = MessageQueue(topic(queues=1), "broker-a", 0)
-    with PullConsumer(group, name_server=mq.name_server) as consumer, pytest.raises(OptionError, match="SQL"):
+    with (
+        broker_settings(mq, enablePropertyFilter="false"),
+        PullConsumer(group, name_server=mq.name_server) as consumer,
+        pytest.raises(OptionError, match="SQL"),
+    ):
         consumer.pull(queue, MessageSelector.by_sql("a > 5"), 0)
 
 

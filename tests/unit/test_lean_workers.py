@@ -11,7 +11,10 @@ from pathlib import Path
 
 import psutil
 import pyspark
+import pytest
 from tests.support.lean_jvm import lean_workers
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_spark_s_python_processes_do_not_compile_pyspark() -> None:
@@ -44,3 +47,50 @@ def test_a_worker_has_pandas_and_arrow_from_its_daemon() -> None:
             libraries = {Path(each.path).name.partition(".")[0] for each in psutil.Process(pid).memory_maps()}
         daemon.communicate(timeout=60)
     assert {"libarrow", "_multiarray_umath", "lib"} <= libraries
+
+
+PROBE = """
+import sys
+
+def main(infile, outfile):
+    outfile.write(" ".join(name for name in sys.modules if name.startswith("pyspark_rocketmq")).encode())
+    outfile.flush()
+    sys.exit(1)
+"""
+
+
+def modules_of_a_worker(environ: dict[str, str]) -> set[str]:
+    """Return what of the package a worker has before it imports anything itself."""
+    environ = environ | {"PYTHON_WORKER_FACTORY_SECRET": "none"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "pyspark.daemon", "pyspark_probe"],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as daemon:
+        assert daemon.stdout is not None
+        (port,) = struct.unpack("!i", daemon.stdout.read(4))
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as worker:
+            worker.sendall(struct.pack("!i4s", 4, b"none"))
+            worker.shutdown(socket.SHUT_WR)
+            with worker.makefile("rb") as answer:
+                _pid, length = struct.unpack("!ii", answer.read(8))
+                assert answer.read(length) == b"ok"
+                found = answer.read().decode()
+        daemon.communicate(timeout=60)
+    return set(found.split())
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_worker_has_the_package_of_this_tree_and_no_other(tmp_path: Path, ours: bool) -> None:
+    (tmp_path / "pyspark_probe.py").write_text(PROBE)
+    (tmp_path / "other" / "pyspark_rocketmq").mkdir(parents=True)
+    (tmp_path / "other" / "pyspark_rocketmq" / "__init__.py").write_text("")
+    tree = ROOT / "src" if ours else tmp_path / "other"
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (tmp_path, tree)))}
+    lean_workers(environ)
+    found = modules_of_a_worker(environ)
+    if ours:
+        assert {"pyspark_rocketmq.spark.read.stream", "pyspark_rocketmq.client.read.queue_reader"} <= found
+    else:
+        assert found == set()
