@@ -45,6 +45,7 @@ def main() -> None:
         f"-artifact_prefix={corpus.parent / given.target}-crash-",
         "-rss_limit_mb=2048",
         "-timeout=60",  # seconds, of a busy machine
+        "-report_slow_units=60",  # else an input that took 10 s is written beside the corpus
         "-print_final_stats=1",
         "-verbosity=0",
     ]
