@@ -81,6 +81,13 @@ def contenders(
             *("--option", f"transactionLog={folder}/transactions"),
         ),
         spark(
+            "spark-committed",
+            "our Spark sink with a transaction that is committed by ranges",
+            *("rocketmq", mq.name_server, TOPIC),
+            *("--option", "deliveryGuarantee=transactional", "--option", "jobId={round}"),
+            *("--option", "transactionVisibility=committed"),
+        ),
+        spark(
             "blank",
             "the same rows into a Python sink that does nothing: Spark's part of ours",
             "blank",
