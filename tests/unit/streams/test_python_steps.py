@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+
 import pyarrow as pa
 import pytest
 
-from pyspark_rocketmq.streams.frame.python_steps import PythonSteps, Step
+from pyspark_rocketmq.streams.frame.python_steps import PythonSteps, Step, to_json, to_text
 
 
 def batch(*texts, beats=()):
@@ -51,3 +54,62 @@ def test_times_labels_and_texts():
     assert found.column("__time").cast(pa.int64()).to_pylist() == [1_500_000]
     assert found.column("__tag").to_pylist() == ["not json"]
     assert found.column("__value").to_pylist() == ["not json"]
+
+
+def test_each_record_a_function_makes_keeps_its_time_label_and_place():
+    run = steps(
+        ("time", lambda v: datetime.datetime.fromtimestamp(v, datetime.UTC)),
+        ("key", lambda v: {"n": v}),
+        ("flatMap", lambda v: [v] * v),
+    )
+    found = run.apply(batch("2", "0", "1"))
+    assert found.column("__value").to_pylist() == ["2", "2", "1"]
+    assert found.column("__time").cast(pa.int64()).to_pylist() == [2_000_000, 2_000_000, 1_000_000]
+    assert found.column("__tag").to_pylist() == ['{"n": 2}'] * 2 + ['{"n": 1}']
+    assert found.column("__beat").to_pylist() == [False] * 3
+
+
+def test_a_batch_without_heartbeats_has_no_column_for_them():
+    found = steps(("map", lambda v: v)).apply(batch("1").drop_columns(["__beat"]))
+    assert found.to_pydict() == {
+        "__time": [datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)],
+        "__value": ["1"],
+        "__tag": [None],
+        "__error": [None],
+    }
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_labels_and_times_that_no_step_changes_stay(zone):
+    given = batch("1", "2").set_column(0, "__time", pa.array([7, 8], pa.timestamp("us", tz=zone)))
+    given = given.append_column("__tag", pa.array(["a", None]))
+    found = steps(("map", lambda v: v)).apply(given)
+    assert found.column("__tag").to_pylist() == ["a", None]
+    late = steps(("time", lambda v: v if v > 1 else 1 / 0)).apply(given)
+    assert late.column("__time").cast(pa.int64()).to_pylist() == [7, 2_000]
+    assert late.schema.field("__time").type == pa.timestamp("us", tz=zone)
+
+
+@pytest.mark.parametrize("made", ["é", "é".encode(), bytearray("é".encode())])
+def test_a_serializer_makes_bodies_and_any_function_may_look_at_records(made):
+    seen = []
+    run = steps(("forEach", seen.append), ("serialize", lambda v: made), keeps=True)
+    found = run.apply(batch("1", None, beats=[1]))
+    assert seen == [1]
+    assert found.column("__body").to_pylist() == ["é".encode(), None]
+    assert found.schema.field("__body").type == pa.binary()
+    (error,) = steps(("serialize", lambda v: 1)).apply(batch("1")).column("__error").to_pylist()
+    assert "a serializer returns bytes or a text, not int" in error
+
+
+def test_columns_without_any_value_have_their_types():
+    found = steps(("filter", lambda v: False)).apply(batch("1"))
+    types = {name: found.schema.field(name).type for name in ("__value", "__tag", "__error")}
+    assert types == dict.fromkeys(types, pa.string())
+
+
+def test_values_that_json_does_not_have_are_texts():
+    assert to_json({"d": datetime.date(2030, 1, 2), "é": decimal.Decimal("1.50")}) == (
+        '{"d": "2030-01-02", "é": "1.50"}'
+    )
+    assert [to_text(value) for value in ("a", b"b", 1, None)] == ["a", "b", "1", "null"]
