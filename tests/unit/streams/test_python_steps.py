@@ -27,6 +27,8 @@ def steps(*given, text=False, keeps=False, strict=False):
 def test_steps_follow_each_other():
     run = steps(("map", lambda v: v + 1), ("filter", lambda v: v > 2), ("flatMap", lambda v: [v, "é"]))
     assert run.apply(batch("1", "2")).column("__value").to_pylist() == ["3", '"é"']
+    (found,) = steps(("map", lambda v: v or None))(iter([batch("0", "2")]))
+    assert found.column("__value").to_pylist() == ["2"], "None is no record"
 
 
 def test_an_error_keeps_the_record_and_names_the_step():

@@ -39,6 +39,15 @@ def test_rows_of_windows_that_the_batch_before_closed_are_late():
     other.runId = "another"
     found.onQueryProgress(SimpleNamespace(progress=other))
     assert found.late() == 5
+    found.onQueryProgress(SimpleNamespace(progress=windows(5, {1: 2})))
+    assert found._waiting.keys() == {5}, "the report of batch 4 is missing"
+
+
+def test_reports_that_a_listener_has_not_received_settle_each_other():
+    found = RunCounts("run", lambda _: 1 // 0)
+    found.add(windows(0, None, "1970-01-01T00:00:10.000Z"))
+    found.add(windows(1, {10: 2, 11: 1}))
+    assert found.late() == 2
 
 
 def test_a_watermark_that_was_not_reported_is_looked_up():
