@@ -226,7 +226,7 @@ def test_dead_letters_go_to_their_topic(spark, mq, topic, client, here, running,
 
 
 def test_changed_counts_go_to_a_topic_with_their_keys(spark, mq, topic, client, here, running):
-    name, out = topic(queues=2), topic(queues=2)
+    name, out = topic(queues=2), topic(queues=8)
     fill(client, name, [json.dumps({"user": user}) for user in "aab"])
     builder = StreamBuilder(fresh_name("counts"), spark)
     users = builder.source(name, namesrv=mq.name_server).keyBy(lambda record: record["user"])
@@ -234,11 +234,14 @@ def test_changed_counts_go_to_a_topic_with_their_keys(spark, mq, topic, client, 
 
     def counted(wanted):
         assert query.isActive, query.exception()
-        found = {}
-        for message in last_messages(client, client.read_queues(out), 100):
+        found, places = {}, {}
+        for message in sorted(
+            last_messages(client, client.read_queues(out), 100), key=lambda m: m.queue_offset
+        ):
             value = json.loads(message.body)
             assert message.keys == value["key"]
-            found[value["key"]] = max(value["value"], found.get(value["key"], 0))
+            assert places.setdefault(message.keys, message.queue_id) == message.queue_id
+            found[value["key"]] = value["value"]  # the last one in its queue is the latest
         return found == wanted
 
     eventually(lambda: counted({"a": 2, "b": 1}), 120, what="the first counts")
