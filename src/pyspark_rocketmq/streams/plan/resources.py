@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from pyspark_rocketmq.streams.plan.session_settings import temporary_settings
+from pyspark_rocketmq.spark.session_settings import temporary_settings
 
 __all__ = ["HARD_LIMIT", "LOW_MEMORY", "Footprint"]
 

@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.session_settings import WATERMARK_SETTINGS, temporary_settings
 from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
 from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_text
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import check_ends, keeps_own_state
 from pyspark_rocketmq.streams.plan.nodes import Shape
-from pyspark_rocketmq.streams.plan.session_settings import temporary_settings
 from pyspark_rocketmq.streams.run.runner import STATE_SETTINGS
 from pyspark_rocketmq.streams.run.sinks import final_flow
 
@@ -76,7 +76,7 @@ def run_dry(
 def _settings(plan: p.Plan) -> dict[str, str]:
     # RocksDB is slower for a few rows, but the only store for steps that keep their own state.
     needs = any(keeps_own_state(node) for node in plan.nodes())
-    return {**_SMALL, **STATE_SETTINGS} if needs else dict(_SMALL)
+    return {**_SMALL, **WATERMARK_SETTINGS, **(STATE_SETTINGS if needs else {})}
 
 
 def _run_stream(df: Any, flow: Flow, checkpoint: Path) -> list[Any]:

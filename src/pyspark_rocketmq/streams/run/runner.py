@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import PlanError, RocketMQError
 from pyspark_rocketmq.spark.query_end import ends_within
+from pyspark_rocketmq.spark.session_settings import WATERMARK_SETTINGS, temporary_settings
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
 from pyspark_rocketmq.streams.connectors.base import SourceConnector
@@ -26,7 +27,6 @@ from pyspark_rocketmq.streams.frame.row_counts import RunCounts
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, check_ends
 from pyspark_rocketmq.streams.plan.explain import explain_plan
-from pyspark_rocketmq.streams.plan.session_settings import temporary_settings
 from pyspark_rocketmq.streams.run.elastic import check_elastic, leading
 from pyspark_rocketmq.streams.run.job_registry import (
     JobRecord,
@@ -112,7 +112,7 @@ def start(
         letters_checkpoint = f"{checkpoint}-dead-letters"
         for place in (checkpoint, letters_checkpoint):
             forget_unwritten_start(place)
-        with temporary_settings(session, _state_settings(session)), _limit_memory(session, plan):
+        with temporary_settings(session, _query_settings(session)), _limit_memory(session, plan):
             query = start_sinks(compiler, guard, checkpoint, dict(trigger or _choose_trigger(plan)))
             letters = _start_dead_letters(plan, guard, letters_checkpoint)
         held.enter_context(_count(session, query, checkpoint))
@@ -212,6 +212,10 @@ def _state_settings(spark: SparkSession) -> dict[str, str]:
         for name, value in STATE_SETTINGS.items()
         if spark.conf.get(name, None) in {None, _default_setting(name)}
     }
+
+
+def _query_settings(spark: SparkSession) -> dict[str, str]:
+    return {**_state_settings(spark), **WATERMARK_SETTINGS}
 
 
 def _limit_memory(spark: SparkSession, plan: p.Plan) -> contextlib.AbstractContextManager[None]:

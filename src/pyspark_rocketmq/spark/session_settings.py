@@ -1,13 +1,23 @@
-"""Temporary Spark settings."""
+"""Temporary Spark settings.
+
+# Facts (Spark 4.0 to 4.3, ReuseExchangeAndSubquery, WatermarkPropagator): where two parts of a plan are equal
+# up to a shuffle, the second becomes a ReusedExchange, below which the propagator finds no watermark. The
+# stateful operators above it never see time pass: a join of two aggregates of one stream gives no rows, and
+# nothing is logged.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from pyspark.sql import SparkSession
 
-__all__ = ["temporary_settings"]
+__all__ = ["WATERMARK_SETTINGS", "temporary_settings"]
+
+WATERMARK_SETTINGS: Final[Mapping[str, str]] = {"spark.sql.exchange.reuse": "false"}
+"""What a query with watermarks needs when it starts, see the facts above."""
 
 
 @contextlib.contextmanager
