@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -155,8 +156,13 @@ def test_changed_rows_of_an_aggregation_are_messages_with_their_key(run, topic, 
     job = run(text, first, trigger="availableNow", outputMode="update")
     assert job.await_termination(240)
     settled(second, 3)
-    keys = [message.keys for message in last_messages(client, client.read_queues(second), 3)]
-    assert sorted(keys) == ["20", "3", "3"], "the changed group, and no other, again"
+    found = last_messages(client, client.read_queues(second), 3)
+    assert sorted(message.keys for message in found) == ["20", "3", "3"], (
+        "the changed group, and no other, again"
+    )
+    changed = sorted((m for m in found if m.keys == "3"), key=lambda m: m.queue_offset)
+    assert [json.loads(m.body)["user_id"] for m in changed] == [2, 3], "in one queue, the latest one last"
+    assert len({m.queue_id for m in changed}) == 1
 
 
 @pytest.mark.parametrize(
@@ -288,10 +294,13 @@ def test_keys_may_be_left_out_of_the_body_and_tags_unset(run, topic, settled, re
 
 def test_a_job_sets_the_format_of_tables_that_set_none(run, topic, settled, read, client):
     name = topic(queues=1)
-    fill(client, name, numbered(name, ["1|a;2|b;"]))
-    table = with_options("n INT, s STRING", ", 'lineDelimiter' = ';', 'fieldDelimiter' = '|'")
-    job = run(f"SET 'defaultFormat' = 'delimited'; {READ} {table} SELECT * FROM t", name)
-    assert rows_of(job) == [(1, "a"), (2, "b")]
+    fill(client, name, numbered(name, ["1|a;2|b|c;3;"]))
+    rows = []
+    for check in ("NONE", "PAD"):
+        options = f", 'lineDelimiter' = ';', 'fieldDelimiter' = '|', 'lengthCheck' = '{check}'"
+        table = with_options("n INT, s STRING", options)
+        rows.append(rows_of(run(f"SET 'defaultFormat' = 'delimited'; {READ} {table} SELECT * FROM t", name)))
+    assert rows == [[(1, "a"), (2, "b")], [(1, "a"), (2, "b"), (3, None)]]
 
 
 READ_ONLY = "CREATE TABLE s (x INT,\n topic STRING METADATA) USING rocketmq OPTIONS (topic 'x');"
@@ -374,18 +383,107 @@ def test_a_sample_is_the_newest_messages(run, topic, settled, client):
 def test_inserting_into_a_table_of_sparks(run, spark, topic, settled, client, tmp_path):
     name = topic()
     fill(client, name, numbered(name, [GOOD, GOOD]))
-    for table in ("found", "streamed"):
-        spark.sql(f"CREATE TABLE {table} (a INT, b STRING) USING parquet LOCATION '{tmp_path}/{table}'")
+    streamed = (
+        "CREATE TABLE streamed (n BIGINT, at TIMESTAMP(3), b STRING) USING csv "
+        f"OPTIONS (header 'true', sep '|') PARTITIONED BY (b) LOCATION '{tmp_path}/streamed';"
+    )
     try:
         source = with_options("a INT, b STRING", ", 'startingOffsets' = 'earliest'")
-        job = run(READ + source + "INSERT INTO found SELECT * FROM t", name)
+        found = f"CREATE TABLE found (a INT, b STRING) USING parquet LOCATION '{tmp_path}/found';"
+        job = run(READ + source + found + "INSERT INTO found (b, a) SELECT b, a FROM t", name)
         assert job.written == [WrittenRows("found", 2)]
         assert [tuple(row) for row in spark.table("found").collect()] == [(1, "x")] * 2
-        insert = source + "INSERT INTO streamed SELECT * FROM t"
-        assert run(insert, name, trigger="availableNow").await_termination(240)
+        insert = source + "INSERT INTO streamed (b, n) SELECT upper(b), a FROM t"
+        assert run(streamed + insert, name, trigger="availableNow").await_termination(240)
         fill(client, name, numbered(name, [GOOD]))
         assert run(insert, name, trigger="availableNow").await_termination(240)  # from its checkpoint
-        assert [tuple(row) for row in spark.table("streamed").collect()] == [(1, "x")] * 3
+        assert [tuple(row) for row in spark.table("streamed").collect()] == [(1, None, "X")] * 3
+        assert [path.name for path in (tmp_path / "streamed").glob("b=*")] == ["b=X"]
+        for wrong in ("(nope)", "PARTITION (b = 'x')"):
+            with pytest.raises(SqlError, match=r"no column 'nope'|PARTITION is for INSERTs"):
+                run(f"{source} INSERT INTO streamed {wrong} SELECT a FROM t", name)
     finally:
         for table in ("found", "streamed"):
-            spark.sql(f"DROP TABLE {table}")
+            spark.sql(f"DROP TABLE IF EXISTS {table}")
+
+
+def test_blackhole_print_and_files_and_one_topic_twice(run, spark, topic, settled, client, tmp_path, capsys):
+    name, out = topic(queues=1), topic(queues=1)
+    fill(client, name, numbered(name, [GOOD, '{"a": 2}']))
+    files = (
+        "CREATE TABLE f (a BIGINT, b STRING) PARTITIONED BY (b) WITH ('connector' = 'filesystem', "
+        f"'path' = '{tmp_path}/f', 'format' = 'csv', 'csv.field-delimiter' = '|');"
+    )
+    others = (
+        "CREATE TABLE shown (a INT, b STRING) WITH ('connector' = 'print', 'print-identifier' = 'p');"
+        "CREATE TABLE hole (a INT) WITH ('connector' = 'blackhole');"
+    )
+    source = with_options("a INT, b STRING", ", 'startingOffsets' = 'earliest'")
+    sink = with_options("a INT", "").replace("user_behavior", out).replace("TABLE t", "TABLE o")
+    inserts = (
+        "INSERT INTO f (b, a) SELECT coalesce(b, 'none'), a FROM t; INSERT INTO o SELECT a FROM t;"
+        "INSERT INTO o SELECT a + 10 FROM t"
+    )
+    job = run(source + files + sink + inserts, name, trigger="availableNow")
+    assert job.await_termination(240)
+    assert [query.name for query in job.queries] == ["f", "o", "o-2"]
+    settled(out, 4)
+    batch = (
+        files + others + "INSERT INTO hole SELECT a FROM f; INSERT INTO shown SELECT * FROM f WHERE a = 1;"
+    )
+    job = run(READ + batch + "INSERT INTO shown (a) VALUES (3); SELECT a, b FROM f")
+    assert rows_of(job) == [(1, "x"), (2, "none")]
+    assert [written.rows for written in job.written] == [2, 1, 1]
+    assert capsys.readouterr().out.splitlines() == ["p> +I[1, x]", "p> +I[3, null]"]
+    assert sorted(path.name for path in (tmp_path / "f").glob("b=*")) == ["b=none", "b=x"]
+
+
+EVENTS = "k INT, at TIMESTAMP(3), WATERMARK FOR at AS at - INTERVAL '2' SECOND"
+
+
+def events(numbers: Sequence[int]) -> list[str]:
+    return [f'{{"k": {n % 2}, "at": "2026-01-31T08:00:{n:02d}.000Z"}}' for n in numbers]
+
+
+def test_two_windows_of_one_table_are_joined(run, topic, settled, client):
+    name, out = topic(queues=1), topic(queues=1)
+    fill(client, name, [*events(range(20)), '{"k": 9, "at": "2026-01-31T09:00:00.000Z"}'])
+    sink = with_options("k INT, n BIGINT, most BIGINT", "").replace("user_behavior", out)
+    window = "window(at, '10 seconds')"
+    text = (
+        with_options(EVENTS, ", 'startingOffsets' = 'earliest'")
+        + sink.replace("TABLE t", "TABLE o")
+        + "SET 'dialect' = 'spark'; CREATE VIEW known AS SELECT k, at FROM t WHERE k IS NOT NULL;"
+        + "INSERT INTO o SELECT a.k, a.n, b.most "
+        + f"FROM (SELECT {window} AS w, k, count(*) AS n FROM known GROUP BY {window}, k) a "
+        + "JOIN (SELECT w, max(n) AS most FROM "
+        + f"(SELECT {window} AS w, count(*) AS n FROM known GROUP BY {window}, k) GROUP BY w) b ON a.w = b.w"
+    )
+    assert run(text, name, trigger="availableNow").await_termination(240)
+    settled(out, 4)
+    bodies = sorted(message.body for message in last_messages(client, client.read_queues(out), 9))
+    assert bodies == [b'{"k":0,"n":5,"most":5}'] * 2 + [b'{"k":1,"n":5,"most":5}'] * 2
+
+
+def test_a_silent_table_does_not_hold_up_a_join(run, topic, settled, client):
+    left, right, out = topic(queues=1), topic(queues=1), topic(queues=1)
+    fill(client, left, events([1, 2]))
+    tables = [
+        with_options(EVENTS, ", 'startingOffsets' = 'earliest'").replace("TABLE t", f"TABLE {name}")
+        for name in ("l", "r")
+    ]
+    sink = with_options("k INT, other INT", "").replace("TABLE t", "TABLE o")
+    text = "SET 'dialect' = 'spark';" + "".join(
+        table.replace("user_behavior", name)
+        for table, name in zip([*tables, sink], [left, right, out], strict=True)
+    )
+    windowed = "SELECT window(at, '10 seconds') AS w, k FROM"
+    text += (
+        f"INSERT INTO o SELECT l.k, r.k FROM ({windowed} l) l LEFT JOIN ({windowed} r) r "
+        "ON l.w = r.w AND l.k = r.k"
+    )
+    job = run(text, **{"table.exec.source.idle-timeout": "1 s"})
+    settled(out, 2)
+    assert job.queries[0].isActive
+    bodies = sorted(message.body for message in last_messages(client, client.read_queues(out), 9))
+    assert bodies == [b'{"k":0}', b'{"k":1}'], "and no row for a heartbeat"

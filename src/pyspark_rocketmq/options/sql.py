@@ -11,6 +11,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options.declare import Kind, Options, option
 from pyspark_rocketmq.options.text.kinds import (
     BOOLEAN,
+    DURATION_MS,
     FILE,
     TEXT,
     TOPIC,
@@ -325,6 +326,15 @@ class JobOptions(Options):
         aliases=("pipeline.name",),
         example="orders-per-minute",
         doc="Name of the next INSERT. Its checkpoint is identified by this name.",
+    )
+    idle_ms: int | None = option(
+        "idleTimeout",
+        DURATION_MS,
+        default=None,
+        default_text="off",
+        aliases=("table.exec.source.idle-timeout",),
+        example="30 seconds",
+        doc="After this time without messages, the watermark of a table follows the clock. 0 is off.",
     )
     default_format: BodyFormat = option(
         "defaultFormat",

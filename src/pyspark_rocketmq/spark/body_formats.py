@@ -17,7 +17,19 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, BodyFormat, FieldCount, TableOptions
 from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_START
 
-__all__ = ["AT", "BAD", "BODY", "KEYS", "PLACE", "BodyColumn", "Decoded", "Format", "judge", "quote"]
+__all__ = [
+    "AT",
+    "BAD",
+    "BODY",
+    "FLINK_FORMAT_OPTIONS",
+    "KEYS",
+    "PLACE",
+    "BodyColumn",
+    "Decoded",
+    "Format",
+    "judge",
+    "quote",
+]
 
 BODY: Final = "__body"
 KEYS: Final = "__keys"
@@ -32,7 +44,7 @@ _CORRUPT: Final = "__corrupt"
 _LINE: Final = "__line"
 _FIELDS: Final = "__fields"
 
-_FLINK_FORMAT_OPTIONS: Final[Mapping[str, str]] = {
+FLINK_FORMAT_OPTIONS: Final[Mapping[str, str]] = {
     "field-delimiter": "sep",
     "quote-character": "quote",
     "escape-character": "escape",
@@ -265,7 +277,7 @@ class Format:
     # --- settings ---------------------------------------------------------------------------
 
     def _settings(self) -> dict[str, str]:
-        return {_FLINK_FORMAT_OPTIONS.get(name.lower(), name): value for name, value in self.settings.items()}
+        return {FLINK_FORMAT_OPTIONS.get(name.lower(), name): value for name, value in self.settings.items()}
 
     def _avro_schema(self) -> str:
         if self.options.avro_schema is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final, assert_never
 
 from sqlglot import Token, TokenType
@@ -17,7 +18,9 @@ from pyspark_rocketmq.options import (
     SourceOptions,
     option_reference,
 )
-from pyspark_rocketmq.sql.dialect import JobDialect
+from pyspark_rocketmq.sql.declared_columns import writable_columns
+from pyspark_rocketmq.sql.dialect import CONNECTORS, JobDialect
+from pyspark_rocketmq.sql.flink.connectors import ConnectorTable
 from pyspark_rocketmq.sql.flinksql import JobQueries
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.settings import Settings, first_settings, require_checkpoint, spark_setting
@@ -37,7 +40,7 @@ from pyspark_rocketmq.sql.statements import (
 )
 from pyspark_rocketmq.sql.tables import Table
 
-__all__ = ["check_job"]
+__all__ = ["check_job", "with_name_server"]
 
 _STREAM_SHOWN: Final = "a query without INSERT INTO needs batch mode: SET 'runtimeMode' = 'batch' before it"
 
@@ -95,6 +98,7 @@ class _Check:
     def __init__(self) -> None:
         self._settings = Settings()
         self._tables: dict[str, Table] = {}
+        self._connectors: dict[str, ConnectorTable] = {}
         self._queries = JobQueries()
         self._streams: set[str] = set()  # views that read a table as a stream
         self._views: set[str] = set()
@@ -113,6 +117,7 @@ class _Check:
                 self._create_view(statement)
             case DropTable():
                 self._tables.pop(statement.name.key, None)
+                self._connectors.pop(statement.name.key, None)
             case Insert():
                 self._insert(statement)
             case Set():
@@ -125,38 +130,50 @@ class _Check:
                 if streaming and statement.whole.text.split(maxsplit=1)[0].upper() in _QUERY_STARTS:
                     statement.position.fail(_STREAM_SHOWN)
                 if statement.is_query:
-                    self._queries.query(statement.whole, self._tables, self._settings.options)
+                    self._queries.query(statement.whole, self._names, self._settings.options)
             case _:
                 assert_never(statement)
 
     def _create_table(self, declared: CreateTable) -> None:
         key = declared.name.key
-        there = self._tables.get(key)
+        there = self._tables.get(key) or self._connectors.get(key)
         if declared.keeps(None if there is None else there.declared):
             return
         options = self._settings.options
         declared = self._queries.table(declared, options)
-        self._tables[key] = Table.of(declared, default_format=options.default_format, infer=False)
+        self._tables.pop(key, None)
+        self._connectors.pop(key, None)
+        if declared.connector in CONNECTORS:
+            self._connectors[key] = ConnectorTable.of(declared)
+        else:
+            self._tables[key] = Table.of(declared, default_format=options.default_format, infer=False)
+
+    @property
+    def _names(self) -> AbstractSet[str]:
+        return self._tables.keys() | self._connectors.keys()
 
     def _create_view(self, view: CreateView) -> None:
-        if view.keeps(view.name.key in self._views | self._tables.keys()):
+        if view.keeps(view.name.key in self._views | self._names):
             return
         self._views.add(view.name.key)
         self._streams.discard(view.name.key)
         if self._query(view.query):
             self._streams.add(view.name.key)
-        self._queries.view(view, self._tables, self._settings.options)
+        self._queries.view(view, self._names, self._settings.options)
 
     def _insert(self, insert: Insert) -> None:
         table = self._tables.get(insert.target.key)
         if table is not None:
             insert.require_append()
             if not table.options.infer_schema:
-                table.target_columns(insert.columns, insert.target.position)
+                table.writable(insert.columns, insert.target.position)
             _parse(table, SinkOptions, table.given.write)
+        connector = self._connectors.get(insert.target.key)
+        if connector is not None:
+            writable_columns(connector.declared, insert.columns, insert.target.position)
         if self._query(insert.query):
             require_checkpoint(self._settings.options)
-        self._queries.query(insert.query, self._tables, self._settings.options)
+        self._queries.query(insert.query, self._names, self._settings.options)
         self._settings.insert_begins()
 
     def _query(self, query: Query, starts: frozenset[str] = _QUERY_STARTS) -> bool:
@@ -165,17 +182,23 @@ class _Check:
         for key in sorted(query.names & self._tables.keys()):
             _parse(self._tables[key], SourceOptions, self._tables[key].given.read)
         streaming = self._settings.options.mode is RuntimeMode.STREAMING
-        return bool(query.names & self._streams) or (streaming and bool(query.names & self._tables.keys()))
+        return bool(query.names & self._streams) or (streaming and bool(query.names & self._names))
+
+
+def with_name_server(given: Mapping[str, str]) -> dict[str, str]:
+    """Return a table's options with a name server, which may come from where the job will run."""
+    names = {name.lower() for name in given}
+    return {**({} if names & _NAME_SERVER else {"nameServer": "name-server:9876"}), **given}
 
 
 def _parse(table: Table, cls: type[Options], given: Mapping[str, str]) -> None:
     """Parse a table's options. Name server and time zone may come from where the job will run."""
     names = {name.lower() for name in given}
-    stand_in = {} if names & _NAME_SERVER else {"nameServer": "name-server:9876"}
+    stand_in = {}
     if cls is SourceOptions and "timezone" not in names:
         stand_in["timeZone"] = "UTC"
     at = TableOption("", "", table.declared.position)
-    table.given.parse(cls, {**stand_in, **given}, at)
+    table.given.parse(cls, {**stand_in, **with_name_server(given)}, at)
 
 
 def _check_words(query: Query, starts: frozenset[str]) -> None:

@@ -26,12 +26,15 @@ from pyspark_rocketmq.sql.statements import (
     Watermark,
 )
 
-__all__ = ["FORMATS", "JobDialect", "TableParser"]
+__all__ = ["CONNECTORS", "FORMATS", "JobDialect", "TableParser"]
 
 T = TypeVar("T")
 
 FORMATS: Final = frozenset({"rocketmq", "org.apache.rocketmq.spark"})
 """The value of ``USING`` and ``'connector'``."""
+
+CONNECTORS: Final = frozenset({"blackhole", "print", "filesystem"})
+"""Connectors of Flink's that Spark has, too."""
 
 _OPENS: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
 _CLOSES: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
@@ -104,7 +107,7 @@ class TableParser(SparkParser):
 
     def cut(self, first: Token, last: Token, names: frozenset[str]) -> Query:
         """Return the job's text from one token to another."""
-        before = "".join("\n" if character == "\n" else " " for character in self.sql[: first.start])
+        before = _blanks(self.sql[: first.start])
         return Query(before + self.sql[first.start : last.end + 1], names, self.position(first))
 
     def rest(self, what: str) -> Query:
@@ -151,8 +154,8 @@ class TableParser(SparkParser):
         _refuse_twice([column.name for column in columns], "column")
         if len(watermarks) > 1:
             watermarks[1].column.position.fail("a table has one watermark")
-        options = self._clauses(name)
-        flink = any(option.name.lower() == "connector" for option in options)
+        options, partitions = self._clauses(name)
+        connector = next((o.value.lower() for o in options if o.name.lower() == "connector"), None)
         return CreateTable(
             name,
             tuple(columns),
@@ -160,12 +163,17 @@ class TableParser(SparkParser):
             options,
             replace,
             if_not_exists,
-            flink,
+            connector is not None,
+            "rocketmq" if connector is None else connector,
+            partitions,
             self.position(start),
         )
 
-    def _clauses(self, table: Name) -> tuple[TableOption, ...]:
+    def _clauses(self, table: Name) -> tuple[tuple[TableOption, ...], tuple[Name, ...]]:
+        """Consume what follows the columns, and return the options and the columns of PARTITIONED BY."""
         options: list[TableOption] = []
+        partitions: list[Name] = []
+        partitioned: Position | None = None
         while self._curr:
             if self._match_text_seq("USING"):
                 self.name("a format")
@@ -174,7 +182,8 @@ class TableParser(SparkParser):
             elif self._match_text_seq("WITH") or self._match_text_seq("OPTIONS"):
                 options += self.between_commas(self._option)
             elif self._match(TokenType.PARTITION_BY):
-                self.position(self._prev).fail("a topic cannot be partitioned by columns")
+                partitioned = self.position(self._prev)
+                partitions += self.between_commas(lambda: self.name("a column"))
             else:
                 self.raise_error("expected WITH (…) or OPTIONS (…)")
         given: dict[str, TableOption] = {}
@@ -182,7 +191,9 @@ class TableParser(SparkParser):
             other = given.setdefault(option.name.lower(), option)
             if other is not option:
                 option.position.fail(f"option {option.name!r} of {table.text} is given twice")
-        return tuple(options)
+        if partitioned is not None and ("connector" not in given or not _has_folders(given["connector"])):
+            partitioned.fail("a topic cannot be partitioned by columns")
+        return tuple(options), tuple(partitions)
 
     def _option(self) -> TableOption:
         at = self.here()
@@ -295,6 +306,15 @@ class JobDialect(Spark):
         }
 
     Parser = TableParser
+
+
+def _has_folders(connector: TableOption) -> bool:
+    return connector.value.lower() in CONNECTORS
+
+
+def _blanks(text: str) -> str:
+    """Return as many blanks, with the same line ends."""
+    return "".join("\n" if character == "\n" else " " for character in text)
 
 
 def _refuse_twice(names: list[Name], what: str) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import TokenError
 from sqlglot.parser import Parser
 
-from pyspark_rocketmq.sql.dialect import FORMATS, JobDialect, TableParser
+from pyspark_rocketmq.sql.dialect import CONNECTORS, FORMATS, JobDialect, TableParser
 from pyspark_rocketmq.sql.statements import (
     CreateFunction,
     CreateView,
@@ -16,6 +18,7 @@ from pyspark_rocketmq.sql.statements import (
     Insert,
     Name,
     Position,
+    Query,
     Reset,
     Set,
     SparkStatement,
@@ -36,6 +39,11 @@ _QUERY_STARTS: Final = (
     "DESC",
     "EXPLAIN",
 )
+_TIMES: Final = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"})
+_BEFORE_CALLS: Final = frozenset(
+    {"SELECT", "DISTINCT", "WHERE", "BY", "AND", "OR", "ON", "THEN", "ELSE", "WHEN"}
+)
+_MICROSECONDS: Final = 6
 _SUBQUERY_STARTS: Final = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "("})
 
 
@@ -98,9 +106,12 @@ class _JobParser(TableParser):
         return self._of_spark()
 
     def _of_spark(self) -> SparkStatement:
-        start = self._curr
+        start, first = self._curr, self._index
         is_query = start.text.upper() in _QUERY_STARTS
-        return SparkStatement(self.rest("a statement"), is_query, self.position(start))
+        whole = self.rest("a statement")
+        if not is_query:
+            whole = _without_precision(whole, self._tokens[first : self._index])
+        return SparkStatement(whole, is_query, self.position(start))
 
     # --- CREATE -----------------------------------------------------------------------------
 
@@ -148,10 +159,11 @@ class _JobParser(TableParser):
                 return "".join(words[at + 1 : at + 6]).startswith(tuple(FORMATS))
             if word == "connector" and at + 2 < len(words):
                 value = tokens[at + 2] if words[at + 1] == "=" else tokens[at + 1]
-                if value.text.lower() not in FORMATS:
+                known = sorted(FORMATS | CONNECTORS)
+                if value.text.lower() not in known:
                     self.position(value).fail(
-                        f"connector {value.text!r} is not one of {', '.join(sorted(FORMATS))}: other sources "
-                        "are Spark's, CREATE TABLE … USING …"
+                        f"connector {value.text!r} is not one of {', '.join(known)}: other sources are "
+                        "Spark's, CREATE TABLE … USING …"
                     )
                 return True
         return False
@@ -217,3 +229,17 @@ class _JobParser(TableParser):
         while self._curr and self._curr.token_type != TokenType.EQ:
             self._advance()
         return self.sql[first.start : self._prev.end + 1]
+
+
+def _without_precision(statement: Query, tokens: Sequence[Token]) -> Query:
+    """Blank out the precision of Flink's ``TIMESTAMP(3)``, which definitions of Spark's tables lack."""
+    text = statement.padded
+    for before, kind, start, digits, end in zip(*(tokens[at:] for at in range(5)), strict=False):
+        is_type = kind.text.upper() in _TIMES and start.token_type == TokenType.L_PAREN
+        in_definition = before.text == ":" or (
+            before.text.isidentifier() and before.text.upper() not in _BEFORE_CALLS
+        )
+        if is_type and in_definition and digits.text.isdecimal() and int(digits.text) <= _MICROSECONDS:
+            length = end.end + 1 - start.start
+            text = text[: start.start] + " " * length + text[end.end + 1 :]
+    return replace(statement, padded=text)

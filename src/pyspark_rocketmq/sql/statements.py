@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias
 
@@ -174,6 +175,10 @@ class CreateTable:
     ----------
     flink : bool
         Whether it is written in Flink's syntax, ``WITH ('connector' = …)``.
+    connector : str
+        In lower case.
+    partitions : tuple of Name
+        The columns of ``PARTITIONED BY``.
     """
 
     name: Name
@@ -183,6 +188,8 @@ class CreateTable:
     replace: bool
     if_not_exists: bool
     flink: bool
+    connector: str
+    partitions: tuple[Name, ...]
     position: Position
 
     def keeps(self, there: CreateTable | None) -> bool:
@@ -262,6 +269,19 @@ class Insert:
     query: Query
     whole: Query
     position: Position
+
+    def require_columns(self, given: Sequence[str], wanted: Sequence[str]) -> None:
+        """Check that the query has as many columns as the statement fills.
+
+        Raises
+        ------
+        SqlError
+        """
+        if len(given) != len(wanted):
+            self.query.position.fail(
+                f"the query has {len(given)} columns, but {self.target.text} is given {len(wanted)}: "
+                f"{', '.join(wanted)}"
+            )
 
     def require_append(self) -> None:
         """Check that the statement does not overwrite, for the insert into a topic.

@@ -19,9 +19,15 @@ from pyspark_rocketmq.options import (
     TableOptions,
 )
 from pyspark_rocketmq.spark.body_formats import AT, BODY, KEYS, PLACE, BodyColumn, Decoded, Format, judge
-from pyspark_rocketmq.spark.body_formats import quote as quoted_text
 from pyspark_rocketmq.spark.session_zone import add_session_zone
 from pyspark_rocketmq.sql.catalog import sample_columns
+from pyspark_rocketmq.sql.declared_columns import (
+    Writable,
+    add_computed,
+    mark_watermark,
+    quote,
+    writable_columns,
+)
 from pyspark_rocketmq.sql.flink.table_options import SortedOptions, sort_options
 from pyspark_rocketmq.sql.metadata import metadata_of
 from pyspark_rocketmq.sql.statements import (
@@ -34,9 +40,15 @@ from pyspark_rocketmq.sql.statements import (
     TableOption,
 )
 
-__all__ = ["SOURCE", "Table", "quote"]
+__all__ = ["SOURCE", "Table"]
 
 SOURCE: Final = "rocketmq"
+
+BEAT: Final = "__beat"
+"""The time of a heartbeat; null for messages."""
+
+_BEAT_COLUMNS: Final = ("topic", "storeTimestamp")
+_IDLE: Final = "heartbeatInterval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +101,15 @@ class Table:
 
     # --- reading ----------------------------------------------------------------------------
 
-    def read(self, spark: SparkSession, *, streaming: bool) -> DataFrame:
+    def read(self, spark: SparkSession, *, streaming: bool, idle_ms: int | None = None) -> DataFrame:
         """Return the table's rows.
+
+        Parameters
+        ----------
+        spark : SparkSession
+        streaming : bool
+        idle_ms : int, optional
+            After this time without messages a stream's watermark follows the clock, unless the table says.
 
         Raises
         ------
@@ -98,15 +117,16 @@ class Table:
             The table cannot be read: an option is invalid, or a column is write-only.
         """
         if self.format is None:
-            return self._mark_watermark(self._load(spark, (), streaming=streaming))
+            return mark_watermark(self.declared, self._load(spark, (), streaming=streaming))
+        idle = self._idle(streaming, idle_ms)
         judged = judge(
-            self._decode(spark, streaming=streaming),
+            self._decode(spark, streaming=streaming, idle=idle),
             self.options.bad_records,
             what=f"the columns of table {self.name}, format {self._kind().value}",
             counted_as=self.name,
         )
-        rows = self._select(judged.rows, judged.columns)
-        return self._mark_watermark(self._add_computed(rows))
+        rows = self._select(judged.rows, judged.columns, beats=idle is not None)
+        return self._mark_watermark(add_computed(self.declared, rows))
 
     def dead_letters(self, spark: SparkSession, *, streaming: bool) -> DataFrame:
         """Return the messages that do not fit the table, as messages for ``badRecordsTopic``.
@@ -133,9 +153,16 @@ class Table:
         assert self.format is not None
         return self.format.kind
 
-    def _decode(self, spark: SparkSession, *, streaming: bool, also: Sequence[str] = ()) -> Decoded:
+    def _decode(
+        self, spark: SparkSession, *, streaming: bool, also: Sequence[str] = (), idle: str | None = None
+    ) -> Decoded:
         assert self.format is not None
-        wanted = ["body", *also, *(("keys",) if self.format.needs_keys else ())]
+        wanted = [
+            "body",
+            *also,
+            *(_BEAT_COLUMNS if idle else ()),
+            *(("keys",) if self.format.needs_keys else ()),
+        ]
         for column in self.declared.columns:
             if isinstance(column, MetadataColumn):
                 source = metadata_of(column).source
@@ -146,7 +173,7 @@ class Table:
                 wanted.append(source)
         if self.options.bad_records in {BadRecords.FAIL, BadRecords.DEAD_LETTER}:
             wanted += PLACE
-        messages = self._load(spark, tuple(dict.fromkeys(wanted)), streaming=streaming)
+        messages = self._load(spark, tuple(dict.fromkeys(wanted)), streaming=streaming, idle=idle)
         messages = messages.withColumn(BODY, F.col("body"))
         if self.format.needs_keys:
             messages = messages.withColumn(KEYS, F.col("keys"))
@@ -154,10 +181,15 @@ class Table:
             messages = messages.withColumn(AT, F.struct(*PLACE))
         return self.format.decode(messages)
 
-    def _load(self, spark: SparkSession, columns: Sequence[str], *, streaming: bool) -> DataFrame:
+    def _load(
+        self, spark: SparkSession, columns: Sequence[str], *, streaming: bool, idle: str | None = None
+    ) -> DataFrame:
         given = add_session_zone(spark, self.given.read)
         self.given.parse(SourceOptions, given, self._whole)
-        options = {**given, **({"columns": ",".join(columns)} if columns else {})}
+        options = given
+        if columns:
+            options = {name: value for name, value in given.items() if name.lower() != _IDLE.lower()}
+            options |= {"columns": ",".join(columns)} | ({_IDLE: idle} if idle else {})
         if streaming:
             return spark.readStream.format(SOURCE).options(**options).load()
         return spark.read.format(SOURCE).options(**options).load()
@@ -167,8 +199,8 @@ class Table:
         """A stand-in for a missing option, at the table's position."""
         return TableOption("", "", self.declared.position)
 
-    def _select(self, rows: DataFrame, values: Sequence[Column]) -> DataFrame:
-        """Select the columns that are not computed, in the order of the declaration."""
+    def _select(self, rows: DataFrame, values: Sequence[Column], *, beats: bool) -> DataFrame:
+        """Select the columns that are not computed, in the order of the declaration, and heartbeats' time."""
         by_name = dict(zip((c.key for c in self._format_columns()), values, strict=True))
         selected: list[Column] = []
         for column in self.declared.columns:
@@ -181,70 +213,49 @@ class Table:
                     pass
                 case _:
                     assert_never(column)
+        if beats:
+            selected.append(F.when(F.col("topic").isNull(), F.col("storeTimestamp")).alias(BEAT))
         return rows.select(*selected)
 
     def _format_columns(self) -> tuple[BodyColumn, ...]:
         assert self.format is not None
         return self.format.columns
 
-    def _add_computed(self, rows: DataFrame) -> DataFrame:
-        computed = [column for column in self.declared.columns if isinstance(column, ComputedColumn)]
-        for column in computed:
-            rows = rows.withColumn(column.name.text, F.expr(column.expression.padded))
-        return rows.select(*(F.col(quote(column.name)) for column in self.declared.columns))
+    def _idle(self, streaming: bool, idle_ms: int | None) -> str | None:
+        """Return the interval of heartbeats: they move the watermark, and no query sees them."""
+        given = next(
+            (value for name, value in self.given.read.items() if name.lower() == _IDLE.lower()), None
+        )
+        if not streaming or given is not None:
+            return given if streaming else None
+        return f"{idle_ms}ms" if idle_ms and self.declared.watermark is not None else None
 
     def _mark_watermark(self, rows: DataFrame) -> DataFrame:
+        """Set the watermark, and drop heartbeats above it.
+
+        The condition uses the time, so that Spark does not move it below the watermark. It is not
+        deterministic, so that later conditions stay above, too, such as the ``isnotnull`` that Spark infers
+        from a join: below, they would drop heartbeats, which have no columns, before they move the watermark.
+        """
         mark = self.declared.watermark
-        return rows if mark is None else rows.withWatermark(mark.column.text, mark.delay)
+        if BEAT not in rows.columns:
+            return mark_watermark(self.declared, rows)
+        beat = F.col(BEAT)
+        if mark is None:
+            return rows.where(beat.isNull()).drop(BEAT)
+        time = F.col(quote(mark.column))
+        kinds = {field.name.lower(): field.dataType for field in rows.schema.fields}
+        of_beat = rows.withColumn(mark.column.text, F.coalesce(beat.cast(kinds[mark.column.key]), time))
+        marked = mark_watermark(self.declared, of_beat)
+        return marked.where((beat.isNull() | time.isNull()) & (F.spark_partition_id() >= 0)).drop(BEAT)
 
     # --- writing ----------------------------------------------------------------------------
 
-    def target_columns(
-        self, names: Sequence[Name], at: Position
-    ) -> tuple[PhysicalColumn | MetadataColumn, ...]:
-        """Return the columns that an INSERT fills, in its order.
+    def writable(self, names: Sequence[Name], at: Position) -> tuple[Writable, ...]:
+        """Return the columns that an INSERT fills, see `writable_columns`."""
+        return writable_columns(self.declared, names, at)
 
-        Parameters
-        ----------
-        names : sequence of Name
-            The columns that it names. Empty for all writable columns.
-        at : Position
-            The position of the table's name in the INSERT.
-
-        Raises
-        ------
-        SqlError
-            A column cannot be written, does not exist, or must not be omitted.
-        """
-        able = [column for column in self.declared.columns if not isinstance(column, ComputedColumn)]
-        writable = {
-            column.name.key: column
-            for column in able
-            if isinstance(column, PhysicalColumn) or not column.virtual
-        }
-        for column in writable.values():
-            if isinstance(column, MetadataColumn) and metadata_of(column).sink is None:
-                there = column.name.position
-                at.fail(
-                    f"column {column.name.text!r} of {self.name}, declared at line {there.line}, column "
-                    f"{there.column}, is metadata that can only be read: declare it VIRTUAL"
-                )
-        if not names:
-            return tuple(writable.values())
-        for name in names:
-            if name.key not in writable:
-                name.position.fail(
-                    f"{self.name} has no column {name.text!r} that can be written; these can: "
-                    f"{', '.join(column.name.text for column in writable.values())}"
-                )
-        left_out = writable.keys() - {name.key for name in names}
-        for key in left_out:
-            column = writable[key]
-            if isinstance(column, PhysicalColumn) and not column.nullable:
-                at.fail(f"column {column.name.text!r} of {self.name} is NOT NULL and gets no value")
-        return tuple(writable[name.key] for name in names)
-
-    def messages(self, rows: DataFrame, columns: Sequence[PhysicalColumn | MetadataColumn]) -> DataFrame:
+    def messages(self, rows: DataFrame, columns: Sequence[Writable]) -> DataFrame:
         """Convert rows with these columns, in this order, to messages."""
         if self.format is None:
             return rows
@@ -288,11 +299,6 @@ class Table:
         """
         self.given.parse(SinkOptions, self.given.write, self._whole)
         return self.given.write
-
-
-def quote(name: Name) -> str:
-    """Return a name quoted for Spark."""
-    return quoted_text(name.text)
 
 
 def _infer_columns(declared: CreateTable, given: SortedOptions, options: TableOptions) -> CreateTable:

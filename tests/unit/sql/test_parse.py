@@ -258,3 +258,12 @@ def test_an_open_quote_is_an_error():
 
 def test_nothing_is_no_statement():
     assert parse_statements(" ;; -- nothing\n;") == ()
+
+
+def test_times_of_sparks_tables_lose_a_precision_that_spark_has_not():
+    text = "CREATE TABLE s (a TIMESTAMP(3), b STRUCT<c: TIMESTAMP_LTZ(6)>, d TIMESTAMP(9)) USING csv"
+    (statement,) = parse_statements(f"SELECT 1;\n{text} AS SELECT timestamp(3)"[10:])
+    expected = text.replace("(3)", "   ").replace("(6)", "   ")
+    assert statement.whole.text == f"{expected} AS SELECT timestamp(3)"
+    (query,) = parse_statements("SELECT timestamp(3)")
+    assert query.whole.text == "SELECT timestamp(3)"

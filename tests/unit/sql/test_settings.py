@@ -70,3 +70,11 @@ def test_a_streaming_query_needs_a_checkpoint() -> None:
         require_checkpoint(settings.options)
     settings.set("checkpointLocation", "/c")
     assert require_checkpoint(settings.options) == "/c"
+
+
+@pytest.mark.parametrize("name", ["idleTimeout", "table.exec.source.idle-timeout"])
+def test_the_time_after_which_a_table_is_idle(name):
+    settings = Settings()
+    assert settings.options.idle_ms is None
+    settings.set(name, "30 s")
+    assert settings.options.idle_ms == 30_000

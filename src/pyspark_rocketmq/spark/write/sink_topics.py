@@ -30,7 +30,7 @@ from pyspark_rocketmq.options import SinkOptions
 from pyspark_rocketmq.record.encode.outgoing_rows import OutgoingRows
 from pyspark_rocketmq.remoting.codes import ResponseCode
 
-__all__ = ["ANY_QUEUE", "RESTART_MS", "SinkTopics", "named_brokers"]
+__all__ = ["ANY_QUEUE", "RESTART_MS", "SinkTopics", "named_brokers", "require_topic"]
 
 ANY_QUEUE: Final = -1
 """The number of rows that may go to any queue."""
@@ -68,6 +68,19 @@ class _SeenBrokers:
 
 
 _seen: Final[WeakKeyDictionary[Client, _SeenBrokers]] = WeakKeyDictionary()
+
+
+def require_topic(options: SinkOptions) -> None:
+    """Fail before any task runs if the topic does not exist; create it if ``createTopic`` is on.
+
+    Raises
+    ------
+    TopicNotFoundError, PermissionDeniedError, BrokerNotFoundError, NameServerError
+    """
+    if options.topic is None:
+        return
+    with Client(options.client) as client:
+        SinkTopics(client, options).queues(options.topic)
 
 
 def named_brokers(rows: OutgoingRows) -> frozenset[str]:

@@ -23,7 +23,7 @@ from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.task_client import task_client
 from pyspark_rocketmq.spark.write.range_commits import RangeCommits
 from pyspark_rocketmq.spark.write.sink_schema import SinkLayout, sink_layout
-from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
+from pyspark_rocketmq.spark.write.sink_topics import require_topic
 from pyspark_rocketmq.spark.write.transaction import Transactions
 from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName, require_checkpoint
 from pyspark_rocketmq.spark.write.write_task import WriteReport, WriteScope, WriteTask, is_ordered
@@ -95,7 +95,7 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
             raise OptionError(
                 "a transactional write needs jobId: the same when the job is run again", option="jobId"
             )
-        _look_at_topic(options)
+        require_topic(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send a partition's rows, in a task's process."""
@@ -163,14 +163,6 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
         """Roll back the rows of a transaction. Without a transaction, stored rows stay stored."""
         _abandon(messages, self._options, self._connect)
-
-
-def _look_at_topic(options: SinkOptions) -> None:
-    """Fail before any task runs if the topic does not exist; create it if ``createTopic`` is on."""
-    if options.topic is None:
-        return
-    with Client(options.client) as client:
-        SinkTopics(client, options).queues(options.topic)
 
 
 def _partition() -> int:

@@ -1,0 +1,242 @@
+"""What a job's statements declare, and the rows of its queries: nothing is started here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_rocketmq.options import BadRecords, JobOptions, OutputMode, RuntimeMode
+from pyspark_rocketmq.sql.declared_columns import quote
+from pyspark_rocketmq.sql.dialect import CONNECTORS
+from pyspark_rocketmq.sql.flink.connectors import ConnectorTable, ConnectorTarget
+from pyspark_rocketmq.sql.flinksql import JobQueries
+from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Target, UnknownTarget
+from pyspark_rocketmq.sql.settings import Settings, spark_setting
+from pyspark_rocketmq.sql.statements import CreateTable, CreateView, DropTable, Insert, Query
+from pyspark_rocketmq.sql.tables import Table
+
+__all__ = ["DeadLetters", "Planner", "Write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A planned INSERT.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        A stream or a batch, with the columns of the target.
+    target : Target
+    name : str
+        The target's name.
+    mode : OutputMode
+        Of a stream.
+    """
+
+    rows: DataFrame
+    target: Target
+    name: str
+    mode: OutputMode
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """The bad records of a table, as messages for their topic."""
+
+    rows: DataFrame
+    table: Table
+
+
+class Planner:
+    """The tables, views and settings of a job.
+
+    Attributes
+    ----------
+    tables : dict of str to Table
+    connectors : dict of str to ConnectorTable
+    dead_letters : list of DeadLetters
+        Of the tables that queries have read since the list was last emptied.
+    """
+
+    def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
+        self.tables: dict[str, Table] = {}
+        self.connectors: dict[str, ConnectorTable] = {}
+        self.dead_letters: list[DeadLetters] = []
+        self._spark = spark
+        self._settings = Settings()
+        self._queries = JobQueries()
+        self._viewed: dict[str, tuple[RuntimeMode, int | None]] = {}
+        self._views: set[str] = set()
+        self._refused: set[str] = set()  # tables whose bad records have been planned
+        for name, value in settings.items():
+            self.set(name, value)
+
+    @property
+    def options(self) -> JobOptions:
+        """The settings as they are now."""
+        return self._settings.options
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting.
+
+        Raises
+        ------
+        OptionError
+            The setting is unknown, or the value is not one of its.
+        """
+        spark_name = spark_setting(name)
+        if spark_name is None:
+            self._settings.set(name, value)
+        else:
+            self._spark.conf.set(spark_name, value)
+
+    def reset(self, name: str | None) -> None:
+        """Forget a setting, or all."""
+        spark_name = None if name is None else spark_setting(name)
+        if spark_name is None:
+            self._settings.reset(name)
+        else:
+            self._spark.conf.unset(spark_name)
+
+    def insert_begins(self) -> None:
+        """Forget the settings that apply to one INSERT."""
+        self._settings.insert_begins()
+
+    # --- tables and views -------------------------------------------------------------------
+
+    def create_table(self, declared: CreateTable) -> None:
+        """Declare a table.
+
+        Raises
+        ------
+        SqlError
+        """
+        key = declared.name.key
+        there = self.tables.get(key) or self.connectors.get(key)
+        if declared.keeps(None if there is None else there.declared):
+            return
+        self._forget(key)
+        declared = self._queries.table(declared, self.options)
+        if declared.connector in CONNECTORS:
+            self.connectors[key] = ConnectorTable.of(declared)
+        else:
+            self.tables[key] = self.declare(declared)
+
+    def _forget(self, key: str) -> bool:
+        """Remove a table, and return whether it was viewed."""
+        self.tables.pop(key, None)
+        self.connectors.pop(key, None)
+        return self._viewed.pop(key, None) is not None
+
+    @property
+    def _names(self) -> Set[str]:
+        return self.tables.keys() | self.connectors.keys()
+
+    def declare(self, declared: CreateTable) -> Table:
+        """Check a declaration.
+
+        Raises
+        ------
+        SqlError
+        """
+        return Table.of(declared, default_format=self.options.default_format)
+
+    def create_view(self, view: CreateView) -> None:
+        """Create a temporary view.
+
+        Raises
+        ------
+        SqlError
+        """
+        if view.keeps(view.name.key in self._views | self._names):
+            return
+        translated = self._queries.view(view, self._names, self.options)
+        self._rows(view.query, translated.text).createOrReplaceTempView(quote(view.name))
+        self._views.add(view.name.key)
+
+    def drop(self, statement: DropTable) -> bool:
+        """Drop a table, and return whether it was the job's."""
+        if statement.name.key not in self._names:
+            return False
+        if self._forget(statement.name.key):
+            self._spark.catalog.dropTempView(statement.name.text)
+        return True
+
+    # --- queries ----------------------------------------------------------------------------
+
+    def query(self, query: Query) -> DataFrame:
+        """Return a query's rows.
+
+        Raises
+        ------
+        SqlError, PySparkException
+        """
+        return self._rows(query, self._queries.query(query, self._names, self.options).text)
+
+    def run(self, statement: Query) -> DataFrame:
+        """Run a statement of Spark's."""
+        return self._rows(statement, statement.padded)
+
+    def _rows(self, query: Query, text: str) -> DataFrame:
+        """Pass a text to Spark, after registering the tables of its query as views."""
+        mode = self.options.mode
+        reading = mode, self.options.idle_ms
+        for key in sorted(query.names & self.tables.keys()):
+            table = self.tables[key]
+            streaming = mode is RuntimeMode.STREAMING
+            if self._viewed.get(key) != reading:
+                rows = table.read(self._spark, streaming=streaming, idle_ms=self.options.idle_ms)
+                rows.createOrReplaceTempView(quote(table.declared.name))
+                self._viewed[key] = reading
+            if table.options.bad_records is BadRecords.DEAD_LETTER and key not in self._refused:
+                self._refused.add(key)
+                letters = table.dead_letters(self._spark, streaming=streaming)
+                self.dead_letters.append(DeadLetters(letters, table))
+        self._view_files(query.names, reading)
+        return self._spark.sql(text)
+
+    def _view_files(self, names: Set[str], reading: tuple[RuntimeMode, int | None]) -> None:
+        """Register the files that are read as views. Other connectors only write."""
+        for key in sorted(names & self.connectors.keys()):
+            table = self.connectors[key]
+            if table.is_readable and self._viewed.get(key) != reading:
+                found = table.read(self._spark, streaming=reading[0] is RuntimeMode.STREAMING)
+                found.createOrReplaceTempView(quote(table.declared.name))
+                self._viewed[key] = reading
+
+    def insert(self, insert: Insert, *, known_target: bool = True) -> Write | None:
+        """Plan an INSERT. None: it reads and writes tables of Spark's only.
+
+        Parameters
+        ----------
+        insert : Insert
+        known_target : bool
+            Compare the query's columns with those of a Spark table that it writes.
+
+        Raises
+        ------
+        SqlError, PySparkException
+        """
+        table = self.tables.get(insert.target.key)
+        target: Target
+        connector = self.connectors.get(insert.target.key)
+        if table is not None:
+            target = MessagesTarget(table)
+        elif connector is not None:
+            target = ConnectorTarget(connector)
+        else:
+            if insert.overwrite or not insert.query.names & (self._names | self._views):
+                return None
+            name = insert.target.text
+            target = SparkTarget.of(self._spark, insert) if known_target else UnknownTarget(name)
+        translated = self._queries.query(insert.query, self._names, self.options)
+        rows = target.align(self._rows(insert.query, translated.text), insert)
+        changes = OutputMode.UPDATE if translated.rows.changes else OutputMode.APPEND
+        return Write(rows, target, insert.target.text, self.options.output_mode or changes)
+
+    def insert_in_spark(self, insert: Insert) -> None:
+        """Run an INSERT of which Spark knows both sides."""
+        translated = self._queries.query(insert.query, self._names, self.options)
+        self._rows(insert.whole, translated.within(insert).text)
