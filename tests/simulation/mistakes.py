@@ -253,12 +253,6 @@ PLANTS: Final = tuple(
             "del waiting[question.broker_name]",
             "pass",
         ),
-        (
-            "another message at an offset that was read is not noticed",
-            "offsets.topic_recreation",
-            "if found_ms != witness.stored_at_ms:",
-            "if False:",
-        ),
         # --- sends
         (
             "a failed send counts as acknowledged",
@@ -394,7 +388,7 @@ PLANTS: Final = tuple(
             "self._reached = dict(client.max_offsets(since))",
         ),
         (
-            "an interrupted commit is left to nobody",
+            "an interrupted commit is left as it is",
             "spark.write.transaction",
             (
                 "        for number in undone:\n"
