@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -16,9 +15,6 @@ from benchmarks.nexmark.run import Result, job_text, public_job, run_query, send
 from benchmarks.workers.spark import session
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.devcluster import DevCluster
-
-_SETTINGS: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.exchange.reuse": "false"}
-"""Spark 4.3 may shuffle a stream once for both sides of a join, and then one side has no watermark."""
 
 
 def main() -> int:
@@ -34,7 +30,7 @@ def main() -> int:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     console = Console(width=140)
     results = []
-    spark = session(_SETTINGS)
+    spark = session({"spark.sql.session.timeZone": "UTC"})
     try:
         with DevCluster() as cluster, Client(cluster.name_server) as client:
             send_events(client, made)
