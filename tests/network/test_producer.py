@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tests.support.clocks import FakeClock
 from tests.support.fakes import Lowest
 from tests.support.scripted_cluster import ScriptedCluster, stored
 from tests.support.scripted_peer import Peer, answer
+from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
     Client,
@@ -19,6 +21,7 @@ from pyspark_rocketmq.client import (
     SendStatus,
     encode_one,
 )
+from pyspark_rocketmq.client.send.queue_selection import queue_for_key
 from pyspark_rocketmq.errors import (
     AuthenticationError,
     ConnectionLostError,
@@ -33,6 +36,7 @@ from pyspark_rocketmq.errors import (
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
+from pyspark_rocketmq.testing import MockCluster
 
 MESSAGE = OutgoingMessage("orders", b"x")
 TWO = ("broker-a", "broker-b")
@@ -41,6 +45,24 @@ TWO = ("broker-a", "broker-b")
 def producer_of(cluster: ScriptedCluster, **options: object) -> Producer:
     client = Client(cluster.name_server, random=Lowest(), operation_timeout_ms=3_000)
     return Producer(client, options=ProducerOptions(**({"send_timeout_ms": 1_000} | options)))  # type: ignore[arg-type]
+
+
+def test_a_message_goes_to_the_queue_that_is_named_or_to_that_of_its_key() -> None:
+    with MockCluster({"orders": 3}, brokers=TWO) as mq, Client(mq.name_server) as client:
+        producer = Producer(client, options=ProducerOptions(send_timeout_ms=30_000))
+        queues = client.write_queues("orders")
+        for queue in queues[::-2]:
+            assert producer.send(MESSAGE, queue).queue == queue
+            assert producer.send_batch([MESSAGE, MESSAGE], queue).queue == queue
+            producer.send_one_way(MESSAGE, queue)
+        eventually(lambda: [mq.max_offset(queue) for queue in queues] == [0, 4] * 3, what="all of them")
+        keyed = replace(MESSAGE, sharding_key="order-1")
+        of_key = queue_for_key("order-1", queues)
+        for _ in range(3):
+            assert producer.send(keyed).queue == of_key
+            producer.send_one_way(keyed)
+        eventually(lambda: sum(mq.max_offset(queue) for queue in queues) == 12 + 6, what="those of the key")
+        assert mq.max_offset(of_key) in (6, 4 + 6)
 
 
 @pytest.mark.parametrize(
