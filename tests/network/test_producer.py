@@ -133,6 +133,8 @@ def test_retries_end(code: ResponseCode, cause: type[Exception]) -> None:
 def test_a_silent_broker_is_given_up() -> None:
     with ScriptedCluster(lambda peer, frame, name: None) as cluster:
         producer = producer_of(cluster, retries=1, send_timeout_ms=150)
+        producer.client.write_queues("orders")  # with more time than the send has
+        producer.client.connection(cluster.addresses["broker-a"])
         with pytest.raises(SendError) as caught:
             producer.send(MESSAGE)
         producer.client.close()
