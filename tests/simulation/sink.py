@@ -133,6 +133,8 @@ class Sink:
         self._body_bytes = body_bytes
         self._finished = 0
         self._begun = -1
+        self._incomplete: set[int] = set()
+        """Batches that were ended without half messages that are lost."""
         self.program = Program(
             stage, "sink", self._options.client, chance, run=self._run, failed=lambda _: None
         )
@@ -208,6 +210,7 @@ class Sink:
         if error.condition != "HALF_MESSAGES_LOST" or self._decisions is None:
             raise error
         self._history.did["sink: half messages are lost"] += 1
+        self._incomplete.add(name.number)
         transactions = Transactions(
             client, self._decisions, outage_timeout_ms=self._options.outage_timeout_ms
         )
@@ -267,6 +270,8 @@ class Sink:
             self._history.undecided.append(f"{body!r} is visible, and batch {batch} is not decided")
 
     def _acknowledge(self, batch: int) -> None:
+        if batch in self._incomplete:
+            return
         for partition in range(self._plan.partitions):
             for lane, number, _ in self._rows(batch, partition):
                 self._history.acknowledged.setdefault(lane, set()).add(number)
