@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,14 @@ from tests.support.light_cluster import LIGHT_JVM, light_cluster
 from tests.support.patient import patient_client
 from tests.support.places import needs
 from tests.support.shared_cluster import ClusterOwner, join_cluster
+from tests.support.spark_releases import (
+    ignore_known_warnings,
+    is_for_newer,
+    select,
+    sent_by_worker,
+    summary,
+    to_controller,
+)
 from tests.support.topics import TopicFactory, create_topic, fresh_name
 from tests.support.wait import BUSY, eventually
 
@@ -28,8 +37,9 @@ __all__ = ["group", "mq", "mq49", "mq54", "spark", "topic"]
 OWNER = pytest.StashKey[ClusterOwner]()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Set what every process that a test starts inherits."""
+    ignore_known_warnings(config)
     lean_spark(os.environ)
     lean_workers(os.environ)
     os.environ.pop("COLUMNS", None)  # tables are as wide as their content, in any terminal
@@ -53,9 +63,32 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[OWNER].close()
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out modules that cannot be imported with the running Spark."""
+    return is_for_newer(collection_path) or None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the main process what the running Spark is too old for."""
+    to_controller(session.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object) -> None:
+    """Take what a process of pytest-xdist told."""
+    sent_by_worker(getattr(node, "workeroutput", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the running Spark is too old for."""
+    for line in summary():
+        terminalreporter.write_line(line)
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put what needs more than is shared among the large tests, and leave each the time of a busy machine."""
+    select(config, items)
     for item in items:
         if needs(item):
             item.add_marker(pytest.mark.large)

@@ -9,8 +9,8 @@ from pyspark_rocketmq.errors import PySparkRequiredError
 
 __all__ = ["MINIMUM_PYSPARK", "MINIMUM_TEXT", "explain_missing_pyspark"]
 
-MINIMUM_PYSPARK: Final = (4, 2)
-"""The first release with admission control for Python stream readers."""
+MINIMUM_PYSPARK: Final = (4, 0)
+"""The first release with Python data sources. What later ones add is listed in `spark.features`."""
 
 MINIMUM_TEXT: Final = ".".join(map(str, MINIMUM_PYSPARK))
 

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
@@ -21,6 +20,7 @@ from pyspark_rocketmq.model.nested_offsets import nest
 from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.spark.features import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark_rocketmq.spark.read.committed import CommittedBatchReader, CommittedStreamReader
 from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader

@@ -200,7 +200,7 @@ def test_no_java_and_a_package_of_the_wrong_version(tmp_path, monkeypatch):
     found = {f.subject: f for f in examine_machine({"PATH": str(tmp_path)})}
     assert found["Java"].verdict is Verdict.BAD
     assert "no Java found" in found["Java"].seen
-    assert found["pyspark"].advice == "install another one: pip install 'pyspark>=4.2,<5'"
+    assert found["pyspark"].advice == "install another one: pip install 'pyspark>=4.0,<5'"
     assert found["pandas"].verdict is Verdict.BAD
     assert found["pyarrow"].verdict is Verdict.GOOD
     assert "is not there" in found["Spark's workers"].seen

@@ -20,9 +20,16 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.spark.features import FEATURES
 
 INTERVAL_S = 0.4
 """Of the batches of DStreams."""
+
+
+def cut(offsets: int) -> dict[str, int]:
+    """Return the options that cut a backlog into micro-batches. Before Spark 4.2 it is one batch."""
+    return {"maxOffsetsPerTrigger": offsets} if FEATURES.passes_positions else {}
+
 
 Row = tuple[str, int, int, str]
 """brokerName, queueId, queueOffset, body."""

@@ -108,6 +108,7 @@ def test_several_topics_and_a_pattern(read, send, topic, spark, mq):
     )
 
 
+@pytest.mark.since_spark("4.1")
 def test_a_dataframe_is_one_set_of_messages(read, send, topic):
     name = topic(queues=2)
     first = send(name, 10)

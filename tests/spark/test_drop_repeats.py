@@ -83,6 +83,7 @@ def bodies(*rows: range) -> Counter[str]:
     return Counter(f"row {row}" for some in rows for row in some)
 
 
+@pytest.mark.since_spark("4.2")
 def test_queues_that_are_hours_apart_lose_nothing(orders: Orders) -> None:
     orders.send(0, range(1000), hours_ago=3)
     orders.send(1, range(1000, 2000), hours_ago=1)
@@ -91,6 +92,7 @@ def test_queues_that_are_hours_apart_lose_nothing(orders: Orders) -> None:
     assert orders.read == bodies(range(2000))
 
 
+@pytest.mark.since_spark("4.2")
 def test_a_stream_that_rests_for_longer_than_within_drops_the_repeats_of_its_last_batch(
     orders: Orders,
 ) -> None:

@@ -13,6 +13,8 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import OutgoingMessage
 
+pytestmark = pytest.mark.since_spark("4.2")
+
 
 def sizes(batches: Batches) -> list[int]:
     return [len(rows) for _, rows in sorted(batches.rows.items())]

@@ -20,6 +20,7 @@ def listener(spark):
     listener.close()
 
 
+@pytest.mark.since_spark("4.2")
 def test_a_query_is_followed_and_its_last_batch_committed_at_stop(
     listener, spark, stream, send, topic, client, group, mq
 ):

@@ -17,6 +17,8 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.spark import SqlOffsetStore, append_to, transactional_writer
 from pyspark_rocketmq.tools.checkpoint import read_finished_offsets, seek
 
+pytestmark = pytest.mark.since_spark("4.2")
+
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 Write = Callable[[DataFrame, int], None]

@@ -38,6 +38,7 @@ def test_a_stream_is_followed_by_a_table(spark, mq, send, topic):
     assert spark.streams.active == []
 
 
+@pytest.mark.since_spark("4.2")
 def test_what_a_session_writes_is_what_the_dashboard_reads(spark, mq, send, topic, group, tmp_path):
     name = topic(queues=2)
     send(name, 30)

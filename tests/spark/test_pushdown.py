@@ -8,6 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
+pytestmark = pytest.mark.since_spark("4.1")
+
 SETTING = "spark.sql.python.filterPushdown.enabled"
 
 

@@ -19,6 +19,7 @@ def logged(checkpoint: Path, batch: int) -> dict[str, object]:
     return json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])
 
 
+@pytest.mark.since_spark("4.2")
 def test_available_now_ends_at_what_was_there_and_the_next_run_goes_on(stream, send, topic):
     name = topic(queues=4)
     there = send(name, 200)

@@ -22,6 +22,7 @@ def finish(query) -> None:
     assert query.awaitTermination(240), "the query did not end"
 
 
+@pytest.mark.since_spark("4.2")
 def test_the_groups_lag_is_that_of_the_finished_batches(stream, send, client, topic, group):
     name = topic(queues=3)
     expected = send(name, 30)
@@ -116,6 +117,7 @@ def test_topics_of_a_pattern_are_found_while_running(stream, send, client):
     same_messages(batches.all(), expected)
 
 
+@pytest.mark.since_spark("4.2")
 def test_an_idle_topics_windows_close_and_none_is_late(spark, topic, client, mq, tmp_path):
     """Queues of different rates, small batches, and then silence: every message is counted in a window."""
     name = topic(queues=2)

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.conftest import Sender
+from tests.spark.conftest import Sender, cut
 from tests.support.mariadb import MariaDBServer
 from tests.support.postgres import PostgresServer
 from tests.support.topics import TopicFactory
@@ -134,7 +134,7 @@ def test_rows_and_offsets_are_one_and_a_repeat_is_nothing(
     name = topic(queues=2)
     assert store.starting_offsets() == "earliest"
     send(name, 30)
-    run(name, store, append_to("bodies"), maxOffsetsPerTrigger=12)
+    run(name, store, append_to("bodies"), **cut(12))
     sent = sorted((body,) for _, _, _, body in send.sent[name])
     assert all_rows(database, "bodies") == sent
     forget_last_batch(tmp_path / "checkpoint")

@@ -53,6 +53,7 @@ def test_a_batch_write_is_seen_whole_and_once_for_each_job(
         rows.write.format("rocketmq").mode("append").options(**options).save()
 
 
+@pytest.mark.since_spark("4.2")
 def test_a_stream_shows_whole_batches(
     spark: SparkSession, mq: DevCluster, topic: TopicFactory, send: Sender, read: Read, tmp_path: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 # Imports everything twice: the first time for other packages, which have their own ways on each system. Then
 # what Windows lacks is removed, and every module of this package is imported again.
 PROGRAM = """
@@ -61,6 +63,7 @@ print(len(import_all()))
 """
 
 
+@pytest.mark.since_spark("4.1")
 def test_every_module_imports_without_what_windows_lacks() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2_000:]

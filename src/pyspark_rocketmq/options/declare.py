@@ -78,6 +78,7 @@ class Option:
     only: tuple[Where, ...]
     default_text: str
     holds: tuple[str, ...] = ()
+    since: str | None = None
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -116,6 +117,7 @@ def option(
     secret: bool = False,
     only: tuple[Where, ...] = (),
     holds: tuple[str, ...] = (),
+    since: str | None = None,
 ) -> Any:
     """Declare an option as a dataclass field.
 
@@ -143,12 +145,14 @@ def option(
         The calls in which the option has an effect; all if empty.
     holds : tuple of str
         The value is the path of a file that may set these options. They override the environment's.
+    since : str, optional
+        The first Spark release in which the option has an effect, such as "4.2", if not all have it.
     """
     if default_text is None:
         default_text = "required" if default is MISSING else _show(default)
     if example is not None:
         kind = dataclasses.replace(kind, example=example)
-    declared = Option(name, kind, doc, aliases, env, secret, only, default_text, holds)
+    declared = Option(name, kind, doc, aliases, env, secret, only, default_text, holds, since)
     return field(default=default, repr=not secret, metadata={_OPTION_KEY: declared})
 
 
@@ -195,6 +199,7 @@ class OptionRow:
     env: str | None
     secret: bool
     only: tuple[str, ...]
+    since: str | None
     doc: str
 
 
@@ -202,7 +207,8 @@ def option_reference(cls: type[Options]) -> tuple[OptionRow, ...]:
     """Return the reference of an option class, in the order of declaration."""
     return tuple(
         OptionRow(
-            o.name, o.aliases, o.kind.label, o.kind.example, o.default_text, o.env, o.secret, o.only, o.doc
+            *(o.name, o.aliases, o.kind.label, o.kind.example, o.default_text),
+            *(o.env, o.secret, o.only, o.since, o.doc),
         )
         for o in _list_declared(cls)
     )

@@ -71,6 +71,8 @@ def _row(row: OptionRow) -> str:
     notes = [row.doc, f"Takes {row.type}, such as `{row.example}`."]
     if row.only:
         notes.append(f"Only for {' and '.join(f'`{where}`' for where in row.only)}.")
+    if row.since:
+        notes.append(f"Since Spark {row.since}.")
     if row.env:
         notes.append(f"Else from `${row.env}`.")
     if row.secret:

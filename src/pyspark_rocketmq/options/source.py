@@ -153,6 +153,7 @@ class SourceOptions(Options):
         COUNT_OR_NONE,
         default=DEFAULT_MAX_OFFSETS,
         only=_STREAM,
+        since="4.2",
         doc="Maximum offsets per micro-batch, divided among queues by backlog; no queue starves. -1: no "
         "limit.",
     )
@@ -161,6 +162,7 @@ class SourceOptions(Options):
         SIZE,
         default=None,
         only=_STREAM,
+        since="4.2",
         doc="Maximum bytes per micro-batch as sent by the brokers, estimated from samples of the next "
         "messages.",
     )
@@ -169,6 +171,7 @@ class SourceOptions(Options):
         COUNT_OR_NONE,
         default=None,
         only=_STREAM,
+        since="4.2",
         aliases=("pull.max.speed.per.partition",),
         doc="Maximum offsets per second per queue. -1: no limit.",
     )
@@ -177,6 +180,7 @@ class SourceOptions(Options):
         COUNT,
         default=None,
         only=_STREAM,
+        since="4.2",
         doc="Minimum offsets per micro-batch; a smaller backlog waits. Has no effect with availableNow.",
     )
     max_trigger_delay_ms: int = option(
@@ -185,6 +189,7 @@ class SourceOptions(Options):
         default=900_000,
         default_text="15m",
         only=_STREAM,
+        since="4.2",
         doc="Maximum time that minOffsetsPerTrigger delays a micro-batch.",
     )
 
@@ -255,6 +260,7 @@ class SourceOptions(Options):
         BOOLEAN,
         default=False,
         only=_BATCH,
+        since="4.1",
         doc="Push the DataFrame's filters on queue, offset, store time and tags down to the read. Requires "
         "spark.sql.python.filterPushdown.enabled; then use the DataFrame with one filter only.",
     )

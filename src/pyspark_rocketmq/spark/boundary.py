@@ -18,10 +18,10 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.spark.causes import find_own_error
+from pyspark_rocketmq.spark.features import SupportsTriggerAvailableNow
 
 __all__ = ["called_by_spark", "called_for_batches"]
 
@@ -30,7 +30,7 @@ BatchFunction = Callable[[DataFrame, int], None]
 
 _LOG: Final = logging.getLogger(__name__)
 
-# Facts (PySpark 4.2 to 4.3): all workers have SPARK_PYTHON_RUNTIME=PYTHON_WORKER. `handle_worker_exception`
+# Facts (PySpark 4.0 to 4.3): all workers have SPARK_PYTHON_RUNTIME=PYTHON_WORKER. `handle_worker_exception`
 # sends only the exception's line if SPARK_HIDE_TRACEBACK is set, and the worker ends after it. A worker whose
 # output Spark logs (spark.sql.pyspark.worker.logging.enabled) has a handler at the root logger.
 _RUNTIME: Final = ("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
@@ -122,7 +122,7 @@ def _without_frames(method: Callable[..., Any]) -> Callable[..., Any]:
 def _deferring(stream_reader: Callable[..., Any]) -> Callable[..., Any]:
     """Return a reader that raises the error, instead of raising it.
 
-    Spark's runner of stream readers (4.2, 4.3) stops the reader after any error, also if it got none: the
+    Spark's runner of stream readers (4.0 to 4.3) stops the reader after any error, also if it got none: the
     user would see an UnboundLocalError.
     """
 
@@ -198,8 +198,8 @@ class _RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Raise the error."""
         raise self._error
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:  # noqa: ARG002
-        """Raise the error."""
+    def latestOffset(self, *asked: Any, **named: Any) -> NoReturn:  # noqa: ARG002
+        """Raise the error, with the arguments of any Spark release."""
         raise self._error
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:  # noqa: ARG002

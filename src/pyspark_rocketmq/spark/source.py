@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.options import SourceOptions, Where, parse_options
 from pyspark_rocketmq.spark.boundary import called_by_spark
+from pyspark_rocketmq.spark.features import FEATURES
 from pyspark_rocketmq.spark.read.schema import read_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
-    from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
     from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter, RocketMQStreamWriter
 
 __all__ = ["RocketMQCompatDataSource", "RocketMQDataSource"]
@@ -67,26 +67,31 @@ class RocketMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> RocketMQBatchReader:
         """Return the batch reader. Spark raises an error if ``pushDownFilters`` lacks Spark's setting."""
-        from pyspark_rocketmq.spark.read.batch import FilteringBatchReader, RocketMQBatchReader  # noqa: PLC0415
-
-        options = parse_options(SourceOptions, self.options, where="read")
+        options, schema = self._source_options("read"), spark_schema(schema)
         if options.isolation.committed_only:
             from pyspark_rocketmq.spark.read.committed import CommittedBatchReader  # noqa: PLC0415
 
-            return CommittedBatchReader(options, spark_schema(schema))
-        reader = FilteringBatchReader if options.push_down_filters else RocketMQBatchReader
-        return reader(options, spark_schema(schema))
+            return CommittedBatchReader(options, schema)
+        if options.push_down_filters:
+            from pyspark_rocketmq.spark.read.filtering_batch import FilteringBatchReader  # noqa: PLC0415
 
-    def streamReader(self, schema: StructType) -> RocketMQStreamReader:
+            return FilteringBatchReader(options, schema)
+        from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader  # noqa: PLC0415
+
+        return RocketMQBatchReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the streaming reader."""
-        from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader  # noqa: PLC0415
+        from pyspark_rocketmq.spark.read.position_keeper import reader_for  # noqa: PLC0415
 
-        options = parse_options(SourceOptions, self.options, where="readStream")
+        options = self._source_options("readStream")
         if options.isolation.committed_only:
             from pyspark_rocketmq.spark.read.committed import CommittedStreamReader  # noqa: PLC0415
 
-            return CommittedStreamReader(options, schema)
-        return RocketMQStreamReader(options, schema)
+            return reader_for(CommittedStreamReader(options, schema))
+        from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader  # noqa: PLC0415
+
+        return reader_for(RocketMQStreamReader(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketMQBatchWriter:
         """Return the batch writer."""
@@ -102,6 +107,12 @@ class RocketMQDataSource(DataSource):
         from pyspark_rocketmq.spark.write.writer import RocketMQStreamWriter  # noqa: PLC0415
 
         return RocketMQStreamWriter(parse_options(SinkOptions, self.options, where="writeStream"), schema)
+
+    def _source_options(self, where: Where) -> SourceOptions:
+        """Return the options of a read. Options that this Spark cannot have are refused, not ignored."""
+        options = parse_options(SourceOptions, self.options, where=where)
+        FEATURES.check_options(options, self.options)
+        return options
 
 
 class RocketMQCompatDataSource(RocketMQDataSource):

@@ -23,14 +23,15 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 from pyspark.util import handle_worker_exception
 
 from pyspark_rocketmq import streams
 from pyspark_rocketmq.errors import ConnectError, OptionError, RocketMQError
 from pyspark_rocketmq.spark.boundary import called_by_spark, called_for_batches
-from pyspark_rocketmq.spark.read.batch import FilteringBatchReader, RocketMQBatchReader
+from pyspark_rocketmq.spark.features import SupportsTriggerAvailableNow
+from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
+from pyspark_rocketmq.spark.read.position_keeper import PositionKeeper
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 from pyspark_rocketmq.spark.source import RocketMQDataSource
 from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter, RocketMQStreamWriter
@@ -182,7 +183,7 @@ def test_every_method_that_spark_calls_is_covered() -> None:
     for cls, interfaces in {
         RocketMQDataSource: (DataSource,),
         RocketMQBatchReader: (DataSourceReader,),
-        FilteringBatchReader: (DataSourceReader,),
+        PositionKeeper: (DataSourceStreamReader,),
         RocketMQStreamReader: (DataSourceStreamReader, SupportsTriggerAvailableNow),
         RocketMQBatchWriter: (DataSourceWriter,),
         RocketMQStreamWriter: (DataSourceWriter,),

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.support.clocks import FakeClock, WrongClock
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
@@ -23,6 +22,7 @@ from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionEr
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.spark.features import ReadAllAvailable
 from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 

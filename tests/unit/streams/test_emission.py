@@ -242,6 +242,7 @@ def test_results_that_change_and_another_window_are_two_jobs():
         again.explain()
 
 
+@pytest.mark.since_spark("4.1")
 def test_a_missing_library_is_named_with_its_extra(monkeypatch):
     monkeypatch.setattr(extras, "_is_installed", lambda module: False)
     with pytest.raises(PlanError, match=r"pip install \"pyspark-rocketmq\[state\]\".*window#2"):

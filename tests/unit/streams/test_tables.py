@@ -7,10 +7,10 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.spark.features import ReadAllAvailable, ReadMaxRows
 from pyspark_rocketmq.streams.connectors.database_source import TableRange, TablesReader
 
 

@@ -222,20 +222,23 @@ class RocketMQQueryListener(StreamingQueryListener):
                 _LOG.warning("the last offsets of group %s are not committed: %s", group, error)
 
     def _lag(self, source: SourceProgress, end: SourceOffset) -> Lag:
-        """Return the lag at the end of a batch: messages from the report, times from the brokers."""
+        """Return the lag at the end of a batch: messages from the report, times from the brokers.
+
+        Before Spark 4.2, reports have no newest offsets: then it is the lag at the time of the report.
+        """
         newest = _read(source.latestOffset)
-        if newest is None:
-            return Lag()
-        lag = lag_between(end.offsets, newest.offsets)
+        lag = Lag() if newest is None else lag_between(end.offsets, newest.offsets)
+        measured: dict[str, Any] = {
+            "group": _group(end),
+            "now_ms": self._clock.now_ms(),
+            "weights": self._weights,
+        }
         try:
             with self._asking:
-                return measure_lag(
-                    self._client(end),
-                    lag,
-                    group=_group(end),
-                    now_ms=self._clock.now_ms(),
-                    weights=self._weights,
-                )
+                client = self._client(end)
+                if newest is None:
+                    return newest_lag(client, end.offsets, **measured)
+                return measure_lag(client, lag, **measured)
         except RocketMQError as error:
             _LOG.warning("how long messages have waited is not known: %s", error)
             return lag

@@ -11,8 +11,6 @@ import logging
 from collections.abc import Mapping
 from typing import Final, assert_never
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
-
 from pyspark_rocketmq.client.clock import Clock
 from pyspark_rocketmq.client.read.samples import MessageTimes
 from pyspark_rocketmq.errors import RocketMQError
@@ -22,6 +20,7 @@ from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import EventTime
 from pyspark_rocketmq.planning.alignment import ahead, align, barrier, heads, tails
 from pyspark_rocketmq.planning.limit import FIRST_INTERVAL_MS, Limits, admit, enough
+from pyspark_rocketmq.spark.features import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark_rocketmq.spark.read.message_weights import MessageWeights
 
 __all__ = ["Admission", "default_limit"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
@@ -18,13 +17,12 @@ from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.planning.offset_resolution import check_listed
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.read.partition import RangesPartition, plan_partitions, read_partition
-from pyspark_rocketmq.spark.read.pushdown import Demand, demand_of, narrow_positions
 from pyspark_rocketmq.spark.read.schema import to_projection
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FilteringBatchReader", "RocketMQBatchReader"]
+__all__ = ["RocketMQBatchReader"]
 
 
 @called_by_spark
@@ -83,25 +81,3 @@ class RocketMQBatchReader(DataSourceReader):
         check_listed(self._end, queues)
         check_filter(client, queues, self._options)
         return resolve_batch(client, self._start, self._end, queues, self._options, start_time_ms=moment)
-
-
-@called_by_spark
-class FilteringBatchReader(RocketMQBatchReader):
-    """The reader of ``pushDownFilters=true``: uses the query's filters from Spark to read less.
-
-    Spark evaluates every filter again, so the rows are those of the plain reader. But Spark 4.2 and 4.3 keep
-    one plan per ``load()``: every use of the DataFrame must have the same filters.
-    """
-
-    _demand = Demand()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Record the usable filters, and return all filters to Spark."""
-        columns = {column.name: column.source for column in self._projection.columns}
-        self._demand = demand_of(filters, columns)
-        if self._options.selector.takes_all and self._demand.tags:
-            self._options = replace(self._options, tags=tuple(sorted(self._demand.tags)))
-        return filters
-
-    def _ranges(self, client: PlanningClient) -> tuple[OffsetRange, ...]:
-        return narrow_positions(client, super()._ranges(client), self._demand)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.client import Client
@@ -39,6 +38,7 @@ from pyspark_rocketmq.planning.commits.visible import (
 )
 from pyspark_rocketmq.planning.topics.discovery import plan_ranges
 from pyspark_rocketmq.spark.boundary import called_by_spark
+from pyspark_rocketmq.spark.features import ReadLimit, ReadMaxRows
 from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
 from pyspark_rocketmq.spark.read.partition import (
     RangesPartition,

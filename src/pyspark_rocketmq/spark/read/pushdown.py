@@ -4,7 +4,7 @@ What is read may only be more than what is wanted: Spark evaluates every filter 
 understood for certain is read.
 """
 
-# Facts (Spark 4.2 and 4.3, seen by running it)
+# Facts (Spark 4.1 to 4.3, seen by running it)
 # - Filters are handed to `pushFilters` of a batch reader when spark.sql.python.filterPushdown.enabled is set.
 #   When it is not, a reader that overrides the method fails the read.
 # - Spark keeps one plan a `load()`. With push-down the last filtered use overwrites it, and every use of the

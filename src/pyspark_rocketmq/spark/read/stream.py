@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -42,6 +41,7 @@ from pyspark_rocketmq.planning.alignment import next_heartbeat
 from pyspark_rocketmq.planning.offset_resolution import check_listed
 from pyspark_rocketmq.planning.topics.discovery import plan_ranges, targets
 from pyspark_rocketmq.spark.boundary import called_by_spark
+from pyspark_rocketmq.spark.features import ReadLimit, SupportsTriggerAvailableNow
 from pyspark_rocketmq.spark.read.admission import Admission, default_limit
 from pyspark_rocketmq.spark.read.aligned_column import AlignedColumn, AlignedPartition, look_up_aligned
 from pyspark_rocketmq.spark.read.heartbeat import Absences, HeartbeatPartition, check_heartbeat, heartbeat_row

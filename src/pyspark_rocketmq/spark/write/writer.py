@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.client import Client
@@ -20,6 +20,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import ClientOptions, Guarantee, SinkOptions
 from pyspark_rocketmq.record.encode.occurrences import count_shared
 from pyspark_rocketmq.spark.boundary import called_by_spark
+from pyspark_rocketmq.spark.features import DataSourceStreamArrowWriter
 from pyspark_rocketmq.spark.task_client import task_client
 from pyspark_rocketmq.spark.write.range_commits import RangeCommits
 from pyspark_rocketmq.spark.write.sink_schema import SinkLayout, sink_layout

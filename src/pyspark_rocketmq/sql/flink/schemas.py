@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.spark.features import utc_arrow_schema
 
 __all__ = [
     "KeyValueDeserializationSchema",
@@ -172,7 +172,7 @@ def deserialize_rows(messages: DataFrame, schema: KeyValueDeserializationSchema)
     produced = StructType.fromDDL(made) if isinstance(made, str) else made
     if not isinstance(produced, StructType):
         raise OptionError(f"getProducedType() must give columns, not {produced.simpleString()}")
-    arrow = to_arrow_schema(produced, timezone="UTC", prefers_large_types=False)
+    arrow = utc_arrow_schema(produced)
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.features import FEATURES
 from pyspark_rocketmq.streams.api.compat import SourceNames
 from pyspark_rocketmq.streams.api.data_stream import DataStream
 from pyspark_rocketmq.streams.api.job import Job
@@ -229,6 +230,8 @@ class DataStreamSource(SourceNames[DataStream]):
         *,
         json: bool,
     ) -> DataStream:
+        if options.get("maxRowsPerTrigger") is not None:
+            FEATURES.require("4.2", "maxRowsPerTrigger", "remove it, or use that release")
         node = connector(
             name=self._job.step(step), topic=topic, options=option_texts(options), json=json, schema=schema
         )

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.spark.boundary import called_by_spark
+from pyspark_rocketmq.spark.features import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark_rocketmq.spark.read.position_keeper import reader_for
 from pyspark_rocketmq.streams.frame.python_steps import to_json
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class TablesSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader."""
         del schema
-        return TablesReader(dict(self.options), SYSTEM_CLOCK)
+        return reader_for(TablesReader(dict(self.options), SYSTEM_CLOCK))
 
 
 @dataclass(frozen=True, slots=True)

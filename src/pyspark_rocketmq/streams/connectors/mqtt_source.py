@@ -21,12 +21,13 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.spark.boundary import called_by_spark
+from pyspark_rocketmq.spark.features import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark_rocketmq.spark.read.position_keeper import reader_for
 
 __all__ = ["Journal", "MqttAddress", "MqttSource", "publish"]
 
@@ -268,7 +269,7 @@ class MqttSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
         """Return the reader."""
-        return _Reader(dict(self.options), SYSTEM_CLOCK)
+        return reader_for(_Reader(dict(self.options), SYSTEM_CLOCK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,11 +327,9 @@ class _Reader(DataSourceStreamReader):
         return {"n": end, "beat": start["beat"]}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        journal = self._open_journal()
-        rows: list[tuple[str | None, bytes | None, int]] = [*journal.between(start["n"], end["n"])]
-        if end["beat"] != start["beat"]:
-            rows.append((None, None, end["beat"]))
-        return [_Rows(tuple(rows))]
+        beat = [(None, None, end["beat"])] if end["beat"] != start["beat"] else []
+        rows = self._open_journal().between(start["n"], end["n"])
+        return [_Rows((*rows, *beat))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Rows)

@@ -5,12 +5,22 @@ from __future__ import annotations
 import importlib.util
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.features import FEATURES
 
 __all__ = ["require", "require_state"]
 
 
 def require_state(step: str) -> None:
-    """Raise a PlanError if the library for the state of Spark's Python workers is missing."""
+    """Raise an error if Spark, or the library for the state of its Python workers, is too old or missing.
+
+    Raises
+    ------
+    OptionError
+        Spark is too old.
+    PlanError
+        The library is missing.
+    """
+    FEATURES.require("4.1", f"{step} keeps state in Python workers, which", "use that release")
     if not _is_installed("google.protobuf"):
         raise PlanError(
             "this step keeps state in Python workers, for which Spark needs protobuf: "

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, StringType, StructField, StructType, TimestampType
 
 from pyspark_rocketmq.errors import CorruptMessageError, OptionError
@@ -19,6 +18,7 @@ from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.record.decode.arrow import COLUMNS, DEFAULT_COLUMNS, BatchDecoder, Chunk, Column
 from pyspark_rocketmq.record.layout import MAX_INNER_MESSAGES, MessageFlag
 from pyspark_rocketmq.record.message import decode_messages, encode_message
+from pyspark_rocketmq.spark.features import utc_arrow_schema
 from pyspark_rocketmq.spark.read.schema import COLUMN_TYPES
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
@@ -43,7 +43,7 @@ def decode(data: bytes, *columns: str, **options: object) -> list[dict]:
 
 def spark_schema(columns: Mapping[str, DataType]) -> pa.Schema:
     fields = [StructField(name, kind, name != "timestamp") for name, kind in columns.items()]
-    return to_arrow_schema(StructType(fields), timezone="UTC")
+    return utc_arrow_schema(StructType(fields))
 
 
 def test_every_column_has_sparks_arrow_type() -> None:

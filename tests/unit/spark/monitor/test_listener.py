@@ -30,6 +30,7 @@ class World:
         self.clock = FakeClock()
         self.mq = FakeRocketMQ(self.clock, [A0, A1, B0])
         self.opened: list[ClientOptions] = []
+        self.reports_newest = True
         self.listener = RocketMQQueryListener(connect=self.connect, clock=self.clock, **options)
 
     def connect(self, options: ClientOptions) -> FakeRocketMQ:
@@ -59,7 +60,7 @@ class World:
             description="PythonMicroBatchStream@7",
             startOffset="null" if start is None else json.dumps(start.to_dict()),
             endOffset=json.dumps(end.to_dict()),
-            latestOffset=json.dumps(self.newest().to_dict()),
+            latestOffset=json.dumps(self.newest().to_dict()) if self.reports_newest else None,
             numInputRows=rows,
             inputRowsPerSecond=10.0,
             processedRowsPerSecond=20.0,
@@ -81,7 +82,9 @@ def world() -> World:
     return world
 
 
-def test_lag_in_messages_seconds_and_bytes(world: World):
+@pytest.mark.parametrize("reports_newest", [True, False], ids=["Spark 4.2", "Spark 4.0"])
+def test_lag_in_messages_seconds_and_bytes(world: World, reports_newest: bool):
+    world.reports_newest = reports_newest
     stored = world.mq.logs[A0][4][0]
     world.clock.now_s = stored / 1000 + 90
     world.progress(world.offset(0, 0, 0), world.offset(4, 9, 10), 23)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.support.clocks import FakeClock
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
@@ -14,6 +13,7 @@ from pyspark_rocketmq.errors import PermissionDeniedError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.spark.features import ReadAllAvailable, ReadMaxRows
 from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 

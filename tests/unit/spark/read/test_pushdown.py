@@ -28,9 +28,11 @@ from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.spark.read.batch import FilteringBatchReader
+from pyspark_rocketmq.spark.read.filtering_batch import FilteringBatchReader
 from pyspark_rocketmq.spark.read.pushdown import Bounds, demand_of
 from pyspark_rocketmq.spark.read.schema import read_schema
+
+pytestmark = pytest.mark.since_spark("4.1")
 
 A0, A1, B0 = (MessageQueue("orders", *where) for where in (("a", 0), ("a", 1), ("b", 0)))
 T, B, Q, AT, S, G = (

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     IntegerType,
@@ -15,6 +14,7 @@ from pyspark.sql.types import (
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options.choices import CorruptPolicy
 from pyspark_rocketmq.record.decode.arrow import COLUMNS, Column
+from pyspark_rocketmq.spark.features import utc_arrow_schema
 from pyspark_rocketmq.spark.read.schema import (
     COLUMN_TYPES,
     DEFAULT_COLUMNS,
@@ -25,13 +25,13 @@ from pyspark_rocketmq.spark.read.schema import (
 
 
 def test_spark_lays_every_column_out_as_the_decoder_does():
-    arrow = to_arrow_schema(read_schema(["*"]), timezone="UTC")
+    arrow = utc_arrow_schema(read_schema(["*"]))
     assert {field.name: field.type for field in arrow} == dict(COLUMNS)
 
 
 def test_an_engine_may_pass_a_schema_as_arrow_s():
     schema = read_schema(["body", "queueId", "queueOffset", "tags", "properties"])
-    assert spark_schema(to_arrow_schema(schema)) == spark_schema(schema) == schema
+    assert spark_schema(utc_arrow_schema(schema)) == spark_schema(schema) == schema
 
 
 def test_default_columns():
