@@ -19,6 +19,7 @@ from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows
 from pyspark_rocketmq.sql import SqlJob, execute
+from pyspark_rocketmq.sql.plan.plan_check import plan_job
 
 pytestmark = pytest.mark.usefixtures("uncompiled")
 
@@ -405,6 +406,34 @@ def test_inserting_into_a_table_of_sparks(run, spark, topic, settled, client, tm
     finally:
         for table in ("found", "streamed"):
             spark.sql(f"DROP TABLE IF EXISTS {table}")
+
+
+def test_a_plan_is_checked_without_a_broker(spark, tmp_path):
+    table = (
+        "CREATE TABLE t (k INT, at TIMESTAMP(3), WATERMARK FOR at AS at - INTERVAL '2' SECOND) "
+        "USING rocketmq OPTIONS (topic 'no_broker');\n"
+        "SET 'checkpointLocation' = '/c';\n"
+    )
+    made = f"CREATE TABLE made (n BIGINT) USING parquet LOCATION '{tmp_path}/made';"
+    count = "SELECT count(*) FROM t GROUP BY "
+    (window, changed) = plan_job(
+        spark,
+        f"{table}{made} INSERT INTO made {count} window(at, '1 minute');"
+        f"SET 'outputMode' = 'update'; INSERT INTO made {count} k; SELECT * FROM made",
+    )
+    assert (window.name, changed.position.line) == ("made", 3)
+    assert "EventTimeWatermark" in window.explain()
+    assert not spark.catalog.tableExists("made")
+    assert not (tmp_path / "made").exists()
+    for wrong, message in [
+        (
+            f"{made} INSERT INTO made {count} k",
+            "line 3, column .* Group by a window of the column of WATERMARK",
+        ),
+        (f"{made} INSERT INTO made SELECT nope FROM t", "line 3, column .*nope"),
+    ]:
+        with pytest.raises(SqlError, match=message):
+            plan_job(spark, table + wrong)
 
 
 def test_blackhole_print_and_files_and_one_topic_twice(run, spark, topic, settled, client, tmp_path, capsys):

@@ -24,6 +24,7 @@ EXAMPLES: Final = examples(
     "sql job.sql --set trigger=availableNow --checkpoint /tmp/job",
     "sql report.sql --set runtimeMode=batch",
     "sql job.sql --check",
+    "sql job.sql --explain",
 )
 
 _SHOWN_ROWS: Final = 100
@@ -46,7 +47,11 @@ def sql(
         list[str] | None, typer.Option("--conf", help="A Spark setting, name=value; repeatable.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Check statements, settings and options only, without Spark.")
+        bool,
+        typer.Option("--check", help="Check the job only: statements, options, and Spark's plan. No broker."),
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="As --check, and print Spark's plan of each query.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -62,15 +67,59 @@ def sql(
     from pyspark_rocketmq.sql.check import check_job
     from pyspark_rocketmq.sql.parse import parse_statements
 
-    if check:
+    if check or explain:
         count = check_job(text, checkpoint_location=checkpoint, settings=pairs(settings))
-        if json:
+        planned = _plan(text, checkpoint, pairs(settings), master, pairs(conf), announce=not json)
+        if explain:
+            _print_plans(planned, json=json)
+        elif json:
             print_json({"statements": count})
         else:
             console().print(f"{count} statements")
         return
     parse_statements(text)  # an invalid job needs no Spark
     _run(text, checkpoint, pairs(settings), master, pairs(conf), json=json)
+
+
+def _plan(
+    text: str,
+    checkpoint: str | None,
+    settings: dict[str, str],
+    master: str | None,
+    conf: dict[str, str],
+    *,
+    announce: bool,
+) -> list[tuple[str, str, str]]:
+    """Return the name, position and plan of each query. Spark starts only for a job with tables of ours."""
+    from pyspark_rocketmq.cli.job_commands.quiet_spark import announce_spark, quiet_spark
+    from pyspark_rocketmq.sql.parse import parse_statements
+    from pyspark_rocketmq.sql.statements import CreateTable
+
+    if not any(isinstance(statement, CreateTable) for statement in parse_statements(text)):
+        return []
+    from pyspark.sql import SparkSession
+
+    from pyspark_rocketmq.sql.plan.plan_check import plan_job
+
+    with quiet_spark():
+        running = SparkSession.getActiveSession()
+        if announce and running is None:
+            announce_spark()
+        spark = running or _session(master, conf)
+        try:
+            found = plan_job(spark, text, checkpoint_location=checkpoint, settings=settings)
+            return [(query.name, str(query.position), query.explain()) for query in found]
+        finally:
+            if running is None:
+                spark.stop()
+
+
+def _print_plans(plans: list[tuple[str, str, str]], *, json: bool) -> None:
+    for name, position, plan in plans:
+        if json:
+            print_json({"query": name, "position": position, "plan": plan})
+        else:
+            print(f"{position}: {f'INSERT INTO {name}' if name else 'query'}\n{plan}")
 
 
 def _run(
