@@ -179,7 +179,7 @@ OLDEST := .venv-oldest-spark
 .PHONY: smoke
 smoke: setup $(OLDEST)/.ready  ## Run a few Spark tests with PySpark 4.0
 	PYTHONPATH=$(CURDIR)/$(OLDEST) $(PYTEST) tests/spark/test_batch.py tests/spark/test_stream.py tests/spark/test_write.py \
-	  -k "every_column or tags_choose or failed_first_batch or copies_a_topic"
+	  -k "every_column or tags_choose or sent_back or copies_a_topic"
 
 # Only PySpark (450 MB): everything else is shared with .venv.
 $(OLDEST)/.ready: | $(DEV)
