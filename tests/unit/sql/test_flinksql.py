@@ -158,6 +158,51 @@ def test_the_first_row_of_a_key_and_mixed_orders():
     assert "MAX_BY(STRUCT(*), STRUCT(price, COALESCE(" in made(f"SELECT * FROM ({mixed}) WHERE n = 1").text
 
 
+@pytest.mark.parametrize(
+    ("order", "spark"),
+    [
+        ("price NULLS FIRST", "MIN_BY(STRUCT(*), STRUCT(price), 1)"),
+        ("price NULLS LAST", "MIN_BY(STRUCT(*), STRUCT(price IS NULL, price), 1)"),
+        ("price DESC NULLS LAST", "MAX_BY(STRUCT(*), STRUCT(price), 1)"),
+        ("price DESC NULLS FIRST, ts DESC", "MAX_BY(STRUCT(*), STRUCT(price IS NULL, price, ts), 1)"),
+        ("price DESC, ts NULLS FIRST", "MAX_BY(STRUCT(*), STRUCT(price, COALESCE("),
+        ("price DESC, ts NULLS LAST", "MAX_BY(STRUCT(*), STRUCT(price, NOT ts IS NULL, COALESCE("),
+    ],
+)
+def test_top_n_honors_the_place_of_nulls(order, spark):
+    text = f"SELECT * FROM ({TOP.replace('price DESC', order)}) WHERE n = 1"
+    assert spark in made(text).text
+
+
+@pytest.mark.parametrize(
+    ("items", "rest", "place"),
+    [
+        ("auction, count(*) AS c", "GROUP BY auction", (2, 10)),
+        ("auction, count(*) AS c", "GROUP BY auction HAVING count(*) > 1", (2, 10)),
+        ("max(price) AS p", "", (1, 23)),
+        ("DISTINCT auction", "", (1, 32)),
+        ("auction", "LIMIT 3", (1, 23)),
+    ],
+)
+def test_a_ranked_query_of_a_stream_only_ranks(items, rest, place):
+    rank = "ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS n"
+    with pytest.raises(SqlError, match="rank an inner query, SELECT") as caught:
+        made(f"SELECT * FROM (SELECT {items}, {rank} FROM bid\n{rest}) WHERE n <= 3")
+    assert (caught.value.line, caught.value.column) == place
+
+
+def test_a_constant_partition_of_a_top_n_is_no_position_in_group_by():
+    text = made(f"SELECT * FROM ({TOP.replace('BY auction', 'BY 1')}) WHERE n = 1").text
+    assert "GROUP BY ARRAY()" in text
+
+
+def test_top_n_over_an_aggregation_needs_a_window():
+    rank = "SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY c DESC) AS n FROM"
+    inner = "SELECT auction, count(*) AS c FROM bid GROUP BY auction"
+    with pytest.raises(SqlError, match="without a window"):
+        made(f"SELECT * FROM ({rank} ({inner})) WHERE n <= 3")
+
+
 def test_ranks_may_be_selected_from_a_common_table_or_a_view():
     wanted = made(f"SELECT r.auction, r.n FROM ({TOP}) AS r WHERE r.n <= 3").text
     assert made(f"WITH r AS ({TOP}) SELECT r.auction, r.n FROM r WHERE r.n <= 3").text == wanted
@@ -177,6 +222,40 @@ def test_distinct_values_of_a_stream_are_counted_in_a_set():
     found = made("SELECT count(DISTINCT bidder) FILTER (WHERE price > 1) FROM bid GROUP BY auction")
     assert "CAST(SIZE((COLLECT_SET(bidder) FILTER(WHERE price > 1))) AS BIGINT)" in found.text
     assert "DISTINCT" not in found.text
+
+
+@pytest.mark.parametrize(
+    ("call", "spark"),
+    [
+        ("AVG(DISTINCT price)", "AVG(DISTINCT price)"),
+        ("AVG(DISTINCT price) FILTER (WHERE a > 1)", "AVG(DISTINCT price) FILTER(WHERE a > 1)"),
+        ("LISTAGG(DISTINCT a)", "ARRAY_JOIN(COLLECT_SET(a), ',')"),
+        ("LISTAGG(DISTINCT a, '-')", "ARRAY_JOIN(COLLECT_SET(a), '-')"),
+        ("FIRST_VALUE(DISTINCT a)", "FIRST(a, TRUE)"),
+        ("SUM(DISTINCT a), AVG(b)", "SUM(DISTINCT a)"),
+    ],
+)
+def test_distinct_values_of_a_batch(call, spark):
+    text = translate(of(f"SELECT {call} FROM bid"), {"bid": Relation()}).text
+    assert spark in text
+    assert "(DISTINCT" not in text.replace("AVG(DISTINCT price)", "").replace("SUM(DISTINCT a)", "")
+
+
+@pytest.mark.parametrize(
+    ("call", "form"),
+    [
+        ("SUM(DISTINCT a)", "CAST(NULL AS BIGINT)"),
+        ("SUM(DISTINCT CAST(a AS INT))", "CAST(NULL AS BIGINT)"),
+        ("SUM(DISTINCT CAST(a AS FLOAT))", "CAST(NULL AS DOUBLE)"),
+        ("SUM(DISTINCT CAST(a AS DECIMAL(10, 2)))", "CAST(NULL AS DECIMAL(20, 2))"),
+        ("SUM(DISTINCT CAST(a AS DECIMAL))", "CAST(NULL AS DECIMAL(20, 0))"),
+    ],
+)
+def test_distinct_values_of_a_stream_are_added_in_their_type(call, form):
+    text = made(f"SELECT {call} FILTER (WHERE b > 1) FROM bid GROUP BY auction").text
+    assert form in text
+    assert "COLLECT_SET" in text
+    assert ("RAISE_ERROR" in text) is ("CAST(a" not in call)  # the type of a column is known to Spark only
 
 
 def test_a_lookup_join_reads_the_table_as_it_is():
@@ -231,6 +310,15 @@ def test_table_functions():
         ),
         ("SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) FROM bid", (1, 8), "belongs to GROUP BY TUMBLE"),
         ("SELECT stddev(DISTINCT price) FROM bid GROUP BY auction", (1, 8), "use COUNT(DISTINCT"),
+        ("SELECT AVG(DISTINCT price) FROM bid GROUP BY auction", (1, 8), "AVG(DISTINCT …) of a stream"),
+        ("SELECT a,\n LAST_VALUE(DISTINCT b) FROM bid", (2, 2), "LAST_VALUE takes no DISTINCT"),
+        ("SELECT GREATEST(DISTINCT a, b) FROM bid", (1, 8), "GREATEST takes no DISTINCT"),
+        (
+            "SELECT SUM(DISTINCT CAST(a AS DECIMAL(28, 9))) FROM bid GROUP BY b",
+            (1, 8),
+            "at most 27 digits",
+        ),
+        ("SELECT SUM(DISTINCT CAST(a AS DATE)) FROM bid GROUP BY b", (1, 8), "adds numbers"),
         ("SELECT b.items[0] FROM bid b", (1, 8), "indexed from 1"),
         (
             "SELECT GREATEST(a, b) FROM bid WHERE = 1",
@@ -318,6 +406,13 @@ def test_python_functions_have_the_types_of_their_annotations():
     with pytest.raises(OptionError, match=r"json\.no_such: .*no_such"):
         load_function(statement.path)
     assert load_function("json.dumps") is json.dumps
+
+
+def test_ceiling_rounds_times_as_ceil_does():
+    wanted = translate_expression(of("CEIL(ts TO HOUR)"))
+    assert "DATE_TRUNC('HOUR', ts)" in wanted
+    assert translate_expression(of("CEILING(ts TO HOUR)")) == wanted
+    assert translate_expression(of("CEILING(a)")) == "CEILING(a)"
 
 
 def test_expressions_of_computed_columns():

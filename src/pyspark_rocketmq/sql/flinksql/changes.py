@@ -12,7 +12,8 @@ from sqlglot import exp
 from pyspark_rocketmq.sql.flinksql.expressions import called, fill
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW
-from pyspark_rocketmq.sql.statements import Query
+from pyspark_rocketmq.sql.flinksql.selects import is_aggregation
+from pyspark_rocketmq.sql.statements import Position, Query
 
 __all__ = ["RANK", "distinct_aggregates", "ranked", "top_select", "unpacked"]
 
@@ -24,6 +25,16 @@ _NEGATED: Final = (
     "WHEN typeof(_1) = 'string' THEN raise_error('ORDER BY of a Top-N mixes ASC and DESC, and has a text') "
     f"ELSE -CAST(_1 AS DECIMAL(38, 9)) END, {_LARGEST})"
 )
+_SUM: Final = "aggregate(_1, CAST(NULL AS {0}), (s, x) -> CAST(coalesce(s, CAST(0 AS {0})) + x AS {0}))"
+_SUM_OF_COLUMN: Final = (
+    "CASE WHEN typeof(_1) IN ('array<tinyint>', 'array<smallint>', 'array<int>', 'array<bigint>') "
+    f"THEN {_SUM.format('BIGINT')} ELSE raise_error('SUM(DISTINCT x) of a stream adds whole numbers: "
+    "for others write SUM(DISTINCT CAST(x AS DOUBLE)) or SUM(DISTINCT CAST(x AS DECIMAL(p, s)))') END"
+)
+_WHOLE: Final = frozenset({exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT})
+_MOST_DIGITS: Final = 27
+"""Of a DECIMAL: the sum has 10 more, and Spark adds exactly below 38."""
+_OF_RESULTS: Final = ("distinct", "group", "having", "qualify", "limit", "offset")
 
 
 def ranked(select: exp.Select) -> exp.Alias | None:
@@ -41,8 +52,9 @@ def top_select(outer: exp.Select, inner: exp.Select, rank: exp.Alias, query: Que
     Raises
     ------
     SqlError
-        The outer query selects no constant number of ranks.
+        The outer query selects no constant number of ranks, or the ranked query does more than rank rows.
     """
+    _refuse_more_than_rows(inner, query)
     window = cast("exp.Window", rank.this)
     limit = _limit(outer, rank.alias)
     if limit is None:
@@ -58,7 +70,8 @@ def top_select(outer: exp.Select, inner: exp.Select, rank: exp.Alias, query: Que
         if inner.args.get(name) is not None:
             part = inner.args[name]
             top.set(name, [each.copy() for each in part] if isinstance(part, list) else part.copy())
-    keys = window.args.get("partition_by") or []
+    parts = window.args.get("partition_by") or []
+    keys = [key for key in parts if not isinstance(key, exp.Literal)]  # a number in GROUP BY is a position
     top.set("group", exp.Group(expressions=[key.copy() for key in keys] or [exp.Anonymous(this="array")]))
     return top
 
@@ -78,6 +91,19 @@ def unpacked(top: exp.Select, name: str, *, window: bool) -> exp.Select:
     )
     rows.append("laterals", view)
     return rows
+
+
+def _refuse_more_than_rows(inner: exp.Select, query: Query) -> None:
+    """Refuse clauses that work on groups or results: the aggregation of a Top-N has no place for them."""
+    clause = next((name for name in _OF_RESULTS if inner.args.get(name) is not None), None)
+    if clause is None and not is_aggregation(inner):
+        return
+    node = inner.args.get("group") or inner
+    what = "an aggregation" if is_aggregation(inner) else str(clause).upper()
+    instead = "SELECT *, ROW_NUMBER() OVER (…) AS n FROM (SELECT …)"
+    position_of(query, node).fail(
+        f"ROW_NUMBER() and {what} in one query of a stream are not supported: rank an inner query, {instead}"
+    )
 
 
 def _limit(outer: exp.Select, name: str) -> int | None:
@@ -101,36 +127,51 @@ def _order(window: exp.Window, query: Query) -> tuple[str, exp.Expression]:
     order = window.args.get("order")
     if order is None:
         position_of(query, window).fail("ROW_NUMBER() needs ORDER BY")
-    down = [bool(key.args.get("desc")) for key in order.expressions]
-    call = "max_by" if any(down) else "min_by"
-    keys = [
-        key.this.copy() if falls or not any(down) else fill(_NEGATED, [key.this])
-        for key, falls in zip(order.expressions, down, strict=True)
-    ]
+    falling = any(key.args.get("desc") for key in order.expressions)
+    keys = [part for key in order.expressions for part in _key(key, falling=falling)]
+    call = "max_by" if falling else "min_by"
     return call, exp.Anonymous(this="struct", expressions=keys)  # in a struct, a NULL is a value
 
 
+def _key(key: exp.Ordered, *, falling: bool) -> list[exp.Expression]:
+    """Return the values that put a key in its order, for the largest (``falling``) or smallest structs.
+
+    NULL is the smallest value, as in Flink: the first if a key ascends, the last if it descends. The other
+    place needs one more value.
+    """
+    down, nulls_first = bool(key.args.get("desc")), bool(key.args.get("nulls_first"))
+    value = key.this.copy() if down or not falling else fill(_NEGATED, [key.this])
+    if nulls_first is not down:
+        return [value]
+    absent = key.this.copy().is_(exp.null())
+    return [absent if nulls_first is falling else exp.Not(this=absent), value]
+
+
 def distinct_aggregates(select: exp.Select, query: Query) -> None:
-    """Translate ``COUNT(DISTINCT …)`` of a stream, which Spark's streams do not have, in place.
+    """Translate ``COUNT(DISTINCT …)`` and ``SUM(DISTINCT …)`` of a stream, in place.
+
+    Spark's streams have no distinct aggregates.
 
     Raises
     ------
     SqlError
-        It is another aggregate of distinct values.
+        It is another aggregate of distinct values, or adds values that are no numbers.
     """
     for distinct in list(select.find_all(exp.Distinct)):
         call = distinct.parent
         if not isinstance(call, exp.Anonymous) or distinct.find_ancestor(exp.Select) is not select:
             continue
         values = distinct.expressions
-        form = {"COUNT": "CAST(size(_1) AS BIGINT)", "SUM": "aggregate(_1, 0L, (s, x) -> s + x)"}.get(
-            called(call)
-        )
-        if form is None or (len(values) > 1 and called(call) == "SUM"):
-            position_of(query, call).fail(
-                f"{call.name}(DISTINCT …) of a stream is not supported: use COUNT(DISTINCT …)"
-            )
         value = values[0]
+        match called(call):
+            case "COUNT":
+                form = "CAST(size(_1) AS BIGINT)"
+            case "SUM" if len(values) == 1:
+                form = _sum(value, position_of(query, call))
+            case name:
+                position_of(query, call).fail(
+                    f"{name}(DISTINCT …) of a stream is not supported: use COUNT(DISTINCT …)"
+                )
         if len(values) > 1:
             absent = exp.or_(*(each.copy().is_(exp.null()) for each in values))
             row = exp.Anonymous(this="struct", expressions=[each.copy() for each in values])
@@ -141,3 +182,24 @@ def distinct_aggregates(select: exp.Select, query: Query) -> None:
             place = call.parent
             found = exp.Filter(this=found, expression=call.parent.expression.copy())
         place.replace(fill(form, [found]))
+
+
+def _sum(value: exp.Expression, place: Position) -> str:
+    """Return the sum of a set; a query without types in it says what it adds by a CAST."""
+    inner = value.unnest()
+    if not isinstance(inner, exp.Cast):
+        return _SUM_OF_COLUMN
+    kind = inner.to.this
+    if kind in _WHOLE:
+        return _SUM.format("BIGINT")
+    if kind in {exp.DType.FLOAT, exp.DType.DOUBLE}:
+        return _SUM.format("DOUBLE")
+    if kind is not exp.DType.DECIMAL:
+        place.fail("SUM(DISTINCT …) adds numbers: cast to BIGINT, DOUBLE or DECIMAL(p, s)")
+    given = [int(part.name) for part in inner.to.expressions]
+    digits, scale = [*given, *(10, 0)[len(given) :]]  # DECIMAL is DECIMAL(10, 0)
+    if digits > _MOST_DIGITS:
+        place.fail(
+            f"SUM(DISTINCT …) of a stream adds decimals of at most {_MOST_DIGITS} digits, not {digits}"
+        )
+    return _SUM.format(f"DECIMAL({digits + 10}, {scale})")

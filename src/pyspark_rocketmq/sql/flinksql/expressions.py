@@ -98,19 +98,43 @@ def _translate_call(node: exp.Anonymous, query: Query) -> exp.Expression | None:
         position_of(query, node).fail(
             f"{node.name} is Flink's, and Spark has no such function: {UNKNOWN[name]}"
         )
-    function = FUNCTIONS.get({"SUBSTR": "SUBSTRING", "CEILING": "CEIL"}.get(name, name))
+    function = FUNCTIONS.get("SUBSTRING" if name == "SUBSTR" else name)
     if function is None:
         return None
+    distinct = node.expressions[0] if node.expressions else None
+    if isinstance(distinct, exp.Distinct):
+        return _translate_distinct(node, distinct, function, query)
     form = _form(function, len(node.expressions))
     if form is None:
         if function.differs.startswith("Spark has no such function"):
             takes = " or ".join(map(str, sorted(function.forms)))
             position_of(query, node).fail(f"{node.name} takes {takes} arguments, not {len(node.expressions)}")
         return None
-    filled = fill(form, node.expressions)
-    filled.meta.update(node.meta)  # its place
-    if name == "AVG":
-        filled.meta[_IS_WHOLE] = fill(_WHOLE_VALUES, node.expressions)
+    return _filled(node, form, node.expressions)
+
+
+def _translate_distinct(
+    node: exp.Anonymous, distinct: exp.Distinct, function: Function, query: Query
+) -> exp.Expression:
+    """Translate ``AVG(DISTINCT x)`` and its kin: all arguments are in the DISTINCT."""
+    form = function.distinct.get(len(distinct.expressions))
+    if form is None:
+        if function.distinct:
+            takes = " or ".join(map(str, sorted(function.distinct)))
+            position_of(query, node).fail(
+                f"{node.name}(DISTINCT …) takes {takes} arguments, not {len(distinct.expressions)}"
+            )
+        position_of(query, node).fail(f"{node.name} takes no DISTINCT here: leave it out")
+    return _filled(node, form, distinct.expressions)
+
+
+def _filled(node: exp.Anonymous, form: str, arguments: list[exp.Expression]) -> exp.Expression:
+    filled = fill(form, arguments)
+    for part in (filled, *(each.parent for each in filled.find_all(exp.Distinct))):
+        if part is not None:
+            part.meta.update(node.meta)  # its place
+    if called(node) == "AVG":
+        filled.meta[_IS_WHOLE] = fill(_WHOLE_VALUES, arguments)
     return filled
 
 

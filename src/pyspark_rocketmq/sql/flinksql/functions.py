@@ -9,7 +9,7 @@ Functions that are not in the table mean the same in both dialects, or exist in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 __all__ = ["AGGREGATES", "FUNCTIONS", "UNKNOWN", "Example", "Function"]
@@ -36,17 +36,23 @@ class Function:
         How Spark's function of the same name differs, or that there is none.
     examples : tuple of Example
     any_number : bool
+    distinct : mapping of int to str
+        The same as `forms`, for a call with DISTINCT. Empty if the function takes none.
     """
 
     forms: Mapping[int, str]
     differs: str
     examples: tuple[Example, ...]
     any_number: bool = False
+    distinct: Mapping[int, str] = field(default_factory=dict)
 
 
 def _of(differs: str, *examples: tuple[str, Any], any_number: bool = False, **forms: str) -> Function:
-    by_count = {int(name.removeprefix("of")): form for name, form in forms.items()}
-    return Function(by_count, differs, tuple(Example(*example) for example in examples), any_number)
+    by_count, distinct = (
+        {int(name.removeprefix(word)): form for name, form in forms.items() if name.startswith(word)}
+        for word in ("of", "distinct")
+    )
+    return Function(by_count, differs, tuple(Example(*example) for example in examples), any_number, distinct)
 
 
 _ABSENT: Final = "Spark has no such function"
@@ -65,6 +71,10 @@ _SLICE: Final = (
         first="CASE WHEN _2 > 0 THEN _2 WHEN _2 = 0 THEN 1 ELSE greatest(size(_1) + _2 + 1, 1) END",
         last="CASE WHEN {0} >= 0 THEN least({0}, size(_1)) ELSE size(_1) + {0} + 1 END",
     )
+)
+_AVG: Final = (
+    "CASE WHEN typeof(any_value(_1)) IN ('tinyint', 'smallint', 'int', 'bigint') "
+    "THEN CAST(avg({0}_1) AS BIGINT) ELSE avg({0}_1) END"
 )
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
@@ -176,10 +186,14 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
         _ABSENT,
         ("HASH_CODE('abc')", 96354),
         ("HASH_CODE('a longer text')", 914711941),
+        ("HASH_CODE('a\U0001f680b')", 57853662),
+        ("HASH_CODE('polygenelubricants')", -(2**31)),
         of1=(
             "CAST(aggregate(transform(filter(split(_1, ''), c -> c <> ''), c -> ascii(c)), 0L, "
-            "(h, c) -> (h * 31 + c) & 4294967295L, "
-            "h -> abs(CASE WHEN h > 2147483647L THEN h - 4294967296L ELSE h END)) AS INT)"
+            "(h, c) -> (CASE WHEN c < 65536 THEN h * 31 + c "
+            "ELSE (h * 31 + 55232 + (c DIV 1024)) * 31 + 56320 + c % 1024 END) & 4294967295L, "
+            "h -> CASE WHEN h = 2147483648L THEN -h WHEN h > 2147483648L THEN 4294967296L - h ELSE h END) "
+            "AS INT)"
         ),
     ),
     "IS_ALPHA": _of(
@@ -298,16 +312,21 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
         of1="CASE WHEN size(_1) > 1 THEN raise_error('ELEMENT of several elements') ELSE get(_1, 0) END",
     ),
     "LISTAGG": _of(
-        "the delimiter is , by default, in Spark ''; NULL without values",
+        "the delimiter is , by default, in Spark ''; NULL without values; DISTINCT is a set, in no order",
         ("LISTAGG(CAST(a AS STRING))", "1,2,3"),
         ("LISTAGG(CAST(a AS STRING), '-')", "1-2-3"),
+        ("LISTAGG(DISTINCT left(CAST(a AS STRING), 0), '-')", ""),
         of1="CASE WHEN count(_1) > 0 THEN array_join(collect_list(_1), ',') END",
         of2="CASE WHEN count(_1) > 0 THEN array_join(collect_list(_1), _2) END",
+        distinct1="CASE WHEN count(_1) > 0 THEN array_join(collect_set(_1), ',') END",
+        distinct2="CASE WHEN count(_1) > 0 THEN array_join(collect_set(_1), _2) END",
     ),
     "FIRST_VALUE": _of(
         "leaves NULL out",
         ("FIRST_VALUE(b)", "y"),
+        ("FIRST_VALUE(DISTINCT b)", "y"),
         of1="first(_1, true)",
+        distinct1="first(_1, true)",
     ),
     "LAST_VALUE": _of("leaves NULL out", ("LAST_VALUE(b)", "z"), of1="last(_1, true)"),
     "AVG": _of(
@@ -315,10 +334,9 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
         ("CAST(AVG(a + 2) AS DOUBLE)", 4.0),
         ("CAST(AVG(a + a) / 3 AS DOUBLE)", 1.0),
         ("CAST(AVG(CASE a WHEN 1 THEN 1 ELSE 2 END) AS DOUBLE)", 1.0),
-        of1=(
-            "CASE WHEN typeof(any_value(_1)) IN ('tinyint', 'smallint', 'int', 'bigint') "
-            "THEN CAST(avg(_1) AS BIGINT) ELSE avg(_1) END"
-        ),
+        ("CAST(AVG(DISTINCT CASE a WHEN 1 THEN 1 ELSE 4 END) AS DOUBLE)", 2.0),
+        of1=_AVG.format(""),
+        distinct1=_AVG.format("DISTINCT "),
     ),
 }
 """By upper-case name. Examples of aggregates are over ``(1, NULL), (2, 'y'), (3, 'z')`` of ``a, b``."""

@@ -55,6 +55,7 @@ class _QueryParser(SparkParser):
             for name in ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "TRIM", "JSON_OBJECT")
         },
         "CEIL": lambda self: self.rounded("CEIL"),
+        "CEILING": lambda self: self.rounded("CEILING"),
         "FLOOR": lambda self: self.rounded("FLOOR"),
         "JSON_VALUE": lambda self: self._parse_json_value(json_path=False),
         "OVERLAY": lambda self: self.spelled("OVERLAY", "PLACING", "FROM", "FOR"),
@@ -86,7 +87,7 @@ class _QueryParser(SparkParser):
         call = self.spelled(name)
         if not self._match_text_seq("TO"):
             return call
-        return RoundTime(this=call.expressions[0], unit=self._parse_var(any_token=True), up=name == "CEIL")
+        return RoundTime(this=call.expressions[0], unit=self._parse_var(any_token=True), up=name != "FLOOR")
 
     def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         found = self._window_table()
