@@ -22,6 +22,7 @@ from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client import Client, Message
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.client.routes.name_servers import NameServers
 from pyspark_rocketmq.client.send.queue_selection import queue_for_key
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
@@ -466,6 +467,22 @@ def test_a_broker_that_rows_name_is_waited_for_while_it_restarts(mq: MockCluster
     finally:
         back.join()
     assert [m.body for m in mq.messages("orders", mq.queue("orders", 1, "broker-a"))] == [b"x"]
+
+
+def test_a_broker_that_comes_back_after_the_route_was_looked_up_gets_its_rows(
+    mq: MockCluster, write: Write, monkeypatch
+) -> None:
+    mq.create_topic("dead", 1, brokers=["broker-b"])
+    mq.unregister("broker-a")
+    look_up = NameServers.fetch_registered_brokers
+
+    def register_first(*args: object, **given: object) -> object:
+        mq.register("broker-a")
+        return look_up(*args, **given)
+
+    monkeypatch.setattr(NameServers, "fetch_registered_brokers", register_first)
+    batch = rows("x", "y", brokerName=["broker-a", "broker-b"], queueId=pa.array([1, 1], pa.int32()))
+    assert write(batch, deadLetterTopic="dead", outageTimeout="20s").dead_letters == 0
 
 
 def test_missing_topics_of_rows_are_waited_for_once_while_all_brokers_are_there(mq: MockCluster) -> None:

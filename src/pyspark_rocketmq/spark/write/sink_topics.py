@@ -153,7 +153,10 @@ class SinkTopics:
         self._seen.names.update(data.broker_name for data in route.queues)
         queues = route.write_queues()
         if queues:
-            self._wait_for_brokers(topic, {*named_brokers}.difference(q.broker_name for q in queues), restart)
+            absent = {*named_brokers}.difference(queue.broker_name for queue in queues)
+            if self._wait_for_brokers(topic, absent, restart):
+                self._client.invalidate(topic)
+                return self._client.write_queues(topic)
             return queues
         if any(Permission.WRITE in data.perm for data in route.queues):
             raise BrokerNotFoundError("none of the topic's brokers has a master now", topic=topic)
@@ -215,22 +218,26 @@ class SinkTopics:
             raise TopicNotFoundError(f"{error.message}{joint}{hint}", **error.facts)
         raise error
 
-    def _wait_for_brokers(self, topic: str, absent: set[str], restart: Deadline) -> None:
-        """Raise an error that is retried while brokers that rows name may be restarting."""
+    def _wait_for_brokers(self, topic: str, absent: set[str], restart: Deadline) -> bool:
+        """Raise an error that is retried while brokers that rows name may be restarting.
+
+        Returns whether one of them is registered: it may have come back after the route was looked up.
+        """
         if not absent or not self._restart_ms:
-            return
+            return False
         registered = self._client.name_servers.fetch_registered_brokers(deadline=self._client.deadline())
         known = self._seen.among(registered)
         now_s = self._client.clock.monotonic()
         away = absent.difference(known)
-        if not away or self._seen.are_all_there(known, now_s):
-            return
-        if restart.expired:
+        if away and not self._seen.are_all_there(known, now_s):
+            if not restart.expired:
+                raise BrokerNotFoundError(
+                    "a broker that rows name is not registered",
+                    topic=topic,
+                    broker_name=";".join(sorted(away)),
+                )
             self._seen.settle(known, now_s)
-        else:
-            raise BrokerNotFoundError(
-                "a broker that rows name is not registered", topic=topic, broker_name=";".join(sorted(away))
-            )
+        return away != absent
 
     def assign(
         self, rows: OutgoingRows, queues: tuple[MessageQueue, ...]
