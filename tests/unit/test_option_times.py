@@ -11,7 +11,7 @@ import pytest
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import AtOffsets, AtTimestamp, MessageQueue
 from pyspark_rocketmq.options import SourceOptions, parse_options
-from pyspark_rocketmq.spark.session_zone import add_session_zone
+from pyspark_rocketmq.spark.session_settings import add_session_settings
 
 BASE = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
 EIGHT_UTC = 1_706_688_000_000  # 2024-01-31T08:00:00Z
@@ -111,4 +111,4 @@ def test_options_with_a_zone_travel_to_other_processes() -> None:
 )
 def test_the_session_s_zone_is_added_where_it_matters(given: dict[str, str], added: dict[str, str]) -> None:
     spark: Any = SimpleNamespace(conf={"spark.sql.session.timeZone": "Asia/Tokyo"})
-    assert add_session_zone(spark, given) == given | added
+    assert add_session_settings(spark, given) == given | added

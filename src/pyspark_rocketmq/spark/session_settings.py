@@ -1,4 +1,4 @@
-"""Temporary Spark settings.
+"""Settings of the session: what queries need for a time, and what Spark does not pass to data sources.
 
 # Facts (Spark 4.0 to 4.3, ReuseExchangeAndSubquery, WatermarkPropagator): where two parts of a plan are equal
 # up to a shuffle, the second becomes a ReusedExchange, below which the propagator finds no watermark. The
@@ -14,7 +14,11 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-__all__ = ["WATERMARK_SETTINGS", "temporary_settings"]
+__all__ = ["WATERMARK_SETTINGS", "add_session_settings", "temporary_settings"]
+
+_TIMES: Final = frozenset(
+    {"startingtimestamp", "startingoffsetsbytimestamp", "endingtimestamp", "endingoffsetsbytimestamp"}
+)
 
 WATERMARK_SETTINGS: Final[Mapping[str, str]] = {"spark.sql.exchange.reuse": "false"}
 """What a query with watermarks needs when it starts, see the facts above."""
@@ -33,3 +37,14 @@ def temporary_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iter
             spark.conf.unset(name)
             if old is not None and spark.conf.get(name, None) != old:
                 spark.conf.set(name, old)
+
+
+def add_session_settings(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
+    """Add the option ``timeZone`` to the options of a read that have a time and no time zone.
+
+    Spark does not pass its session time zone to Python data sources.
+    """
+    names = {name.lower() for name in options}
+    if "timezone" in names or not names & _TIMES:
+        return dict(options)
+    return {**options, "timeZone": str(spark.conf.get("spark.sql.session.timeZone"))}

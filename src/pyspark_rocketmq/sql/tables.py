@@ -19,7 +19,7 @@ from pyspark_rocketmq.options import (
     TableOptions,
 )
 from pyspark_rocketmq.spark.body_formats import AT, BODY, KEYS, PLACE, BodyColumn, Decoded, Format, judge
-from pyspark_rocketmq.spark.session_zone import add_session_zone
+from pyspark_rocketmq.spark.session_settings import add_session_settings
 from pyspark_rocketmq.sql.catalog import sample_columns
 from pyspark_rocketmq.sql.declared_columns import (
     Writable,
@@ -184,7 +184,7 @@ class Table:
     def _load(
         self, spark: SparkSession, columns: Sequence[str], *, streaming: bool, idle: str | None = None
     ) -> DataFrame:
-        given = add_session_zone(spark, self.given.read)
+        given = add_session_settings(spark, self.given.read)
         self.given.parse(SourceOptions, given, self._whole)
         options = given
         if columns:

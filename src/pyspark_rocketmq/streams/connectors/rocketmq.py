@@ -15,7 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.spark.monitor.listener import RocketMQQueryListener
-from pyspark_rocketmq.spark.session_zone import add_session_zone
+from pyspark_rocketmq.spark.session_settings import add_session_settings
 from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.streams.connectors.base import (
     BatchWriter,
@@ -66,7 +66,7 @@ class RocketMQSource(RecordSource):
         options = {
             **_DEFAULTS,
             "eventTimeAlignment": self.time.value,
-            **add_session_zone(spark, self.options),
+            **add_session_settings(spark, self.options),
         }
         given = _value(options, "heartbeatInterval")
         # Without a watermark they would only cause empty batches, each with an empty output file.
