@@ -14,10 +14,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
-from pyspark_rocketmq.errors import DataLossError, OptionError, RemoteProtocolError
+from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError, RemoteProtocolError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.nested_offsets import nest
+from pyspark_rocketmq.offsets import commit_log
 from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
+from pyspark_rocketmq.planning.commits import visible
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.spark.features import ReadAllAvailable, ReadLimit, ReadMaxRows
@@ -38,21 +40,24 @@ LOG = MessageQueue("orders-commits", "broker-a", 0)
 @pytest.fixture
 def mq() -> Iterator[MockCluster]:
     with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as cluster:
+        cluster.create_topic("orders-commits", 1, brokers=["broker-a"])
         yield cluster
 
 
 class Query:
     """The driver and the tasks of a query that writes; another with the same id is its next run."""
 
-    def __init__(self, mq: MockCluster, client: Client, query_id: str = "query") -> None:
-        given = {"nameServer": mq.name_server, "topic": "orders", "deliveryGuarantee": "transactional"}
-        given |= {"transactionVisibility": "committed", "outageTimeout": "0s", "batchSize": "3"}
+    def __init__(
+        self, mq: MockCluster, client: Client, query_id: str = "query", topic: str = "orders", **given: str
+    ) -> None:
+        given = {"nameServer": mq.name_server, "topic": topic, "deliveryGuarantee": "transactional"} | given
+        given = {"transactionVisibility": "committed", "outageTimeout": "0s", "batchSize": "3"} | given
         self.options = parse_options(SinkOptions, given, environ={})
         self.id = query_id
         self.commits = RangeCommits(client, self.options)
         self._client = client
 
-    def write(self, number: int, *bodies: str) -> Ranges:
+    def write(self, number: int, *bodies: str) -> Ranges | None:
         """Run one task."""
         name = TransactionName(self.id, number)
         scope = WriteScope(job=str(name), partition=0, transaction=name)
@@ -60,7 +65,7 @@ class Query:
         rows = pa.RecordBatch.from_pydict({"body": list(bodies)}, schema=BODY)
         return WriteTask(self._client, self.options, layout, scope).run([rows]).ranges
 
-    def commit(self, number: int, *parts: Ranges) -> None:
+    def commit(self, number: int, *parts: Ranges | None) -> None:
         """Commit a batch as the driver does, with what its tasks returned."""
         self.commits.commit(TransactionName(self.id, number), parts)
 
@@ -88,7 +93,7 @@ def send(client: Client, *bodies: str) -> None:
 
 
 def source(mq: MockCluster, where: Any = "readStream", **given: str) -> SourceOptions:
-    settings = {"nameServer": mq.name_server, "isolation": "read_committed"}
+    settings = {"nameServer": mq.name_server, "isolation": "read_committed", "routeRefreshMs": "200"}
     if "subscribePattern" not in given:
         settings["topic"] = "orders"
     if where == "readStream":
@@ -176,8 +181,7 @@ def test_a_batch_that_comes_again_is_not_sent(mq, client, query, stream) -> None
     query.run(1, "a", "b")
     sent = sum(mq.asked[code] for code in SENDS)
     again = Query(mq, client)
-    assert again.write(1, "a", "b") == {}
-    again.commit(1, {})
+    again.commit(1, again.write(1, "a", "b"))
     assert sum(mq.asked[code] for code in SENDS) == sent
     again.run(2, "c")
     assert stream.drain() == read_batch(mq) == Counter("abc")
@@ -251,7 +255,7 @@ def test_an_available_now_run_ends_with_what_was_committed_at_its_start(mq, clie
 
 
 def test_a_batch_waits_for_a_queue_that_does_not_answer(mq, client, query, caplog) -> None:
-    stream = Stream(mq, routeRefreshMs="200")
+    stream = Stream(mq)
     send(client, "plain")
     stream.drain()
     query.commit(1, query.write(1, *"abcdefgh"), query.write(1, *"ijkl"))
@@ -294,6 +298,10 @@ def test_a_checkpoint_keeps_its_isolation(mq, client, query, stream) -> None:
         {"eventTimeAlignment": "store"},
         {"heartbeatInterval": "30s"},
         {"partitionPerQueue": "true"},
+        {"maxBytesPerTrigger": "1m"},
+        {"maxRatePerQueue": "5"},
+        {"minOffsetsPerTrigger": "5"},
+        {"consumerGroup": "report"},
         {"subscribePattern": "orders.*"},
     ],
 )
@@ -328,11 +336,156 @@ def test_a_message_in_a_commit_topic_that_is_no_record_is_an_error(mq, client, q
         read_batch(mq)
 
 
+def test_a_commit_topic_whose_broker_is_down_is_not_created_at_another(mq, client, query, stream) -> None:
+    query.run(1, "a")
+    mq.stop_broker("broker-a")
+    other = Query(mq, client)
+    with pytest.raises(BrokerNotFoundError, match="Create it once, with one queue at one broker"):
+        other.write(2, "b")
+    mq.start_broker("broker-a")
+    client.invalidate("orders")
+    Query(mq, client).run(2, "b")
+    assert stream.drain() == read_batch(mq) == Counter("ab")
+
+
+def test_a_commit_that_came_too_late_is_sent_again(mq, client, query, stream, monkeypatch) -> None:
+    """Too many records between a look and a commit make it void; a batch is not lost by that."""
+    for module in (visible, commit_log):
+        monkeypatch.setattr(module, "MAX_SPAN", 5)
+    query.run(1, "a")
+    written, look_up, looks = query.write(2, "b", "c"), query.commits._find, []
+
+    def find_slowly(*args: Any, **given: Any) -> tuple[bool, int]:
+        found = look_up(*args, **given)
+        if not looks:
+            for number in range(6):
+                Query(mq, client, "other").commits.abandon(TransactionName("other", number))
+        looks.append(found)
+        return found
+
+    monkeypatch.setattr(query.commits, "_find", find_slowly)
+    query.commit(2, written)
+    assert len(looks) == 2
+    query.run(3, "d")
+    assert stream.drain() == read_batch(mq) == Counter("abcd")
+
+
+def test_one_commit_topic_for_two_topics_keeps_their_jobs_apart(mq, client) -> None:
+    mq.create_topic("payments", 1)
+    for topic, body in (("orders", "a"), ("payments", "b")):
+        Query(mq, client, "monday", topic, commitTopic="orders-commits").run(0, body)
+    assert read_batch(mq) == Counter("a")
+    assert read_batch(mq, topic="payments", commitTopic="orders-commits") == Counter("b")
+    both = Stream(mq, topic="orders,payments", commitTopic="orders-commits")
+    assert both.drain() == Counter("ab")
+    both.stop()
+
+
+def test_a_commit_topic_that_comes_later_is_read_from_its_begin(mq, client, query) -> None:
+    """Also where its first messages were seen before it: a planned batch can always be read."""
+    query.run(1, "a")
+    mq.stop_broker("broker-a")
+    send(client, "plain")
+    stream = Stream(mq)
+    stream.trigger()
+    mq.start_broker("broker-a")
+    eventually(lambda: stream.drain() == Counter(["a", "plain"]), what="the batch")
+    stream.restart()
+    stream.stop()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_commit_topic_that_was_created_again_is_told(mq, client, query, stream, restart: bool) -> None:
+    for number in range(1, 4):
+        query.run(number, f"old{number}")
+    stream.drain()
+    mq.delete_topic("orders-commits")
+    mq.create_topic("orders-commits", 1, brokers=["broker-a"])
+    with Client(mq.name_server) as another:
+        for number in range(1, 9):
+            Query(mq, another, "second").run(number, f"new{number}")
+    read_on = stream.restart if restart else stream.drain
+    with pytest.raises(DataLossError, match="has other records now") as failure:
+        read_on()
+    assert failure.value.condition == "COMMITS_LOST"
+
+
+def test_a_short_answer_of_a_broker_that_restarts_is_no_loss(mq, client, query, stream, monkeypatch) -> None:
+    query.run(1, "a")
+    stream.drain()
+    reader, answers = stream.reader._open_client(), []
+    ask = reader.max_offsets
+
+    def max_offsets(queues: Any) -> Any:
+        found = ask(queues)
+        answers.append(found)
+        return {queue: end - 1 for queue, end in found.items()} if len(answers) == 1 else found
+
+    monkeypatch.setattr(reader, "max_offsets", max_offsets)
+    assert not stream.trigger()
+    assert len(answers) > 1
+
+
+def test_commits_and_other_messages_share_a_limit(mq, client, query, stream) -> None:
+    for number in range(1, 9):
+        query.run(number, *(f"{number}-{row}" for row in range(3)))
+    send(client, *(f"plain{number}" for number in range(8)))
+    for _ in range(6):
+        stream.trigger(ReadMaxRows(4))
+    plain = sum(count for body, count in stream.rows().items() if body.startswith("plain"))
+    assert 4 <= plain < stream.rows().total()
+
+
+def test_each_commit_is_judged_once(mq, client, query, stream, monkeypatch) -> None:
+    judged: list[int] = []
+    judge = visible.is_valid
+    monkeypatch.setattr(
+        commit_log, "is_valid", lambda offset, *rest: judged.append(offset) or judge(offset, *rest)
+    )
+    for number in range(1, 30):
+        query.run(number, f"{number}")
+        stream.drain()
+    assert len(judged) <= 2 * 29, "once to plan, and once to skip what lies between"
+
+
+def test_a_write_goes_on_where_records_have_expired(mq, client, query) -> None:
+    query.run(1, "a")
+    query.run(2, "b")
+    (last,) = [m.queue_offset for m in mq.messages("orders-commits", LOG)][-1:]
+    mq.expire(LOG, last)
+    Query(mq, client).run(2, "b")
+    Query(mq, client).run(3, "c")
+    assert read_batch(mq) >= Counter("bc")
+
+
+def test_a_queue_whose_broker_was_down_at_the_start_has_the_same_floor(mq, client, query) -> None:
+    query.run(1, *(f"old{number}" for number in range(12)))
+    newest = max(m.store_timestamp for queue in mq.queues("orders") for m in mq.messages("orders", queue))
+    mq.stop_broker("broker-b")
+    stream = Stream(mq, startingTimestamp=str(newest + 1))
+    stream.trigger()
+    mq.start_broker("broker-b")
+    new = [f"new{number}" for number in range(8)]
+    client.invalidate("orders")
+    send(client, *new)
+    eventually(lambda: stream.drain() >= Counter(new), what="what all queues have")
+    assert stream.rows() == Counter(new)
+    stream.stop()
+
+
+def test_a_batch_of_dead_letters_holds_nothing_up(mq, client, stream) -> None:
+    mq.create_topic("dead", 1)
+    query = Query(mq, client, maxMessageBytes="100", batchBytes="100", deadLetterTopic="dead")
+    query.run(1, "x" * 200)
+    send(client, "plain")
+    assert stream.drain() == Counter(["plain"])
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_any_order_of_writes_commits_reads_and_restarts(mq, client, seed: int) -> None:
     choose = random.Random(seed)
     writers = dict.fromkeys(("first", "second"), 1)
-    open_parts: dict[str, list[Ranges]] = {name: [] for name in writers}
+    open_parts: dict[str, list[Ranges | None]] = {name: [] for name in writers}
     pending: dict[str, list[str]] = {name: [] for name in writers}
     expected: Counter[str] = Counter()
     whole: list[set[str]] = []

@@ -13,11 +13,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from tests.spark.conftest import Sender
 from tests.spark.test_docs_blocks import blocks
-from tests.support.topics import TopicFactory
+from tests.support.topics import TopicFactory, create_topic
 
 from pyspark_rocketmq.devcluster import DevCluster
 
 Read = Callable[..., DataFrame]
+
+
+@pytest.fixture
+def committed_topic(mq: DevCluster, topic: TopicFactory) -> Callable[[], str]:
+    """Create a topic with its commit topic."""
+
+    def create() -> str:
+        name = topic(queues=2)
+        create_topic(mq, f"{name}-commits", 1, 6)
+        return name
+
+    return create
+
 
 COMMITTED = {"deliveryGuarantee": "transactional", "transactionVisibility": "committed"}
 
@@ -31,9 +44,9 @@ def committed(read: Read, topic: str) -> Counter[str]:
 
 
 def test_a_batch_write_is_read_whole_and_once_for_each_job(
-    spark: SparkSession, mq: DevCluster, topic: TopicFactory, read: Read
+    spark: SparkSession, mq: DevCluster, committed_topic: Callable[[], str], read: Read
 ) -> None:
-    name = topic(queues=3)
+    name = committed_topic()
     rows = spark.range(0, 5_000, 1, 2).select(F.col("id").cast("string").alias("body"))
 
     def write(df: DataFrame, job: str) -> None:
@@ -51,9 +64,15 @@ def test_a_batch_write_is_read_whole_and_once_for_each_job(
 
 
 def test_a_stream_copies_committed_batches_also_after_a_crash(
-    spark: SparkSession, mq: DevCluster, topic: TopicFactory, send: Sender, read: Read, tmp_path: Path
+    spark: SparkSession,
+    mq: DevCluster,
+    topic: TopicFactory,
+    committed_topic: Callable[[], str],
+    send: Sender,
+    read: Read,
+    tmp_path: Path,
 ) -> None:
-    source, middle, last = topic(queues=2), topic(queues=2), topic(queues=2)
+    source, middle, last = topic(queues=2), committed_topic(), committed_topic()
     checkpoints = {source: tmp_path / "first", middle: tmp_path / "second"}
 
     def copy(begin: str, end: str, **options: str) -> None:
@@ -95,9 +114,15 @@ def test_a_stream_copies_committed_batches_also_after_a_crash(
 
 
 def test_what_committed_ranges_md_shows(
-    spark: SparkSession, mq: DevCluster, topic: TopicFactory, send: Sender, tmp_path: Path, capsys
+    spark: SparkSession,
+    mq: DevCluster,
+    topic: TopicFactory,
+    committed_topic: Callable[[], str],
+    send: Sender,
+    tmp_path: Path,
+    capsys,
 ) -> None:
-    events, orders = topic(queues=2), topic(queues=2)
+    events, orders = topic(queues=2), committed_topic()
     send(events, 20)
     (block,) = blocks("committed-ranges.md")
     block = block.replace("127.0.0.1:9876", mq.name_server).replace("/tmp/committed", str(tmp_path))

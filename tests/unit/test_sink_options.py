@@ -16,6 +16,8 @@ from pyspark_rocketmq.model import SendStatus
 from pyspark_rocketmq.options import Compressor, Guarantee, SinkOptions, parse_options
 from pyspark_rocketmq.options.declare import CompatibilityWarning
 
+COMMITTED = {"topic": "t", "deliveryGuarantee": "transactional", "transactionVisibility": "committed"}
+
 
 def parse(**given: object) -> SinkOptions:
     return parse_options(SinkOptions, {"nameServer": "h:9876"} | given, where="writeStream", environ={})
@@ -92,6 +94,10 @@ def test_statuses_sizes_and_choices() -> None:
             {"deliveryGuarantee": "transactional", "transactionVisibility": "committed"},
             "needs one topic for all rows",
         ),
+        ({"commitTopic": "c"}, "commitTopic needs transactionVisibility=committed"),
+        (COMMITTED | {"commitTopic": "t"}, "commitTopic is for commits only"),
+        (COMMITTED | {"commitTopic": "d", "deadLetterTopic": "d"}, "commitTopic is for commits only"),
+        (COMMITTED | {"transactionLog": "/log"}, "transactionLog is for transactionVisibility=plain"),
     ],
 )
 def test_what_is_wrong_is_said(given: dict[str, object], message: str) -> None:

@@ -26,8 +26,8 @@ has such a row exactly if the value grew. ``alignedAt``, in the same unit, is pr
 messages read of each topic and broker (`topic_recreation`). The offsets contain no secrets.
 
 With ``isolation=read_committed``, ``commits`` contains positions in the commit topics (`CommitPosition`) as
-``[begin, read, needed, known]``, and ``floor`` the start: what was written before it is no row, whenever it
-is committed.
+``[begin, read, needed, known, stored at]``, and ``floor`` the start: what was written before it is no row,
+whenever it is committed.
 """
 
 from __future__ import annotations
@@ -153,12 +153,15 @@ class CommitPosition:
         What was committed from ``begin`` on, before ``read``, is rows of the micro-batch.
     needed, known : int
         What was committed from ``needed`` on, before ``known``, is left out where unmarked messages are read.
+    stored_at_ms : int
+        When the record before ``known`` was stored; 0 if there is none.
     """
 
     begin: int
     read: int
     needed: int
     known: int
+    stored_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

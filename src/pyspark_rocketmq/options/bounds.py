@@ -191,8 +191,7 @@ class IsolationOptions(Options):
         default=None,
         default_text="the topic's name with -commits",
         example="orders-commits",
-        doc="The topic that says which batches of transactional writes are committed. A write creates it "
-        "with one queue.",
+        doc="The topic that says which batches of transactional writes are committed. It has one queue.",
     )
 
     @property

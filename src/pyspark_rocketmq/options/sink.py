@@ -247,8 +247,8 @@ class SinkOptions(Options):
         default_text="at-least-once",
         example="effectively-once",
         doc="effectively-once adds a write id to each row, so that a reader can drop duplicates. "
-        "transactional makes the rows of a batch visible only when all of them are stored; it adds write "
-        "ids, too.",
+        "transactional makes the rows of a batch visible only when all of them are stored; with "
+        "transactionVisibility=plain it adds write ids, too.",
     )
     transaction_visibility: Visibility = option(
         "transactionVisibility",
@@ -266,8 +266,7 @@ class SinkOptions(Options):
         default=None,
         default_text="the topic's name with -commits",
         example="orders-commits",
-        doc="The topic that says which batches of transactional writes are committed. A write creates it "
-        "with one queue.",
+        doc="The topic that says which batches of transactional writes are committed. It has one queue.",
     )
     transaction_log: str | None = option(
         "transactionLog",
@@ -336,6 +335,15 @@ class SinkOptions(Options):
             raise OptionError(
                 "transactionVisibility=committed needs one topic for all rows: set topic", option="topic"
             )
+        if self.commits_ranges and self.transaction_log is not None:
+            raise OptionError(
+                "transactionLog is for transactionVisibility=plain: commits are in the commit topic",
+                option="transactionLog",
+            )
+        if self.commit_topic is not None and not committed:
+            raise OptionError("commitTopic needs transactionVisibility=committed", option="commitTopic")
+        if self.commit_topic is not None and self.commit_topic in (self.topic, self.dead_letter_topic):
+            raise OptionError("commitTopic is for commits only: choose another name", option="commitTopic")
         if self.guarantee is Guarantee.TRANSACTIONAL and not (
             self.commits_ranges or self.transaction_log or self.checkpoint_location
         ):

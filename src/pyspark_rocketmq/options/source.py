@@ -331,6 +331,8 @@ class SourceOptions(Options):
             raise OptionError(f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}")
         if self.isolation.committed_only:
             self._check_isolation()
+        elif self.isolation.commit_topic is not None:
+            raise OptionError("commitTopic needs isolation=read_committed", option="commitTopic")
         if self.commit_offsets and self.consumer_group is None:
             raise OptionError("commitOffsets needs a group to commit for: give consumerGroup")
         for policy in (self.start_policy(streaming=True), self.end_policy()):
@@ -340,7 +342,7 @@ class SourceOptions(Options):
                 )
 
     def _check_isolation(self) -> None:
-        """Check that the topics are known, and that nothing needs rows in the order of their times.
+        """Check that the topics are known, and that nothing depends on the order or number of offsets.
 
         Raises
         ------
@@ -352,6 +354,10 @@ class SourceOptions(Options):
             "eventTimeAlignment": self.event_time_alignment is not EventTime.OFF,
             "heartbeatInterval": self.heartbeat_interval_ms,
             "partitionPerQueue": self.partition_per_queue,
+            "maxBytesPerTrigger": self.max_bytes_per_trigger,
+            "maxRatePerQueue": self.max_rate_per_queue,
+            "minOffsetsPerTrigger": self.min_offsets_per_trigger,
+            "consumerGroup": self.consumer_group,
         }
         for name, value in given.items():
             if value:

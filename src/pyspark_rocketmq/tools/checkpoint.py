@@ -95,10 +95,16 @@ def seek(
     ------
     OptionError
         As `read_finished_offsets`; or a batch is planned but not finished, which a restart would repeat as
-        planned; or the checkpoint cannot be written.
+        planned; or the query reads with ``isolation=read_committed``; or the checkpoint cannot be written.
     """
     files = checkpoint_files(checkpoint)
     last = _last_batch(files, source)
+    if last.offset.committed_only:
+        raise OptionError(
+            "the query reads with isolation=read_committed: its rows depend on commit topics, too. Start a "
+            "new query with startingOffsets instead",
+            checkpoint=checkpoint,
+        )
     names = [*last.offset.offsets, *offsets]
     position = last.offset.named_as(names)
     moved = {**position.offsets, **rename_queues(offsets, names, choose=max)}

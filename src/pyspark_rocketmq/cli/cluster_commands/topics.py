@@ -147,6 +147,7 @@ def create(
     ] = None,
     perm: Annotated[str | None, typer.Option(help="Permission: rw, r or w. [rw]")] = None,
     cluster: Annotated[str | None, typer.Option(help="Only on this cluster's brokers.")] = None,
+    broker: Annotated[str | None, typer.Option(help="Only on this broker.")] = None,
     attribute: Attributes = None,
     namesrv: Namesrv = None,
     option: Settings = None,
@@ -172,7 +173,12 @@ def create(
             perm_bits = _permission_of(perm or "rw")
             assert perm_bits is not None
             admin.create_topic(
-                topic, queues=queues or _QUEUES, perm=perm_bits, cluster=cluster, attributes=attributes
+                topic,
+                queues=queues or _QUEUES,
+                perm=perm_bits,
+                cluster=cluster,
+                brokers=None if broker is None else [broker],
+                attributes=attributes,
             )
         readable = len(client.read_queues(topic))
     if json:

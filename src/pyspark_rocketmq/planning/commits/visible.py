@@ -63,8 +63,8 @@ def is_valid(offset: int, commit: Commit, others: Iterable[Entry]) -> bool:
     )
 
 
-def find_open(entries: Iterable[Entry], *, now_ms: int) -> list[Entry]:
-    """Return the `Begin` of each batch that is neither committed nor aborted, if it is not long ago."""
+def find_open(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the `Begin` of each batch that is neither committed nor aborted."""
     begun: list[Entry] = []
     for entry in entries:
         match entry.record:
@@ -72,7 +72,7 @@ def find_open(entries: Iterable[Entry], *, now_ms: int) -> list[Entry]:
                 begun.append(entry)
             case Commit() | Abort() as decision:
                 begun = [each for each in begun if not _ends(decision, each.record)]
-    return [each for each in begun if now_ms - each.stored_at_ms < HOLD_MS]
+    return begun
 
 
 def find_holds(begun: Iterable[Entry]) -> dict[MessageQueue, int]:

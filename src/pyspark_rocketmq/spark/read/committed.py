@@ -7,10 +7,10 @@ read when its commit is: the batch that follows the commit has all of them, wher
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
@@ -26,6 +26,7 @@ from pyspark_rocketmq.offsets.stream_offset import CommitPosition, SourceOffset
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.commits.records import Commit, Ranges
 from pyspark_rocketmq.planning.commits.visible import (
+    HOLD_MS,
     Entry,
     clip,
     expand,
@@ -45,9 +46,20 @@ from pyspark_rocketmq.spark.read.partition import (
     UnmarkedPartition,
     plan_partitions,
 )
-from pyspark_rocketmq.spark.read.stream import OUTAGE_PATIENCE_MS, RocketMQStreamReader
+from pyspark_rocketmq.spark.read.stream import (
+    MOVED_BACK_PATIENCE_MS,
+    OUTAGE_PATIENCE_MS,
+    RocketMQStreamReader,
+)
 
 __all__ = ["CommittedBatchReader", "CommittedStreamReader"]
+
+T = TypeVar("T")
+
+MAX_KNOWN: Final = 20_000
+"""How many of the last records are kept to skip messages by; older ones are read twice at most."""
+
+_PAUSE_S: Final = 0.5
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -80,13 +92,16 @@ class CommittedStreamReader(RocketMQStreamReader):
         self._logs: dict[MessageQueue, CommitLog] = {}
         self._looks: Mapping[MessageQueue, _Look] = {}
         self._frozen_commits: Mapping[MessageQueue, int] | None = None
+        self._seen: dict[tuple[MessageQueue, int], float] = {}
 
     # --- what Spark calls ---
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Record the ends at which the run stops: of commit topics first, queues then have all of it."""
         client = self._open_client()
-        self._frozen_commits = client.max_offsets(_commit_queues(client, self._options))
+        self._frozen_commits = self._patiently(
+            lambda: client.max_offsets(_commit_queues(client, self._options))
+        )
         super().prepareForTriggerAvailableNow()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -99,39 +114,43 @@ class CommittedStreamReader(RocketMQStreamReader):
         """
         last = self._check(start)
         # Before the ends of the queues: these then contain everything that is committed.
-        self._looks = retry_until(
-            lambda: self._look(last),
-            is_outage,
-            clock=self._clock,
-            deadline=Deadline(self._clock, OUTAGE_PATIENCE_MS),
-        )
+        self._looks = self._patiently(lambda: self._look(last))
         document = super().latestOffset(start, limit)
-        commits = {q: CommitPosition(at.read, at.read, at.read, at.read) for q, at in last.commits.items()}
+        commits = {queue: replace(at, begin=at.read, needed=at.read) for queue, at in last.commits.items()}
         commits |= {queue: look.at for queue, look in self._looks.items()}
-        if document is start and any(at.begin < at.read for at in commits.values()):
+        if document is start:
+            if all(at.begin == at.read for at in commits.values()):
+                return start
             return replace(last.advance({}, {}), commits=commits).to_dict()
-        return (
-            start
-            if document is start
-            else replace(SourceOffset.from_dict(document), commits=commits).to_dict()
-        )
+        end = SourceOffset.from_dict(document)
+        # What was written before the start is no row, also in a queue whose broker was down then.
+        floor = {} if isinstance(self._policy, Latest) else {**end.begin, **end.floor}
+        return replace(end, commits=commits, floor=floor).to_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan a batch from its two offsets, the options, and records of the commit topics: none changes."""
         begin, until = self._check(start), self._check(end)
-        if begin == until:
-            return []
+        return [] if begin == until else self._patiently(lambda: self._plan(begin, until))
+
+    # --- how ---
+
+    def _plan(self, begin: SourceOffset, until: SourceOffset) -> list[InputPartition]:
         known: list[Ranges] = []
         rows: list[Ranges] = []
         for queue, at in until.commits.items():
             log = self._log(queue)
+            log.check_last(at.known, at.stored_at_ms)
             known += (commit.ranges for _, commit in log.commits(at.needed, at.known))
             rows += (commit.ranges for _, commit in log.commits(at.begin, at.read))
         unmarked = subtract(plan_ranges(begin.offsets, until.offsets, until.begin), join(known))
         marked = clip(_selected(join(rows), self._options), begins=until.floor)
-        return _plan(unmarked, listed(marked), self._options, until.commits)
+        names = map(self._options.isolation.commit_topic_of, _topics(self._options))
+        return [*_plan(unmarked, listed(marked), self._options, frozenset(names))]
 
-    # --- how ---
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Retry while the brokers of commit topics are down, as long as for those of the queues."""
+        deadline = Deadline(self._clock, OUTAGE_PATIENCE_MS)
+        return retry_until(ask, is_outage, clock=self._clock, deadline=deadline)
 
     def _resolve_start(self) -> SourceOffset:
         """Resolve the start once per reader. What was written before it is no row, whenever it is committed.
@@ -149,25 +168,43 @@ class CommittedStreamReader(RocketMQStreamReader):
         client = self._open_client()
         queues = {*last.commits, *_commit_queues(client, self._options)}
         ends = client.max_offsets(queues)
-        if self._frozen_commits is not None:  # a commit topic that appeared since waits for the next run
-            frozen = self._frozen_commits
-            ends = {queue: min(end, frozen[queue]) for queue, end in ends.items() if queue in frozen}
+        deadline = Deadline(self._clock, MOVED_BACK_PATIENCE_MS)  # a broker that restarts rebuilds its index
+        while any(ends[queue] < at.known for queue, at in last.commits.items()) and not deadline.expired:
+            self._clock.sleep(_PAUSE_S)
+            ends = client.max_offsets(queues)
+        frozen = self._frozen_commits
+        if frozen is not None:  # a commit topic that appeared since waits for the next run
+            ends = {queue: end for queue, end in ends.items() if queue in frozen}
         return {queue: self._look_at(queue, end, last) for queue, end in ends.items()}
 
     def _look_at(self, queue: MessageQueue, end: int, last: SourceOffset) -> _Look:
         log = self._log(queue)
         at = last.commits.get(queue) or self._start_at(queue, end, last)
-        end = max(end, at.known) if self._frozen_commits is not None else end
-        first = log.check(at.read, end=end)
+        first = log.check(at.read, at.known, end=end, stored_at_ms=at.stored_at_ms)
+        if self._frozen_commits is not None:
+            end = max(min(end, self._frozen_commits[queue]), at.known)
         needed = at.read
         for offset, commit in log.commits(max(first, at.needed), at.read):
             mine = _selected(commit.ranges, self._options)
             if any(parts[-1][1] > last.offsets.get(each, 0) for each, parts in mine.items()):
                 needed = min(needed, offset)
-        begun = find_open(log.entries(max(first, at.needed), end), now_ms=self._clock.now_ms())
-        needed = max(first, min([needed, *(entry.offset for entry in begun)]))
-        log.forget(needed)
-        return _Look(CommitPosition(at.read, at.read, needed, end), end, log.commits(needed, end), begun)
+        begun = [
+            entry
+            for entry in find_open(log.entries(max(first, at.needed), end))
+            if self._is_new(queue, entry)
+        ]
+        needed = max(first, end - MAX_KNOWN, min([needed, *(entry.offset for entry in begun)]))
+        needed = min(needed, at.read)
+        commits = log.commits(needed, end)
+        log.forget(min(needed, end - 1))
+        at = CommitPosition(at.read, at.read, needed, end, log.stored_at_ms(end) if end > first else 0)
+        return _Look(at, end, commits, begun)
+
+    def _is_new(self, queue: MessageQueue, entry: Entry) -> bool:
+        """Whether unmarked messages still wait for a batch: for a time, whatever the brokers' clocks say."""
+        seen_s = self._seen.setdefault((queue, entry.offset), self._clock.monotonic())
+        age_ms = max(self._clock.now_ms() - entry.stored_at_ms, (self._clock.monotonic() - seen_s) * 1000)
+        return age_ms < HOLD_MS
 
     def _start_at(self, queue: MessageQueue, end: int, last: SourceOffset) -> CommitPosition:
         """Return where a commit topic is read first."""
@@ -189,18 +226,16 @@ class CommittedStreamReader(RocketMQStreamReader):
         """Return where the unmarked messages of the next micro-batch end, and choose its commits."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         rows = 0
-        for look in self._looks.values():
-            read, rows = self._choose(look, reach, most, rows)
+        for look in self._looks.values():  # half of the limit, so that neither kind of message starves
+            read, rows = self._choose(look, reach, most and max(1, most // 2), rows)
             look.at = replace(look.at, read=read)
-        if most is not None and rows >= most:
-            return dict(positions)
         known = join(commit.ranges for look in self._looks.values() for _, commit in look.commits)
         begun = [entry for look in self._looks.values() for entry in look.begun]
         holds = find_holds(begun) if self._frozen is None else {}
         open_to = {
             queue: max(positions[queue], min(end, holds.get(queue, end))) for queue, end in reach.items()
         }
-        left = limit if most is None else ReadMaxRows(most - rows)
+        left = limit if most is None else ReadMaxRows(max(1, most // 2, most - rows))
         until = super()._admit(positions, shrink(positions, open_to, known), left)
         return expand(positions, until, open_to, known)
 
@@ -269,23 +304,33 @@ class CommittedBatchReader(RocketMQBatchReader):
                 ends={each.queue: each.until_offset for each in ranges},
             )
             unmarked = subtract(ranges, rows)
-            return _plan(unmarked, listed(within), self._options, queues)
+            known = frozenset(queue.topic for queue in queues)
+            return _plan(unmarked, listed(within), self._options, known)
 
 
 def _plan(
     unmarked: Iterable[OffsetRange],
     marked: Iterable[OffsetRange],
     options: SourceOptions,
-    known: Iterable[MessageQueue],
+    known: Collection[str],
 ) -> list[RangesPartition]:
-    """Return the partitions of unmarked messages, then those of committed batches."""
-    topics = {queue.topic for queue in known}
+    """Return the partitions of unmarked messages, then those of committed batches.
+
+    Parameters
+    ----------
+    known : collection of str
+        The commit topics that were read, or will be: marked messages that these decide about are left out.
+    """
     partitions: list[RangesPartition] = []
     for partition in plan_partitions(unmarked, options):
         names = {part.topic: options.isolation.commit_topic_of(part.topic) for part in partition.value}
-        decided_by = {topic: name if name in topics else "" for topic, name in names.items()}
+        decided_by = {topic: name if name in known else "" for topic, name in names.items()}
         partitions.append(UnmarkedPartition(partition.value, decided_by))
     return partitions + plan_partitions(marked, options)
+
+
+def _topics(options: SourceOptions) -> tuple[str, ...]:
+    return options.topics or tuple(sorted({queue.topic for queue in options.assign}))
 
 
 def _selected(ranges: Ranges, options: SourceOptions) -> dict[MessageQueue, Sequence[tuple[int, int]]]:
@@ -300,7 +345,6 @@ def _selected(ranges: Ranges, options: SourceOptions) -> dict[MessageQueue, Sequ
 
 def _commit_queues(client: Client, options: SourceOptions) -> tuple[MessageQueue, ...]:
     """Return the queues of the commit topics that exist."""
-    topics = options.topics or tuple(sorted({queue.topic for queue in options.assign}))
-    names = dict.fromkeys(map(options.isolation.commit_topic_of, topics))
+    names = dict.fromkeys(map(options.isolation.commit_topic_of, _topics(options)))
     found = (find_commit_queue(client, name) for name in names)
     return tuple(queue for queue in found if queue is not None)

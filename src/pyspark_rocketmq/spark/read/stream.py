@@ -51,14 +51,14 @@ from pyspark_rocketmq.spark.read.schema import to_projection
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["OUTAGE_PATIENCE_MS", "RocketMQStreamReader"]
+__all__ = ["MOVED_BACK_PATIENCE_MS", "OUTAGE_PATIENCE_MS", "RocketMQStreamReader"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 OUTAGE_PATIENCE_MS: Final = 60_000
 """How long a running query waits while no broker answers: an exception would end the query."""
 
-_MOVED_BACK_PATIENCE_MS: Final = 10_000
+MOVED_BACK_PATIENCE_MS: Final = 10_000
 """How long a queue may end before its position: a broker that restarts rebuilds its index."""
 
 _PAUSE_S: Final = 0.5
@@ -330,7 +330,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._behind_until = None
                 return ends
             if self._behind_until is None:
-                self._behind_until = Deadline(self._clock, _MOVED_BACK_PATIENCE_MS)
+                self._behind_until = Deadline(self._clock, MOVED_BACK_PATIENCE_MS)
             if self._behind_until.expired:
                 return ends
             if self._frozen is None and len(wrong) < len(ends.readable):

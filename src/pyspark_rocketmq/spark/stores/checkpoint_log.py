@@ -60,6 +60,12 @@ class CheckpointLog:
         for source, end in ends.items():
             start = starts.get(source)  # None: the source's first batch
             if end != start:
+                if end.committed_only:
+                    raise OptionError(
+                        "transactional_writer stores offsets of queues, and a read with "
+                        "isolation=read_committed has others: read with isolation=read_uncommitted",
+                        option="isolation",
+                    )
                 ranges += plan_ranges({} if start is None else start.offsets, end.offsets, end.begin)
         return tuple(sorted(ranges))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, TypeVar
 
-from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
@@ -15,10 +16,8 @@ from pyspark_rocketmq.client.send.readable import wait_until_readable
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
     NameServerError,
-    OptionError,
     RocketMQError,
     SendError,
-    TopicExistsError,
     TopicNotFoundError,
 )
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, OutgoingMessage, SendResult
@@ -40,6 +39,9 @@ _FIRST_WINDOW: Final = 4_096
 """How many of the last records are searched for a batch's commit first; each further window is longer."""
 
 _READABLE_MS: Final = 10_000
+
+_LEAST_COMMITS: Final = 3
+"""How often a commit is sent, at least, before it fails because others come in between."""
 
 
 def _commit_topic_of(options: SinkOptions) -> str:
@@ -78,7 +80,7 @@ class RangeCommits:
         """
         try:
             ends = self._client.max_offsets(queues)
-            self._append(Begin(owner=name.owner, number=name.number, ends=ends))
+            self._append(Begin(owner=self._owner(name), number=name.number, ends=ends))
         except RocketMQError as error:
             if not (error.retriable or isinstance(error, SendError)):
                 raise
@@ -95,31 +97,50 @@ class RangeCommits:
         """
         return self._find(name, thorough=thorough)[0]
 
-    def commit(self, name: TransactionName, parts: Iterable[Ranges]) -> None:
-        """Make the messages of a batch visible, unless the batch is committed already."""
-        ranges = join(parts)
-        if not ranges:
+    def commit(self, name: TransactionName, parts: Iterable[Ranges | None]) -> None:
+        """Make the messages of a batch visible, unless the batch is committed already.
+
+        Parameters
+        ----------
+        name : TransactionName
+        parts : iterable of Ranges
+            Where the messages of each task are; None for a task that has sent nothing.
+        """
+        begun = [part for part in parts if part is not None]
+        ranges = join(begun)
+        if not ranges:  # dead letters only, or no rows at all
+            if begun:
+                self.abandon(name)
             return
-        committed, end = self._find(name, thorough=True)
-        if committed:
-            _LOG.warning("batch %s was committed before: what was written now are no rows", name)
-            self.abandon(name)
-            return
-        commit = Commit(owner=name.owner, number=name.number, since=end, ranges=ranges)
-        offset = self._append(commit)
-        wait_until_readable(self._client, {self._log_queue(): offset + 1}, timeout_ms=_READABLE_MS)
-        others = self._patiently(lambda: self._records(name, end, offset))
-        if not is_valid(offset, commit, others):
-            _LOG.warning("batch %s was committed at the same time by another process, or try", name)
+        patience = self._client.deadline(self._options.outage_timeout_ms)
+        for attempt in itertools.count(1):
+            committed, end = self._find(name, thorough=True)
+            if committed:
+                _LOG.warning("batch %s is committed already: what was written now are no rows", name)
+                self.abandon(name)
+                return
+            commit = Commit(owner=self._owner(name), number=name.number, since=end, ranges=ranges)
+            offset = self._append(commit)
+            wait_until_readable(self._client, {self._log_queue(): offset + 1}, timeout_ms=_READABLE_MS)
+            others = self._patiently(partial(self._records, name, end, offset))
+            if is_valid(offset, commit, others):
+                return
+            # Another process was faster, or too many records came in between: look again.
+            if patience.expired and attempt >= _LEAST_COMMITS:
+                raise SendError(f"batch {name} is not committed: too many records came in between", failed=0)
 
     def abandon(self, name: TransactionName) -> None:
         """Tell readers that what was written so far for a batch is never committed. It is a hint."""
         try:
-            self._append(Abort(owner=name.owner, number=name.number))
+            self._append(Abort(owner=self._owner(name), number=name.number))
         except RocketMQError as error:
             _LOG.warning("readers are not told that batch %s was abandoned: %s", name, error)
 
     # --- how ---
+
+    def _owner(self, name: TransactionName) -> str:
+        """Return the owner in records: a job's id may be the same for several topics."""
+        return f"{self._options.topic}/{name.owner}"
 
     def _find(self, name: TransactionName, *, thorough: bool) -> tuple[bool, int]:
         """Return whether a batch is committed, and the end of the log at which that was found."""
@@ -132,7 +153,7 @@ class RangeCommits:
         until, window = end, _FIRST_WINDOW
         while until > first:
             begin = max(first, until - window)
-            newest = self._newest_commit(name, begin, until)
+            newest = self._newest_commit(name, begin, until, first)
             if newest is not None:
                 return newest >= name.number, end
             if not thorough:
@@ -140,12 +161,12 @@ class RangeCommits:
             until, window = begin, window * 8
         return False, end
 
-    def _newest_commit(self, name: TransactionName, begin: int, end: int) -> int | None:
+    def _newest_commit(self, name: TransactionName, begin: int, end: int, first: int) -> int | None:
         """Return the number of the owner's last valid commit in a range of offsets: numbers only grow."""
         entries = self._records(name, begin, end)
         for entry in reversed(entries):
             if isinstance(entry.record, Commit):
-                since = entry.record.since
+                since = max(first, entry.record.since)
                 others = entries if since >= begin else self._records(name, since, entry.offset)
                 if is_valid(entry.offset, entry.record, others):
                     return entry.record.number
@@ -153,14 +174,13 @@ class RangeCommits:
 
     def _records(self, name: TransactionName, begin: int, end: int) -> list[Entry]:
         """Return the owner's records in a range of offsets."""
-        selector = MessageSelector.by_tag(_tag(name))
+        selector = MessageSelector.by_tag(_tag(self._owner(name)))
         found = read_entries(self._client, self._log_queue(), begin, end, selector=selector)
-        return [entry for entry in found if entry.record.owner == name.owner]
+        return [entry for entry in found if entry.record.owner == self._owner(name)]
 
     def _append(self, record: Record) -> int:
         """Add a record, at least once, and return its offset."""
-        name = TransactionName(record.owner, record.number)
-        message = OutgoingMessage(self._topic, encode_record(record), tags=_tag(name), keys=name.owner)
+        message = OutgoingMessage(self._topic, encode_record(record), tags=_tag(record.owner))
 
         def attempt() -> int:
             queue = self._log_queue()
@@ -173,29 +193,22 @@ class RangeCommits:
         return self._patiently(attempt)
 
     def _log_queue(self) -> MessageQueue:
-        """Return the commit topic's only queue; create the topic if it does not exist."""
-        if self._queue is None:
-            self._queue = find_commit_queue(self._client, self._topic) or self._create()
-        return self._queue
+        """Return the commit topic's only queue.
 
-    def _create(self) -> MessageQueue:
-        """Create the commit topic at the first broker of the topic: all writers choose the same."""
-        assert self._options.topic is not None
-        route = self._client.route(self._options.topic)
-        home = min(data.broker_name for data in route.queues)
-        if (data := route.broker(home)) is None or data.master is None:
-            raise BrokerNotFoundError("the broker for the commit topic has no master now", broker_name=home)
-        try:
-            Admin(self._client).create_topic(self._topic, queues=1, brokers=[home])
-        except TopicExistsError:
+        It is never created here: whether it is missing, or its broker is down, cannot be told apart, and a
+        second one at another broker would divide the commits.
+        """
+        if self._queue is None:
             self._client.invalidate(self._topic)
-        queue = find_commit_queue(self._client, self._topic)
-        if queue is None:
-            raise OptionError(
-                f"{self._topic} cannot be read: it needs one queue that may be read and written",
-                option="commitTopic",
-            )
-        return queue
+            self._queue = find_commit_queue(self._client, self._topic)
+            if self._queue is None:
+                raise BrokerNotFoundError(
+                    f"the commit topic {self._topic} does not exist, or its broker is down. Create it once, "
+                    f"with one queue at one broker: pyspark-rocketmq topic create {self._topic} --queues 1 "
+                    "--broker NAME",
+                    topic=self._topic,
+                )
+        return self._queue
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         """Retry while brokers or name servers are down: name servers forget the topics of such brokers."""
@@ -251,11 +264,11 @@ class TaskRanges:
         begin = stored.queue_offset
         self._parts.setdefault(stored.queue, []).append((begin, begin + count))
 
-    def joined(self) -> Ranges:
-        """Return the ranges, adjacent ones joined."""
-        return join([self._parts])
+    def joined(self) -> Ranges | None:
+        """Return the ranges, adjacent ones joined; None if readers were told of none."""
+        return join([self._parts]) if self._begun and not self.committed else None
 
 
-def _tag(name: TransactionName) -> str:
+def _tag(owner: str) -> str:
     """Return the tag of an owner's records: brokers filter by it, and owners may be any text."""
-    return hashlib.sha256(name.owner.encode()).hexdigest()[:16]
+    return hashlib.sha256(owner.encode()).hexdigest()[:16]

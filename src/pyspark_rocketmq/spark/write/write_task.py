@@ -86,7 +86,7 @@ class WriteReport:
     ``ends``: for each queue, the offset after the last message, without half messages. ``contents``: 8 bytes
     of each distinct content from which write ids were derived, for `count_shared`: equal content in two tasks
     would have equal ids. ``halves``: the packed half messages of a transactional write. ``ranges``: where its
-    messages are, if the batch is committed by ranges; none if it was committed before.
+    messages are, if the batch is committed by ranges; None if it sent nothing.
     """
 
     rows: int = 0
@@ -95,7 +95,7 @@ class WriteReport:
     ends: dict[MessageQueue, int] = field(default_factory=dict)
     contents: bytes = b""
     halves: bytes = b""
-    ranges: Ranges = field(default_factory=dict)
+    ranges: Ranges | None = None
 
 
 @dataclass(slots=True)
@@ -223,8 +223,8 @@ class WriteTask:
                 continue
             if self._marks and queues[0].logical:
                 raise OptionError(
-                    "a static topic cannot have transactions: its queues move to other brokers, half "
-                    "messages do not; write with another deliveryGuarantee",
+                    "a static topic cannot have transactions, because its queues move to other brokers: "
+                    "write with another deliveryGuarantee",
                     option="deliveryGuarantee",
                     topic=topic,
                 )
