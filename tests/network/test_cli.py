@@ -208,6 +208,26 @@ def test_without_a_server_nothing_is_completed_and_nothing_said(monkeypatch, cap
     assert capfd.readouterr().err == ""
 
 
+def test_a_profile_names_the_cluster(cli, mq, monkeypatch, tmp_path, capsys):
+    file = tmp_path / "config.toml"
+    file.write_text(f"[profiles.mock]\nnameServer = '{mq.name_server}'\n[profiles.mimic]\n")
+    monkeypatch.setenv("ROCKETMQ_CONFIG_FILE", str(file))
+    topics = [{"topic": "order-items"}, {"topic": "orders"}]
+    assert [{"topic": row["topic"]} for row in cli("topics", "--profile", "mock", "--json").json()] == topics
+    assert cli("topic", "show", "orders", "--profile", "mock").code == 0
+    assert cli("report", "--profile", "mock", "--json").json()["options"]["profile"] == "mock"
+    assert "name server" not in {
+        finding["subject"] for finding in cli("doctor", "--profile", "mock", "--json").json()
+    }
+    wrong = cli("topics", "--profile", "mokc")
+    assert wrong.code == 2
+    assert "unknown profile mokc: did you mean mock? The profiles are: mock, mimic" in wrong.err
+    assert complete(monkeypatch, capsys, "topics --profile mi") == ["mimic"]
+    monkeypatch.setenv("ROCKETMQ_PROFILE", "mock")
+    assert cli("topics").code == 0
+    assert complete(monkeypatch, capsys, "peek order-") == ["order-items"]
+
+
 def test_completing_a_topic_needs_no_arrow(mq):
     code = "import sys; from pyspark_rocketmq.cli import main\ntry: main([])\nfinally: print(*sys.modules)"
     env = os.environ | {

@@ -39,7 +39,7 @@ from pyspark_rocketmq.options import (
     option_reference,
     parse_options,
 )
-from pyspark_rocketmq.options.declare import _list_declared
+from pyspark_rocketmq.options.declare import list_declared
 
 BASE = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
 A0 = MessageQueue("orders", "broker-a", 0)
@@ -94,10 +94,10 @@ ALL = (ClientOptions, SourceOptions, SinkOptions, DirectOptions, ReceiverOptions
 
 @pytest.mark.parametrize(
     ("cls", "name", "alias"),
-    [(cls, each.name, alias) for cls in ALL for each in _list_declared(cls) for alias in each.aliases],
+    [(cls, each.name, alias) for cls in ALL for each in list_declared(cls) for alias in each.aliases],
 )
 def test_an_alias_sets_the_option_itself(cls: type[Options], name: str, alias: str) -> None:
-    declared = {each.name: each for each in _list_declared(cls)}
+    declared = {each.name: each for each in list_declared(cls)}
     required = {"nameServer": "127.0.0.1:9876", "topic": "orders", "consumerGroup": "g"}
     given = {key: text for key, text in required.items() if key in declared and key != name}
 
@@ -132,7 +132,7 @@ def test_the_same_option_twice_is_fine_while_the_values_agree() -> None:
 
 
 def test_every_spelling_is_unambiguous() -> None:
-    spellings = [s.lower() for declared in _list_declared(SourceOptions) for s in declared.spellings]
+    spellings = [s.lower() for declared in list_declared(SourceOptions) for s in declared.spellings]
     spellings += [key.lower() for key in SourceOptions.COMPATIBILITY] + list(SourceOptions.IGNORED)
     assert len(spellings) == len(set(spellings))
 
@@ -290,7 +290,7 @@ def test_the_vip_channel_is_accepted_and_said_to_mean_nothing() -> None:
 EVERY = {
     declared.name: declared
     for cls in (SourceOptions, SinkOptions, DirectOptions, ReceiverOptions, TableOptions, JobOptions)
-    for declared in _list_declared(cls)
+    for declared in list_declared(cls)
 }
 
 
@@ -664,7 +664,7 @@ def test_defaults() -> None:
 
 def test_the_reference_says_everything_of_every_option() -> None:
     rows = {row.name: row for row in option_reference(SourceOptions)}
-    assert len(rows) == len(_list_declared(SourceOptions))
+    assert len(rows) == len(list_declared(SourceOptions))
     assert rows["nameServer"].default == "required"
     assert rows["nameServer"].env == "NAMESRV_ADDR"
     assert rows["secretKey"].secret

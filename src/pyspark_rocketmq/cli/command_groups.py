@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from pyspark_rocketmq.cli.connect import with_profile
 from pyspark_rocketmq.cli.near_names import near_commands
 
 __all__ = ["CLICK_ERROR", "CommandGroup", "Home", "LazyGroup", "load_command"]
@@ -141,9 +142,13 @@ def load_command(name: str, home: Home) -> Any:
     found = getattr(module, home.attribute)
     holder = typer.Typer(add_completion=False, rich_markup_mode=_MARKUP)
     if isinstance(found, typer.Typer):
+        for inner in found.registered_commands:
+            inner.callback = inner.callback and with_profile(inner.callback)
         holder.add_typer(found, name=name)
     else:
-        holder.command(name, epilog=getattr(module, home.examples) if home.examples else None)(found)
+        holder.command(name, epilog=getattr(module, home.examples) if home.examples else None)(
+            with_profile(found)
+        )
     return get_group(holder).commands[name]
 
 

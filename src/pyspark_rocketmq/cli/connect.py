@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar, cast
 
 import typer
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.options import ClientOptions, Options, SourceOptions
 
 __all__ = ["Group", "Namesrv", "Settings", "Topic", "client_options", "complete_groups", "connect", "pairs"]
-__all__ += ["find_start", "source_options"]
+__all__ += ["find_start", "is_cluster_given", "source_options", "with_profile"]
 
 O = TypeVar("O", bound="Options")  # noqa: E741 - O for options
 
@@ -37,13 +39,62 @@ _STARTS: Final = (
     "earliest, latest, group, last:100, a time (2030-01-31T08:00:00, or milliseconds since the epoch), "
     'a time ago (-2h), or JSON {"topic": {"broker": {"queue id": offset}}}'
 )
+_CLUSTER_NAMES: Final = ("NAMESRV_ADDR", "ROCKETMQ_PROFILE")
 _OPERATION_TIMEOUT_MS: Final = 10_000
 _COMPLETION_TIMEOUT_MS: Final = 1_000
 
 
+def complete_profiles(incomplete: str) -> list[str]:
+    """Return the profiles with this prefix for shell completion."""
+    from pyspark_rocketmq.options.stored.profiles import profile_names
+
+    try:
+        return [name for name in profile_names(os.environ) if name.startswith(incomplete)]
+    except OptionError:  # an error message would be printed into the command line being typed
+        return []
+
+
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        help="A cluster of ~/.config/pyspark-rocketmq/config.toml. [$ROCKETMQ_PROFILE]",
+        autocompletion=complete_profiles,
+    ),
+]
+
+
 def complete_topics(incomplete: str) -> list[str]:
-    """Return the topics with this prefix for shell completion, if ``$NAMESRV_ADDR`` answers soon."""
+    """Return the topics with this prefix for shell completion, if the environment's cluster answers soon."""
     return _complete(incomplete, lambda admin: admin.topics())
+
+
+def with_profile(command: Callable[..., object]) -> Callable[..., object]:
+    """Give a command that connects the option ``--profile NAME``, which is short for ``-o profile=NAME``."""
+    signature = inspect.signature(command, eval_str=True)
+    if not {"namesrv", "option"} <= signature.parameters.keys() or "profile" in signature.parameters:
+        return command
+
+    @functools.wraps(command)
+    def run(*args: object, profile: str | None = None, **given: object) -> object:
+        if profile is not None:
+            settings = cast("Sequence[str] | None", given["option"])
+            given["option"] = [*(settings or ()), f"profile={profile}"]
+        return command(*args, **given)
+
+    added = inspect.Parameter("profile", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Profile)
+    parameters = list(signature.parameters.values())
+    at = list(signature.parameters).index("namesrv") + 1
+    parameters.insert(at, added.replace(kind=parameters[at - 1].kind))
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def is_cluster_given(namesrv: str | None, settings: Sequence[str] | None) -> bool:
+    """Return whether a command, or the environment, says which cluster to use."""
+    named = any(name in os.environ and os.environ[name].strip() for name in _CLUSTER_NAMES)
+    return named or namesrv is not None or "profile" in {name.lower() for name in pairs(settings)}
 
 
 def complete_groups(incomplete: str) -> list[str]:
@@ -158,7 +209,7 @@ def _parse_given(cls: type[O], namesrv: str | None, given: Mapping[str, str | No
 
 
 def _complete(incomplete: str, names: Callable[[Admin], Sequence[str]]) -> list[str]:
-    if not os.environ.get("NAMESRV_ADDR"):
+    if not is_cluster_given(None, None):
         return []
     from pyspark_rocketmq.client.admin import Admin
     from pyspark_rocketmq.client.client import Client

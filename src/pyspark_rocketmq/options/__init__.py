@@ -20,9 +20,9 @@ if TYPE_CHECKING:
         option,
         option_reference,
         option_values,
-        parse_options,
     )
     from pyspark_rocketmq.options.dstream import DirectOptions, parse_direct_options
+    from pyspark_rocketmq.options.parse import parse_options
     from pyspark_rocketmq.options.receiver import Allocation, MessageModel, ReceiverOptions, StartFrom
     from pyspark_rocketmq.options.sink import Compressor, Guarantee, SinkOptions
     from pyspark_rocketmq.options.source import SourceOptions
@@ -93,12 +93,12 @@ __getattr__, __dir__ = lazy_names(
             "option",
             "option_reference",
             "option_values",
-            "parse_options",
         ),
         ".dstream": (
             "DirectOptions",
             "parse_direct_options",
         ),
+        ".parse": ("parse_options",),
         ".receiver": (
             "Allocation",
             "MessageModel",

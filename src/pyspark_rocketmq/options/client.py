@@ -44,6 +44,15 @@ class ClientOptions(Options):
         aliases=("namesrvAddr", "nameServerAddress", "nameserver.address", "nameserver.addr"),
         doc="Name servers, separated by semicolons. One is sufficient; the others are used if it fails.",
     )
+    profile: str | None = option(
+        "profile",
+        TEXT,
+        default=None,
+        env="ROCKETMQ_PROFILE",
+        example="production",
+        doc="Name of a cluster in ~/.config/pyspark-rocketmq/config.toml (or $ROCKETMQ_CONFIG_FILE), which "
+        "sets the options of the connection. Options set directly override it. Only the driver reads it.",
+    )
     request_timeout_ms: int = option(
         "requestTimeoutMs",
         _TIMEOUT,

@@ -1,4 +1,4 @@
-"""How options are declared and parsed: every option is one field of a frozen dataclass.
+"""How options are declared: every option is one field of a frozen dataclass.
 
 The declaration is the only place that defines an option's name, aliases, type, default and description. The
 parser, the error messages and the reference in the documentation read it.
@@ -7,17 +7,15 @@ parser, the error messages and the reference in the documentation read it.
 from __future__ import annotations
 
 import dataclasses
-import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model.names import suggest_names
-from pyspark_rocketmq.options.files import read_values
 
 __all__ = [
+    "GROUP_KEY",
+    "OPTION_KEY",
     "CompatibilityWarning",
     "Kind",
     "Option",
@@ -25,20 +23,19 @@ __all__ = [
     "Options",
     "Where",
     "group",
+    "list_declared",
     "option",
     "option_reference",
     "option_values",
-    "parse_options",
 ]
 
 Where: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
 """The call that received the options."""
 
 T = TypeVar("T")
-O = TypeVar("O", bound="Options")  # noqa: E741 - O for options, as T for any type
 
-_OPTION_KEY: Final = "pyspark_rocketmq.option"
-_GROUP_KEY: Final = "pyspark_rocketmq.group"
+OPTION_KEY: Final = "pyspark_rocketmq.option"
+GROUP_KEY: Final = "pyspark_rocketmq.group"
 _SHOWN_CHARACTERS: Final = 300
 
 
@@ -153,7 +150,7 @@ def option(
     if example is not None:
         kind = dataclasses.replace(kind, example=example)
     declared = Option(name, kind, doc, aliases, env, secret, only, default_text, holds, since)
-    return field(default=default, repr=not secret, metadata={_OPTION_KEY: declared})
+    return field(default=default, repr=not secret, metadata={OPTION_KEY: declared})
 
 
 def group(cls: type[Options], *, has_defaults: bool = False) -> Any:
@@ -166,8 +163,8 @@ def group(cls: type[Options], *, has_defaults: bool = False) -> Any:
         Whether all its options have defaults, so that the field may be omitted.
     """
     if has_defaults:
-        return field(default_factory=cls, metadata={_GROUP_KEY: cls})
-    return field(metadata={_GROUP_KEY: cls})
+        return field(default_factory=cls, metadata={GROUP_KEY: cls})
+    return field(metadata={GROUP_KEY: cls})
 
 
 class Options:
@@ -210,7 +207,7 @@ def option_reference(cls: type[Options]) -> tuple[OptionRow, ...]:
             *(o.name, o.aliases, o.kind.label, o.kind.example, o.default_text),
             *(o.env, o.secret, o.only, o.since, o.doc),
         )
-        for o in _list_declared(cls)
+        for o in list_declared(cls)
     )
 
 
@@ -218,167 +215,23 @@ def option_values(options: Options) -> Iterator[tuple[Option, Any]]:
     """Yield every option with its value; secret ones too."""
     for declared in dataclasses.fields(options):  # type: ignore[arg-type]  # every subclass is a dataclass
         value = getattr(options, declared.name)
-        if _GROUP_KEY in declared.metadata:
+        if GROUP_KEY in declared.metadata:
             yield from option_values(value)
         else:
-            yield declared.metadata[_OPTION_KEY], value
+            yield declared.metadata[OPTION_KEY], value
 
 
-def parse_options(
-    cls: type[O],
-    given: Mapping[str, Any],
-    *,
-    where: Where | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> O:
-    """Parse a map of options.
-
-    Parameters
-    ----------
-    cls : type
-        The option class.
-    given : Mapping
-        Option names, in any case, to values: str, number or bool. None means "not set".
-    where : str, optional
-        The call that received the options. None omits the check that they have an effect there.
-    environ : Mapping, optional
-        The environment; by default that of the process.
-
-    Returns
-    -------
-    cls
-        The checked values.
-
-    Raises
-    ------
-    OptionError
-        An option is unknown, malformed, missing, set twice with different values, or contradicts another.
-    """
-    options = _list_declared(cls)
-    texts, compatible, became = _sort_out(cls, options, given)
-    misplaced = [o.name for o in options if o.name in texts and where and o.only and where not in o.only]
-    _refuse_or_warn(cls, where, misplaced, compatible)
-    if became:
-        warnings.warn("; ".join(became), CompatibilityWarning, stacklevel=2)
-    environ = os.environ if environ is None else environ
-    return _build(cls, texts | _from_files(options, texts, environ), environ)
-
-
-def _from_files(
-    options: tuple[Option, ...], texts: Mapping[str, tuple[str, str]], environ: Mapping[str, str]
-) -> dict[str, tuple[str, str]]:
-    """Read the options that are set in files. Options set directly override a file of the environment.
-
-    Raises
-    ------
-    OptionError
-        An option is set both directly and in the file.
-    """
-    found: dict[str, tuple[str, str]] = {}
-    for o in options:
-        path = texts[o.name][0] if o.name in texts else environ.get(o.env or "", "").strip()
-        beside = [name for name in o.holds if name in texts]
-        if not o.holds or not path or (beside and o.name not in texts):
-            continue
-        if beside:
-            raise OptionError(f"{beside[0]} and {o.name} are both given: keep one of them", option=o.name)
-        values = read_values(path, o.holds, option=o.name)
-        found |= {name: (value, f"{name} (from {o.name})") for name, value in values.items()}
-    return found
-
-
-def _list_declared(cls: type[Options]) -> tuple[Option, ...]:
+def list_declared(cls: type[Options]) -> tuple[Option, ...]:
     """Return the options of a class and of its groups."""
     return tuple(_walk(cls))
 
 
 def _walk(cls: type[Options]) -> Iterator[Option]:
     for declared in dataclasses.fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
-        if _GROUP_KEY in declared.metadata:
-            yield from _walk(declared.metadata[_GROUP_KEY])
+        if GROUP_KEY in declared.metadata:
+            yield from _walk(declared.metadata[GROUP_KEY])
         else:
-            yield declared.metadata[_OPTION_KEY]
-
-
-def _sort_out(
-    cls: type[Options], options: tuple[Option, ...], given: Mapping[str, Any]
-) -> tuple[dict[str, tuple[str, str]], list[str], list[str]]:
-    """Return (option name -> (text, spelling)), the keys without effect, and the translated ones."""
-    by_key = {spelling.lower(): (o, spelling) for o in options for spelling in o.spellings}
-    compatibility = {key.lower(): key for key in cls.COMPATIBILITY}
-    texts: dict[str, tuple[str, str]] = {}
-    compatible: list[str] = []
-    became: list[str] = []
-    for key, value in given.items():
-        lowered = key.lower()
-        if value is None or lowered in cls.IGNORED:
-            continue
-        if lowered in compatibility:
-            compatible.append(compatibility[lowered])
-            continue
-        if lowered not in by_key:
-            raise _unknown(key, options, cls.ELSEWHERE)
-        o, spelling = by_key[lowered]
-        text = (str(value).lower() if isinstance(value, bool) else str(value)).strip()
-        if (here := cls.TRANSLATED.get(lowered, {}).get(text.lower())) is not None:
-            became.append(f"{key}={text} became {o.name}={here}")
-            text = here
-        if o.name in texts and texts[o.name][0] != text:
-            raise OptionError(
-                f"options {texts[o.name][1]} and {spelling} are the same option with different values: "
-                f"give only {o.name}"
-            )
-        texts[o.name] = (text, spelling)
-    return texts, compatible, became
-
-
-def _unknown(key: str, options: tuple[Option, ...], elsewhere: Mapping[str, str]) -> OptionError:
-    instead = next((o for o in options if o.name == elsewhere.get(key.lower())), None)
-    if instead is not None:
-        return OptionError(
-            f"unknown option {key}: that is Kafka's name; here it is {instead.name} ({instead.kind.label}), "
-            f"for example {instead.name}={instead.kind.example}",
-            option=key,
-        )
-    guess = suggest_names(key, (spelling for o in options for spelling in o.spellings))
-    names = ", ".join(sorted((o.name for o in options), key=str.lower))
-    hint = f"{guess} The options" if guess else "The options"
-    return OptionError(f"unknown option {key}: {hint} are: {names}", option=key)
-
-
-def _refuse_or_warn(
-    cls: type[Options], where: Where | None, misplaced: list[str], compatible: list[str]
-) -> None:
-    """Reject what would change the meaning of the result, warn once of what has no effect."""
-    fatal = [o.name for o in _list_declared(cls) if o.name in misplaced and o.only == ("read",)]
-    if fatal:
-        raise OptionError(
-            f"{', '.join(fatal)} bounds a batch read and means nothing for {where}: "
-            "a stream has no end (use trigger(availableNow=True) to stop at what exists now)",
-            option=fatal[0],
-        )
-    reasons = [f"{name} (means nothing for {where})" for name in misplaced]
-    reasons += [f"{name} ({cls.COMPATIBILITY[name]})" for name in sorted(compatible)]
-    if reasons:
-        warnings.warn(f"options without effect: {'; '.join(reasons)}", CompatibilityWarning, stacklevel=4)
-
-
-def _build(cls: type[O], texts: Mapping[str, tuple[str, str]], environ: Mapping[str, str]) -> O:
-    values: dict[str, Any] = {}
-    for declared in dataclasses.fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
-        if _GROUP_KEY in declared.metadata:
-            values[declared.name] = _build(declared.metadata[_GROUP_KEY], texts, environ)
-            continue
-        o: Option = declared.metadata[_OPTION_KEY]
-        if o.name in texts:
-            values[declared.name] = o.parse(*texts[o.name])
-        elif o.env and environ.get(o.env, "").strip():
-            values[declared.name] = o.parse(environ[o.env].strip(), f"{o.name} (from ${o.env})")
-        elif declared.default is MISSING:
-            elsewhere = f" (or set the environment variable {o.env})" if o.env else ""
-            wanted = f"{o.kind.label}, for example {o.name}={o.kind.example}"
-            raise OptionError(f"option {o.name} is required: {wanted}{elsewhere}", option=o.name)
-    return cls(**values)
+            yield declared.metadata[OPTION_KEY]
 
 
 def _clip(text: str) -> str:

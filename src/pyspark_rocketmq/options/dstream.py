@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Final
 
 from pyspark_rocketmq.options.choices import COUNT_OR_NONE, CorruptPolicy
 from pyspark_rocketmq.options.client import ClientOptions
-from pyspark_rocketmq.options.declare import Options, group, option, parse_options
+from pyspark_rocketmq.options.declare import Options, group, option
+from pyspark_rocketmq.options.parse import parse_options
 from pyspark_rocketmq.options.pulling import (
     check_crc_option,
     on_corrupt_option,
@@ -23,8 +24,7 @@ from pyspark_rocketmq.options.text.kinds import BOOLEAN
 
 __all__ = ["DirectOptions", "parse_direct_options"]
 
-_TIMEOUT_SPELLINGS: Final = frozenset({"requesttimeoutms", "pulltimeoutms", "pull.timeout.ms"})
-_DEFAULT_TIMEOUT_MS: Final = 3_000
+_DEFAULT_TIMEOUT_MS: Final = "3000"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +96,4 @@ def parse_direct_options(given: Mapping[str, Any]) -> DirectOptions:
     OptionError
         As `parse_options`.
     """
-    if not any(key.lower() in _TIMEOUT_SPELLINGS for key in given):
-        given = {**given, "pull.timeout.ms": _DEFAULT_TIMEOUT_MS}
-    return parse_options(DirectOptions, given)
+    return parse_options(DirectOptions, given, defaults={"requestTimeoutMs": _DEFAULT_TIMEOUT_MS})

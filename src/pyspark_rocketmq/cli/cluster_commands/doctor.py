@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, client_options
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, client_options, is_cluster_given
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.tools.findings import Finding, Verdict
@@ -42,7 +42,7 @@ def doctor(
     from pyspark_rocketmq.tools.machine import examine_machine
 
     findings = examine_machine(os.environ)
-    if namesrv is None and not os.environ.get("NAMESRV_ADDR"):
+    if not is_cluster_given(namesrv, option):
         if topic is not None or group is not None:
             raise OptionError("a topic or group needs --namesrv, or NAMESRV_ADDR in the environment")
         findings.append(

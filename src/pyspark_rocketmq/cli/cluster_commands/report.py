@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, client_options
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, client_options, is_cluster_given
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
 from pyspark_rocketmq.errors import DevClusterError, RocketMQError
 
@@ -35,7 +35,7 @@ def report(
     from pyspark_rocketmq.tools.machine import package_versions
 
     told: dict[str, Any] = {"machine": _machine(), "packages": package_versions()}
-    if namesrv is not None or os.environ.get("NAMESRV_ADDR"):
+    if is_cluster_given(namesrv, option):
         options = client_options(namesrv, option)
         told["options"] = _options(options)
         told |= _cluster(options, topic or [])

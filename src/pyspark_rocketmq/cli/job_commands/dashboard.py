@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, client_options
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, client_options, is_cluster_given
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
 from pyspark_rocketmq.errors import OptionError
 
@@ -64,7 +63,7 @@ def dashboard(
         raise OptionError(
             f"{error.name} is not installed: pip install 'pyspark-rocketmq[dashboard]'"
         ) from error
-    given = namesrv is not None or bool(os.environ.get("NAMESRV_ADDR"))
+    given = is_cluster_given(namesrv, option)
     if query_log is not None and spark is not None:
         raise OptionError("queries come from a log or from Spark's UI: give --query-log or --spark")
     if query_log is None and spark is None and not given:

@@ -35,7 +35,7 @@ IDLE_BY_STORE_TIME_MS: Final = 1_000
 IDLE_BY_FIELD_MS: Final = 180_000
 """The older API's ``msgMaxGapSecond``."""
 
-_SECURITY: Final = frozenset({"accesskey", "secretkey", "securitytoken", "credentialsfile", "tls"})
+_SECURITY: Final = frozenset({"accesskey", "secretkey", "securitytoken", "credentialsfile", "profile", "tls"})
 _NOTIFIED_S: Final = 0.5
 _DEFAULTS: Final[Mapping[str, str]] = {"startingOffsets": "earliest"}
 

@@ -34,11 +34,9 @@ def read_values(path: str, names: Collection[str], *, option: str) -> dict[str, 
         The file cannot be read, or a line is invalid. The error shows nothing of a line but an unknown name.
     """
     known = {name.lower(): name for name in names}
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise OptionError(f"the file cannot be read: {reason}", option=option, path=path) from None
+    lines, problem = _read_lines(path)
+    if problem:
+        raise OptionError(f"the file cannot be read: {problem}", option=option, path=path)
     values: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -53,6 +51,16 @@ def read_values(path: str, names: Collection[str], *, option: str) -> dict[str, 
             )
         values[known[name.lower()]] = value
     return values
+
+
+def _read_lines(path: str) -> tuple[list[str], str | None]:
+    """Return the lines, or why there are none: the error itself would hold the file's content."""
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines(), None
+    except UnicodeDecodeError:
+        return [], "it is not UTF-8"
+    except OSError as error:
+        return [], error.strerror
 
 
 def _part(line: str) -> tuple[str, str, str]:

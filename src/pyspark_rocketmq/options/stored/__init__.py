@@ -1,0 +1,1 @@
+"""Options that are stored in files: credentials, and the profiles of clusters."""
