@@ -75,7 +75,7 @@ test: lint unit simulation docs brokers smoke  ## Run everything that CI runs
 test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB, with a random SEED: over an hour
 	@seed=$(if $(filter file,$(origin SEED)),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' '),$(SEED)); \
 	echo "random choices follow from $$seed: make test-all SEED=$$seed repeats them"; \
-	$(MAKE) --keep-going mariadb releases test test-lowest QUICK= EXAMPLES=search CHAOS_KILLS=2 SEED=$$seed
+	$(MAKE) --keep-going mariadb prometheus releases test test-lowest QUICK= EXAMPLES=search CHAOS_KILLS=2 SEED=$$seed
 
 .PHONY: releases
 releases: setup  ## Fetch the JARs of every release of RocketMQ that tests use, and of the proxy
@@ -115,6 +115,14 @@ mariadb:  ## Install MariaDB's server for tests, if missing
 	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
 	  apt-get install -qq -y --no-install-recommends mariadb-server >/dev/null; } || { \
 	  echo "MariaDB's server is needed: install mariadb-server with the system's package manager"; exit 1; }
+
+# Taken out of the package: installed, it would start a server.
+.PHONY: prometheus
+prometheus: setup  ## Fetch Prometheus' promtool for tests, if missing
+	@PATH=$(BIN):$$PATH command -v promtool >/dev/null || { folder=$$(mktemp -d) && ( cd $$folder && \
+	  { apt-get download -qq prometheus 2>/dev/null || { apt-get update -qq && apt-get download -qq prometheus; }; } && \
+	  dpkg -x prometheus_*.deb . ) && mv $$folder/usr/bin/promtool $(BIN)/; code=$$?; rm -rf $$folder; exit $$code; } || { \
+	  echo "promtool is needed: install prometheus with the system's package manager"; exit 1; }
 
 .PHONY: screenshots
 screenshots: setup browser  ## Recreate the documentation's pictures of the dashboard and the demo

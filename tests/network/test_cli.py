@@ -47,6 +47,7 @@ WITHOUT_JSON = {"offsets export", "streams run"}
 
 OTHERS = {
     "dashboard",
+    "exporter",
     "offsets forget",
     "offsets seek",
     "replay",

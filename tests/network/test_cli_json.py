@@ -82,6 +82,7 @@ WITHOUT_FIELDS = {"tables list"}
 
 NEED_SPARK = {
     "dashboard": "tests/network/test_dashboard.py",
+    "exporter": "tests/network/test_exporter.py",
     "demo": "tests/unit/cli/job_commands/test_demo_view.py",
     "streams rescale": "tests/spark/test_streams_rescale.py",
     "streams state": "tests/spark/test_streams_state.py",

@@ -16,6 +16,7 @@ NEEDS: Final = {
     "releases": "checkpoints of earlier releases, of every kind of state",
     "packages": "packages that its environments install: pyspark-client, Sail",
     "mariadb": "MariaDB's server, which `make mariadb` installs",
+    "prometheus": "Prometheus' promtool, which `make prometheus` fetches",
     "kafka": "a Kafka, which it fetches",
 }
 """What puts a test into `make test-all` only: ``@pytest.mark.needs("cluster")``."""

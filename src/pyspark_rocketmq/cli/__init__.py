@@ -75,6 +75,12 @@ COMMANDS = {
         "Serve a read-only page that shows running queries and the cluster, until Ctrl-C.",
         "EXAMPLES",
     ),
+    "exporter": Home(
+        "cluster_commands.exporter",
+        "exporter",
+        "Serve lag, dead letters and topic rates for Prometheus, until Ctrl-C.",
+        "EXAMPLES",
+    ),
     "options": Home(
         "options",
         "options",

@@ -15,7 +15,7 @@ from pyspark_rocketmq.client.retry import ONCE_MORE
 from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.inventory import ClusterInfo
-from pyspark_rocketmq.model import ConsumerOffset, MessageQueue
+from pyspark_rocketmq.model import ConsumerOffset, MessageQueue, OffsetRange
 from pyspark_rocketmq.model.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
@@ -27,8 +27,10 @@ __all__ = [
     "OnAway",
     "count_messages",
     "group_lag",
+    "group_positions",
     "group_topics",
     "group_totals",
+    "stored_ranges",
     "without",
 ]
 
@@ -159,12 +161,31 @@ def count_messages(
     ------
     NameServerError, TransportError, BrokerError
     """
+    stored = stored_ranges(client, topics, on_away=on_away)
+    return {topic: {each.queue: len(each) for each in own} for topic, own in stored.items()}
+
+
+def stored_ranges(
+    client: Client, topics: Iterable[str], *, on_away: OnAway | None = None
+) -> dict[str, tuple[OffsetRange, ...]]:
+    """Return for each topic, in the given order, the stored offsets of each readable queue.
+
+    A topic that does not exist has none. ``on_away``: as of `group_lag`.
+
+    Raises
+    ------
+    NameServerError, TransportError, BrokerError
+    """
     names = tuple(topics)
     routes = client.routes.find_many(names, deadline=client.deadline())
     queues = {name: () if (route := routes[name]) is None else route.read_queues() for name in names}
     mins = _ask(client, {q: broker.min_offset(q) for own in queues.values() for q in own}, on_away)
     maxs = _ask(client, {q: broker.max_offset(q) for q in mins}, on_away)
-    return {topic: {q: maxs[q] - mins[q] for q in own if q in maxs} for topic, own in queues.items()}
+    # Retention may pass the end that was asked for.
+    return {
+        topic: tuple(OffsetRange(q, min(mins[q], maxs[q]), maxs[q]) for q in own if q in maxs)
+        for topic, own in queues.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +202,39 @@ def group_totals(client: Client, groups: Iterable[str], *, on_away: OnAway) -> t
 
     Parameters and errors as of `group_lag`.
     """
+    totals = []
+    for group, positions in group_positions(client, groups, on_away=on_away).items():
+        if positions:
+            topics = tuple(sorted({at.queue.topic for at in positions}))
+            totals.append(GroupTotal(group, topics, sum(at.lag for at in positions)))
+    return tuple(totals)
+
+
+def group_positions(
+    client: Client, groups: Iterable[str], *, on_away: OnAway
+) -> dict[str, tuple[GroupPosition, ...]]:
+    """Return the positions of groups in the queues for which they have offsets, without retry topics.
+
+    All requests are in flight together. A queue without a committed offset shows as 0, as brokers report it.
+    Parameters and errors as of `group_lag`.
+    """
     progress = _progress(client, groups, on_away)
     queues = {queue for table in progress.values() for queue in table}
     mins = _ask(client, {queue: broker.min_offset(queue) for queue in queues}, on_away)
-    totals = []
-    for group, table in progress.items():
-        own = {q: at for q, at in table.items() if q in mins and not q.topic.startswith(RETRY_PREFIX)}
-        lag = sum(max(0, at.broker_offset - max(at.consumer_offset, mins[q])) for q, at in own.items())
-        if own:
-            totals.append(GroupTotal(group, tuple(sorted({q.topic for q in own})), lag))
-    return tuple(totals)
+    return {
+        group: tuple(
+            GroupPosition(
+                queue=queue,
+                committed=at.consumer_offset,
+                min_offset=mins[queue],
+                max_offset=at.broker_offset,
+                consumed_timestamp=at.last_timestamp,
+            )
+            for queue, at in sorted(table.items())
+            if queue in mins and not queue.topic.startswith(RETRY_PREFIX)
+        )
+        for group, table in progress.items()
+    }
 
 
 def _progress(
