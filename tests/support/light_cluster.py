@@ -13,16 +13,13 @@ LIGHT_JVM: Final = JvmOptions(heap="1g", jvm_args=LEAN)
 _LIGHT_NAME_SERVER: Final = JvmOptions(heap="256m", jvm_args=LEAN)
 _RARE_FLUSHES: Final = {"timerFlushIntervalMs": "600000"}
 """Half of what an idle broker does is to compare 37 MiB, see `timerFlushIntervalMs` in `devcluster`."""
-_NO_SPINNING: Final = {"transactionOpBatchInterval": "86400000", "transactionOpMsgMaxSize": "1"}
-"""RocketMQ 5.5.0 (issue 10966): from an interval after its first transaction on, a broker uses a core until
-it ends. With these settings it writes each decision at once, and sleeps in between."""
 
 
 def light_cluster(*, version: str = DEFAULT_VERSION, **settings: str) -> DevCluster:
     """Return a RocketMQ, not started, with one broker of these settings."""
     return DevCluster(
         version=version,
-        broker_config=_RARE_FLUSHES | _NO_SPINNING | settings,
+        broker_config=_RARE_FLUSHES | settings,
         broker_options=LIGHT_JVM,
         name_server_options=_LIGHT_NAME_SERVER,
     )

@@ -41,6 +41,10 @@ _SMALL_STORE: Final = {
     "registerNameServerPeriod": "10000",
     # TransactionMetricsFlushService (5.4) spins on a core until this time has passed once: 10 s by default.
     "transactionMetricFlushInterval": "500",
+    # TransactionalOpBatchService (5.x, issue apache/rocketmq#10966) spins on a core from this time after a
+    # broker's first transaction on. With these settings a decision is written at once, and nothing spins.
+    "transactionOpBatchInterval": str(24 * 60 * 60 * 1000),
+    "transactionOpMsgMaxSize": "1",
     # TimerWheel.flush (5.x) compares 37 MiB byte by byte, every second by default: an eighth of a core.
     "timerFlushIntervalMs": "10000",
 }
