@@ -118,6 +118,30 @@ def test_what_is_not_there_is_exit_code_1(cli, ten):
     assert "broker-a:0, broker-a:1" in wrong.err
 
 
+def test_a_topic_is_exported_and_imported(cli, client, topic, ten, tmp_path):
+    """To the same number of queues: each queue has the same messages in the same order."""
+    for name in ("messages.jsonl", "messages.parquet"):
+        copy, file = topic(queues=2), str(tmp_path / name)
+        assert cli("export", ten, "--file", file, "--json").json()["exported"] == 10
+        assert cli("import", copy, "--file", file, "--yes", "--json").json()["sent"] == 10
+        eventually(lambda copy=copy: len(cli("consume", copy).out.splitlines()) == 10, what="the copies")
+        queues = [client.read_queues(each) for each in (ten, copy)]
+        for source, target in zip(*queues, strict=True):
+            kept = [
+                [(each["body"], each["tags"], each["keys"]) for each in _lines(cli, at)]
+                for at in (source, target)
+            ]
+            assert kept[0] == kept[1]
+            assert len(kept[0]) == 5
+    last = cli("consume", ten, "--grep", '"order": [37],?', "--until", "offset:4")
+    assert [json.loads(line)["order"] for line in last.out.splitlines()] == [3, 7]
+
+
+def _lines(cli, queue):
+    found = cli("consume", queue.topic, "--queue", f"{queue.broker_name}:{queue.queue_id}", "--json")
+    return [json.loads(line) for line in found.out.splitlines()]
+
+
 def test_lines_are_produced_and_consumed(cli, topic):
     name = topic(queues=1)
     sent = cli("produce", name, "--tags", "greeting", "-p", "lang=de", given="Hallo\n\nWelt\n")

@@ -24,7 +24,9 @@ COMMANDS = every_command()
 REACHES_A_SERVER = {
     "bench": "bench",
     "consume": "consume orders",
+    "export": "export orders",
     "groups": "groups",
+    "import": "import orders",
     "lag": "lag billing",
     "offsets export": "offsets export billing",
     "offsets import": "offsets import billing --file {offsets}",

@@ -46,7 +46,9 @@ ANSWERS = {
     "cluster stop": "cluster stop",
     "consume": "consume orders",
     "doctor": "doctor",
+    "export": "export orders --file out.jsonl",
     "groups": "groups",
+    "import": "import orders --file messages.jsonl",
     "lag": "lag billing",
     "offsets forget": "offsets forget CHECKPOINT orders",
     "offsets import": "offsets import billing --file offsets.json",
@@ -149,6 +151,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "checkpoint" / name).mkdir(parents=True)
         (tmp_path / "checkpoint" / name / "0").write_text(text)
     (tmp_path / "offsets.json").write_text('{"orders": {"broker-a": {"0": 1}}}')
+    (tmp_path / "messages.jsonl").write_text(
+        '{"brokerName": "b", "queueId": 0, "queueOffset": 0, "body": "x"}'
+    )
     (tmp_path / "job.sql").write_text("SELECT 1;")
     (tmp_path / "job.py").write_text(
         "from pyspark_rocketmq.streams import StreamBuilder\n"

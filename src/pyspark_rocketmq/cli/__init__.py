@@ -63,6 +63,18 @@ COMMANDS = {
         "Print a topic's messages, one per line. Stops at the end unless --follow is given.",
         "EXAMPLES",
     ),
+    "export": Home(
+        "message_commands.transfer",
+        "export",
+        "Write a topic's messages to a file as JSON lines or Parquet, queue by queue. Consumes nothing.",
+        "EXPORT_EXAMPLES",
+    ),
+    "import": Home(
+        "message_commands.transfer",
+        "import_",
+        "Send the messages of an exported file to a topic. A dry run unless --yes is given.",
+        "IMPORT_EXAMPLES",
+    ),
     "bench": Home(
         "cluster_commands.bench",
         "bench",

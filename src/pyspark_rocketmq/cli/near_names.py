@@ -24,6 +24,8 @@ _WORDS: Final = {
         "peek": "get cat browse search find queryMsgById queryMsgByKey",
         "consume": "read tail receive subscribe sub fetch",
         "produce": "send write publish pub put sendMessage",
+        "export": "dump backup save download",
+        "import": "load restore upload copy",
         "replay": "retry resend dlq redeliver",
         "bench": "perf benchmark measure",
         "dashboard": "ui web serve monitor",

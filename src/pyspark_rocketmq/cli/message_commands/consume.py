@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, find_start, source_options
+from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect
+from pyspark_rocketmq.cli.message_commands.bounds import (
+    Queue,
+    Start,
+    Until,
+    UntilBound,
+    check_bounds,
+    resolve_start,
+    select_queues,
+)
 from pyspark_rocketmq.cli.message_commands.messages import message_json, message_text
 from pyspark_rocketmq.cli.printing import AsJson, examples, timestamp
 from pyspark_rocketmq.errors import OptionError
@@ -27,20 +38,32 @@ EXAMPLES: Final = examples(
     "consume orders --from latest --follow",
     "consume orders --from -10m --tags 'DE || FR' --count 20 --json",
     "consume orders --from group --group billing --commit",
+    "consume orders --from 2030-01-31T08:00 --until 2030-01-31T09:00 --grep 'order-0*42'",
+    "consume orders --queue broker-a:0 --from offset:1000 --until offset:1010",
 )
 
 _POLL_S: Final = 0.2
+_SCANNED: Final = 100_000
 
 
 def consume(
     topic: Topic,
-    start: Annotated[
-        str,
-        typer.Option("--from", help="earliest, latest, last:100, group, a time, a time ago (-10m), or JSON."),
-    ] = "earliest",
+    start: Start = "earliest",
+    until: Until = None,
+    queue: Queue = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")] = False,
     count: Annotated[
         int | None, typer.Option("--count", "-c", help="Stop after this number of messages.", min=1)
+    ] = None,
+    grep: Annotated[
+        str | None, typer.Option(help="Only messages whose body matches this regular expression.")
+    ] = None,
+    scan: Annotated[
+        int | None,
+        typer.Option(
+            help="With --grep: maximum number of messages to search. [100,000; no limit with --follow]",
+            min=1,
+        ),
     ] = None,
     tags: Annotated[str, typer.Option(help="Only messages with these tags: 'A || B'.")] = "*",
     group: Annotated[
@@ -56,7 +79,8 @@ def consume(
     """Print a topic's messages, one per line. Stops at the end unless --follow is given.
 
     Existing messages are printed queue by queue. If the output is not a terminal, a line is the body only;
-    with --json it is the whole message.
+    with --json it is the whole message. --grep says where to continue if it stops early; if nothing
+    matches, the exit code is 1.
     """
     from pyspark_rocketmq.client.read.read_options import ReadOptions
     from pyspark_rocketmq.client.requests import TOOLS_GROUP
@@ -64,35 +88,85 @@ def consume(
 
     if group is None and (commit or start.strip().lower() == "group"):
         raise OptionError(f"{'--commit' if commit else '--from group'} needs --group")
-    options = source_options(namesrv, option, topic=topic, group=group, start=start, name="--from")
+    check_bounds(namesrv, option, topic, start=start, until=until, group=group)
+    search = _search(grep, scan, follow=follow)
+    if search is not None and commit:
+        raise OptionError("--commit would commit messages that --grep does not print: give one of them")
+    printed = 0
     with connect(namesrv, option) as client:
-        positions = find_start(client, options)
+        queues = select_queues(client, topic, queue)
+        positions = resolve_start(client, namesrv, option, queues, start, group=group)
+        bound = UntilBound.parse(client, namesrv, option, queues, until)
         read = ReadOptions(consumer_group=group or TOOLS_GROUP, selector=MessageSelector.by_tag(tags))
+        messages = _messages(client, positions, read, bound, follow=follow)
         try:
-            for message in islice(_messages(client, positions, read, follow=follow), count):
+            for message in islice(messages if search is None else search.matches(messages, positions), count):
                 _print(message, as_json=as_json)
+                printed += 1
         finally:
             if commit and group is not None:
                 client.commit_offsets(group, positions)
+    if search is not None and not printed:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What `--grep` looks for, and in how many messages."""
+
+    pattern: re.Pattern[bytes]
+    limit: int | None
+
+    def matches(
+        self, messages: Iterable[Message], positions: Mapping[MessageQueue, int]
+    ) -> Iterator[Message]:
+        """Yield the messages that match; at the limit, say where to continue."""
+        from pyspark_rocketmq.tools.checkpoint import offsets_to_json
+
+        for searched, message in enumerate(messages, 1):
+            if self.pattern.search(message.body):
+                yield message
+            if searched == self.limit:
+                rest = offsets_to_json(positions)
+                said = f"searched {searched:,} messages; to search more, continue with --from '{rest}'"
+                print(said, file=sys.stderr)
+                return
+
+
+def _search(grep: str | None, scan: int | None, *, follow: bool) -> _Search | None:
+    if grep is None:
+        if scan is not None:
+            raise OptionError("--scan limits --grep: give both")
+        return None
+    try:
+        pattern = re.compile(grep.encode())
+    except re.error as error:
+        raise OptionError(f"--grep takes a regular expression: {error}", given=grep) from None
+    return _Search(pattern, scan or (None if follow else _SCANNED))
 
 
 def _messages(
-    client: Client, positions: dict[MessageQueue, int], options: ReadOptions, *, follow: bool
+    client: Client,
+    positions: dict[MessageQueue, int],
+    options: ReadOptions,
+    bound: UntilBound,
+    *,
+    follow: bool,
 ) -> Iterator[Message]:
     """Yield messages and keep ``positions`` at the next offset after the last yielded message."""
     from pyspark_rocketmq.client.read.queue_reader import read_messages
     from pyspark_rocketmq.model import OffsetRange
 
     while True:
-        ends = client.max_offsets(positions)
-        for queue, end in ends.items():
+        now_ms = client.clock.now_ms()
+        for queue, end in bound.ends(client, list(positions)).items():
             if positions[queue] >= end:
                 continue
             for message in read_messages(client, [OffsetRange(queue, positions[queue], end)], options):
                 positions[queue] = message.queue_offset + 1  # printed counts as consumed, even if last
                 yield message
             positions[queue] = end
-        if not follow:
+        if not follow or bound.reached(positions, now_ms=now_ms):
             return
         client.clock.sleep(_POLL_S)
 

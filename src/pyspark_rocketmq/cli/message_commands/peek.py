@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect
+from pyspark_rocketmq.cli.message_commands.bounds import select_queues
 from pyspark_rocketmq.cli.message_commands.messages import message_json, message_panel
-from pyspark_rocketmq.cli.printing import AsJson, console, examples, name_queue, print_json
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json
 from pyspark_rocketmq.cli.times import moment
 from pyspark_rocketmq.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
-    from pyspark_rocketmq.model import Message, MessageQueue
+    from pyspark_rocketmq.model import Message
 
 __all__ = ["EXAMPLES", "peek"]
 
@@ -88,23 +89,7 @@ def _find(
         return [] if message is None else [message]
     if key is not None:
         return messages_by_key(client, topic, key, count)
-    queues = _queues(client, topic, queue)
+    queues = select_queues(client, topic, None if queue is None else [queue])
     if at is None:
         return last_messages(client, queues, count)
     return messages_at(client, queues, moment("--at", at, client.clock.now_ms()), count)
-
-
-def _queues(client: Client, topic: str, queue: str | None) -> tuple[MessageQueue, ...]:
-    from pyspark_rocketmq.model import MessageQueue
-    from pyspark_rocketmq.planning.topics.queue_names import named_as
-
-    queues = client.read_queues(topic)
-    if queue is None:
-        return queues
-    broker, _, queue_id = queue.rpartition(":")
-    asked = MessageQueue(topic, broker, int(queue_id)) if queue_id.isdecimal() else None
-    named = () if asked is None else tuple(each for each in queues if each == named_as(queues)(asked))
-    if not named:
-        there = ", ".join(map(name_queue, queues))
-        raise OptionError(f"the topic has no such queue; it has {there}", topic=topic, queue=queue)
-    return named

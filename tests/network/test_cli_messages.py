@@ -1,0 +1,247 @@
+"""Ranges of a topic on the command line: by time, offset and content, as files, and into other clusters."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from tests.support.cli import CommandLine
+from tests.support.patient import patient_producer
+
+from pyspark_rocketmq.client import Client, OutgoingMessage
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
+from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_PROPERTIES
+from pyspark_rocketmq.testing import MockBroker, MockCluster
+
+
+@pytest.fixture
+def mq() -> Iterator[MockBroker]:
+    with MockBroker({"orders": 2}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def other() -> Iterator[MockCluster]:
+    with MockCluster({"copy": 2, "narrow": 1, "wide": 5}, brokers=("broker-z",)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cli(capsys, monkeypatch, mq) -> CommandLine:
+    return CommandLine(capsys, monkeypatch, mq.name_server)
+
+
+def stored(name_server: str, topic: str) -> dict[int, list[Message]]:
+    """Return the messages of each queue, in their order."""
+    found: dict[int, list[Message]] = defaultdict(list)
+    with Client(name_server) as client:
+        ends = client.max_offsets(client.read_queues(topic))
+        ranges = [OffsetRange(queue, 0, end) for queue, end in ends.items() if end]
+        for message in read_messages(client, ranges, ReadOptions(consumer_group="g")):
+            found[message.queue_id].append(message)
+    return found
+
+
+@pytest.fixture
+def ten(mq: MockBroker) -> list[Message]:
+    """Send ten messages, in turn to two queues; return them as they are stored."""
+    with Client(mq.name_server) as client, patient_producer(client) as producer:
+        for at in range(10):
+            message = OutgoingMessage(
+                "orders",
+                f"order {at}".encode() if at != 7 else b"\xff\x00\xfe",
+                tags="odd" if at % 2 else "even",
+                keys=[f"k{at}", "all"],
+                properties={"own": f"größer {at}"},
+                flag=at,
+                sharding_key=f"s{at % 2}",
+            )
+            producer.send(message, MessageQueue("orders", "broker-a", at % 2))
+    queues = stored(mq.name_server, "orders")
+    return [queues[at % 2][at // 2] for at in range(10)]
+
+
+# --- consume ---
+
+
+@pytest.mark.parametrize(
+    ("arguments", "numbers"),
+    [
+        (("--from", "offset:3"), [6, 8, None, 9]),
+        (("--until", "offset:1"), [0, 1]),
+        (("--from", "offset:1", "--until", "offset:2"), [2, 3]),
+        (("--queue", "broker-a:1", "--from", "offset:1", "--until", "offset:3"), [3, 5]),
+        (("--from", "offset:99"), []),
+        (("--from", "last:2", "--until", "last:1"), [6, None]),
+        (("--until", '{"orders": {"broker-a": {"0": 1, "1": 2}}}'), [0, 1, 3]),
+        (("--until", "latest", "--tags", "even"), [0, 2, 4, 6, 8]),
+        (("--until", "-1h"), []),
+        (("--from", "-1h", "--until", "now"), [0, 2, 4, 6, 8, 1, 3, 5, None, 9]),
+    ],
+)
+def test_a_range_is_consumed(cli, ten, arguments, numbers):
+    done = cli("consume", "orders", *arguments)
+    assert done.code == 0, done.err
+    expected = ["ff 00 fe" if at is None else f"order {at}" for at in numbers]
+    assert done.out.splitlines() == expected
+
+
+def test_a_time_ends_where_the_first_later_message_is(cli, ten):
+    moment = str(ten[5].store_timestamp)
+    before = [each for each in ten if each.store_timestamp < ten[5].store_timestamp]
+    lines = cli("consume", "orders", "--until", moment, "--json").out.splitlines()
+    assert {json.loads(line)["msgId"] for line in lines} == {each.msg_id for each in before}
+
+
+def test_following_ends_at_the_bound(cli, ten):
+    done = cli("consume", "orders", "--follow", "--until", "offset:5")
+    assert len(done.out.splitlines()) == 10
+    assert len(cli("consume", "orders", "--follow", "--until", "now").out.splitlines()) == 10
+
+
+def test_bodies_are_searched(cli, ten):
+    done = cli("consume", "orders", "--grep", "order [28]")
+    assert (done.code, done.out.splitlines()) == (0, ["order 2", "order 8"])
+    assert cli("consume", "orders", "--grep", "order", "--count", "1").out == "order 0\n"
+    nothing = cli("consume", "orders", "--grep", "no such order")
+    assert (nothing.code, nothing.out) == (1, "")
+    assert cli("consume", "orders", "--grep", r"\xff").out == "ff 00 fe\n"
+
+
+def test_a_search_stops_and_says_where_to_continue(cli, ten):
+    first = cli("consume", "orders", "--grep", "order [29]", "--scan", "6")
+    assert (first.code, first.out) == (0, "order 2\n")
+    assert first.err.startswith("searched 6 messages; to search more, continue with --from '{")
+    position = first.err.partition("--from '")[2].rpartition("'")[0]
+    rest = cli("consume", "orders", "--grep", "order [29]", "--from", position)
+    assert (rest.code, rest.out) == (0, "order 9\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--until", "5x"), "--until takes earliest"),
+        (("--until", "offset:x"), "--until takes an offset as offset:100"),
+        (("--from", "offset:"), "--from takes an offset as offset:100"),
+        (("--grep", "("), "--grep takes a regular expression: "),
+        (("--scan", "3"), "--scan limits --grep: give both"),
+        (("--grep", "a", "--commit", "--group", "g"), "--commit would commit messages that --grep does not"),
+        (("--queue", "broker-a:7"), "the topic has no such queue; it has broker-a:0, broker-a:1"),
+        (("--queue", "0"), "the topic has no such queue"),
+    ],
+)
+def test_what_makes_no_range_is_told(cli, arguments, said):
+    done = cli("consume", "orders", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+# --- export and import ---
+
+
+def facts(message: Message) -> tuple[Any, ...]:
+    """Return what is kept of a message."""
+    kept = {
+        name: value
+        for name, value in message.properties.items()
+        if name not in RESERVED_PROPERTIES or name == PROPERTY_SHARDING_KEY
+    }
+    return message.body, message.tags, message.keys, message.flag, kept
+
+
+@pytest.mark.parametrize("name", ["orders.parquet", "orders.jsonl"])
+def test_a_topic_goes_to_another_cluster_as_it_was(cli, mq, other, ten, tmp_path, name):
+    file = str(tmp_path / name)
+    done = cli("export", "orders", "--file", file, "--json")
+    assert done.json() == {"topic": "orders", "exported": 10, "file": file}
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    into = ("import", "copy", "--file", file, "-n", other.name_server)
+    dry = cli(*into)
+    assert (dry.code, "10 messages to send: send them with --yes" in dry.out) == (0, True)
+    assert stored(other.name_server, "copy") == {}
+    done = cli(*into, "--yes", "--json")
+    assert done.json() == {"topic": "copy", "found": 10, "sent": 10}
+    before, after = stored(mq.name_server, "orders"), stored(other.name_server, "copy")
+    assert {at: [*map(facts, each)] for at, each in after.items()} == {
+        at: [*map(facts, each)] for at, each in before.items()
+    }
+    assert {each.msg_id for each in after[0]}.isdisjoint(each.msg_id for each in before[0])
+
+
+@pytest.mark.parametrize(("topic", "used"), [("narrow", {0}), ("wide", {0, 1})])
+def test_other_numbers_of_queues_keep_the_order_of_each(cli, mq, other, ten, tmp_path, topic, used):
+    file = str(tmp_path / "orders.jsonl")
+    assert cli("export", "orders", "--file", file).code == 0
+    assert cli("import", topic, "--file", file, "-n", other.name_server, "--yes").code == 0
+    after = stored(other.name_server, topic)
+    assert after.keys() == used
+    for numbers in ([0, 2, 4, 6, 8], [1, 3, 5, 7, 9]):
+        flags = [each.flag for queue in after.values() for each in queue if each.flag in numbers]
+        assert flags == numbers
+
+
+def test_a_range_goes_through_a_pipe(cli, mq, other, ten):
+    done = cli("export", "orders", "--from", "offset:1", "--until", "offset:2", "--tags", "odd")
+    assert done.err == "1 messages of orders exported\n"
+    (line,) = done.out.splitlines()
+    assert json.loads(line)["body"] == "order 3"
+    sent = cli("import", "copy", "-n", other.name_server, "--yes", "--rate", "1000", given=done.out)
+    assert "1 messages sent to copy" in sent.out
+    ((message,),) = stored(other.name_server, "copy").values()
+    assert message.body == b"order 3"
+
+
+def test_parquet_has_the_columns_of_the_data_source(cli, ten, tmp_path):
+    file = tmp_path / "x"
+    cli("export", "orders", "--file", str(file), "--format", "parquet", "--queue", "broker-a:1")
+    rows = pq.read_table(file).to_pylist()
+    assert [row["queueOffset"] for row in rows] == [0, 1, 2, 3, 4]
+    assert rows[3]["body"] == b"\xff\x00\xfe"
+    assert dict(rows[0]["properties"])["own"] == "größer 1"
+    assert rows[0]["storeTimestamp"].tzinfo is not None
+
+
+def test_thousands_of_messages_are_sent_in_batches(cli, mq, other, tmp_path):
+    lines = [
+        json.dumps({"brokerName": "b", "queueId": at % 2, "queueOffset": at, "body": f"{at}" + "x" * 300})
+        for at in range(4_000)
+    ]
+    done = cli("import", "copy", "-n", other.name_server, "--yes", "--json", given="\n".join(lines))
+    assert done.json()["sent"] == 4_000
+    for queue, messages in stored(other.name_server, "copy").items():
+        assert [int(each.body.rstrip(b"x")) for each in messages] == list(range(queue, 4_000, 2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "said"),
+    [
+        (("export", "orders", "--json"), "", "--json reports about a file: give --file"),
+        (("export", "orders", "--format", "parquet"), "", "Parquet needs a file: give --file"),
+        (("export", "orders", "--file", "/nowhere/x"), "", "the file cannot be written: No such file"),
+        (("import", "orders", "--file", "/nowhere/x"), "", "the file cannot be read: No such file"),
+        (("import", "orders", "--file", "/nowhere/x.parquet"), "", "the file cannot be read: "),
+        (("import", "orders", "--yes"), "{}\n", "it has no 'brokerName' [file=-, line=1]"),
+        (("import", "ordrs", "--yes"), "", "the topic does not exist"),
+    ],
+)
+def test_what_cannot_be_transferred_is_told_before_anything_is_sent(cli, mq, arguments, given, said):
+    done = cli(*arguments, given=given)
+    assert done.code in {1, 2}
+    assert said in done.err
+    assert stored(mq.name_server, "orders") == {}
+
+
+def test_a_line_at_the_end_that_is_no_message_is_found_first(cli, other, ten, tmp_path: Path):
+    file = tmp_path / "orders.jsonl"
+    cli("export", "orders", "--file", str(file))
+    file.write_text(file.read_text() + "{}\n")
+    done = cli("import", "copy", "--file", str(file), "-n", other.name_server, "--yes")
+    assert (done.code, "line=11" in done.err) == (2, True)
+    assert stored(other.name_server, "copy") == {}
