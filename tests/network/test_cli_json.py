@@ -95,7 +95,7 @@ WITHOUT_JSON = {"offsets export", "streams run"}
 """The one prints offsets as JSON by itself, the other what a script prints."""
 
 MAPS = {"addresses", "attributes", "brokers", "columns", "configs", "machine", "options", "packages"}
-MAPS |= {"properties", "seconds", "topics"}
+MAPS |= {"ages", "causes", "properties", "seconds", "tags", "topics"}
 """Objects whose keys are names of brokers, properties and so on, not of fields."""
 
 USERS = {"body"}

@@ -21,12 +21,17 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, OffsetRange, Permission
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_PROPERTIES
 from pyspark_rocketmq.tools.origins import Origin
+from pyspark_rocketmq.tools.transfer.sending import Pace
 
-__all__ = ["Origin", "Replay", "ReplayFilter", "find_replays", "make_readable", "send_replays"]
+__all__ = ["PROPERTY_REPLAYS", "Origin", "Replay", "ReplayFilter", "count_replays", "find_ranges"]
+__all__ += ["find_replays", "make_readable", "select_replays", "send_replays"]
 
 _TOPIC_PROPERTIES: Final = ("DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
 PROPERTY_REPLAY_OF: Final = "replayOf"
 """Property of a resent message: the id of the original message."""
+
+PROPERTY_REPLAYS: Final = "replays"
+"""Property of a resent message: how many times it was resent. A message that fails again keeps it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,8 @@ class ReplayFilter:
         Messages whose body contains this text.
     limit : int, optional
         Maximum number of messages, the oldest first.
+    max_replays : int, optional
+        Messages that were replayed fewer times than this.
     """
 
     tags: frozenset[str] = frozenset()
@@ -54,6 +61,7 @@ class ReplayFilter:
     until_ms: int | None = None
     text: str | None = None
     limit: int | None = None
+    max_replays: int | None = None
 
     def takes(self, message: Message) -> bool:
         """Return whether a message is selected."""
@@ -64,6 +72,7 @@ class ReplayFilter:
             and (self.since_ms is None or message.store_timestamp >= self.since_ms)
             and (self.until_ms is None or message.store_timestamp < self.until_ms)
             and (self.text is None or self.text.encode() in message.body)
+            and (self.max_replays is None or count_replays(message) < self.max_replays)
         )
 
 
@@ -79,6 +88,7 @@ class Replay:
         message = self.message
         own = {name: value for name, value in message.properties.items() if name not in RESERVED_PROPERTIES}
         own[PROPERTY_REPLAY_OF] = message.msg_id
+        own[PROPERTY_REPLAYS] = str(count_replays(message) + 1)
         return OutgoingMessage(
             self.topic,
             message.body,
@@ -108,6 +118,11 @@ def find_replays(
         The group has no such topic: no message was ever sent back.
     NameServerError, TransportError, BrokerError
     """
+    return select_replays(client, find_ranges(client, group, origin, chosen), chosen, to=to)
+
+
+def find_ranges(client: Client, group: str, origin: Origin, chosen: ReplayFilter) -> list[OffsetRange]:
+    """Return the ranges in which messages to resend may be. Raises as `find_replays`."""
     source = origin.topic(group)
     queues = client.read_queues(source)
     if not queues:
@@ -119,17 +134,21 @@ def find_replays(
     if chosen.since_ms is not None:
         starts = client.offsets_at(dict.fromkeys(queues, chosen.since_ms))
     ends = client.max_offsets(queues)
-    ranges = [
-        OffsetRange(queue, start, ends[queue]) for queue, start in starts.items() if start < ends[queue]
-    ]
+    return [OffsetRange(queue, start, ends[queue]) for queue, start in starts.items() if start < ends[queue]]
+
+
+def select_replays(
+    client: Client, ranges: Sequence[OffsetRange], chosen: ReplayFilter, *, to: str | None = None
+) -> list[Replay]:
+    """Read the messages to resend from ranges. Parameters and errors as in `find_replays`."""
     options = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=False)
     found = [message for message in read_messages(client, ranges, options) if chosen.takes(message)]
     found.sort(key=lambda message: (message.store_timestamp, message.broker_name, message.commit_log_offset))
     return [Replay(message, to or _first_topic(message)) for message in found[: chosen.limit]]
 
 
-def send_replays(client: Client, replays: Iterable[Replay]) -> Iterator[Replay]:
-    """Resend messages one by one. Yields each after the broker has stored it.
+def send_replays(client: Client, replays: Iterable[Replay], *, rate: float = 0) -> Iterator[Replay]:
+    """Resend messages one by one, at most ``rate`` per second. Yields each after the broker has stored it.
 
     The originals stay: a second run sends them again.
 
@@ -138,8 +157,10 @@ def send_replays(client: Client, replays: Iterable[Replay]) -> Iterator[Replay]:
     SendError, RocketMQError
         Messages already yielded are sent.
     """
+    pace = Pace(rate, client.clock)
     with Producer(client) as producer:
         for replay in replays:
+            pace.wait()
             producer.send(replay.outgoing())
             yield replay
 
@@ -152,6 +173,12 @@ def make_readable(client: Client, group: str, origin: Origin) -> None:
     TopicNotFoundError, NameServerError, TransportError, BrokerError
     """
     Admin(client).alter_topic(origin.topic(group), perm=Permission.READ | Permission.WRITE)
+
+
+def count_replays(message: Message) -> int:
+    """Return how many times a message was resent; 0 if its property is no number."""
+    text = message.properties.get(PROPERTY_REPLAYS, "")
+    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 def _first_of(message: Message, names: Sequence[str]) -> str | None:

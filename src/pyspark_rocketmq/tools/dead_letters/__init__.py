@@ -1,0 +1,1 @@
+"""Dead letters: what they are, before they are replayed, and policies that replay them regularly."""
