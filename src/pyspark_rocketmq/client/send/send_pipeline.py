@@ -17,7 +17,6 @@ from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.send.message_encoding import Outgoing
 from pyspark_rocketmq.client.send.producer import Producer
-from pyspark_rocketmq.client.send.send_requests import check_accepted, final_error
 from pyspark_rocketmq.errors import OptionError, RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue, SendResult
 
@@ -270,7 +269,7 @@ class SendPipeline:
         assert flight.attempt_deadline is not None
         try:
             response = flight.connection.wait(flight.opaque, flight.attempt_deadline)
-            return check_accepted(flight.outgoing, flight.call.parse(response), self._producer.options)
+            return self._producer.check_accepted(flight.outgoing, flight.call.parse(response))
         except RocketMQError:
             flight.connection.abandon(flight.opaque)
             raise
@@ -290,7 +289,7 @@ class SendPipeline:
             flight.not_before = self._client.clock.monotonic() + pause_s
             self._waiting.append(flight)
             return
-        final = final_error(flight.outgoing, error, flight.queue)
+        final = self._producer.final_error(flight.outgoing, error, flight.queue)
         if final is not error:
             final.__cause__ = error
         self._give_up(flight, final)
