@@ -6,7 +6,7 @@ import time
 
 import pytest
 from tests.support.light_cluster import light_cluster
-from tests.support.patient import patient_producer
+from tests.support.patient import patient_mqadmin, patient_producer
 from tests.support.topics import TopicFactory, fill
 from tests.support.wait import eventually
 
@@ -125,7 +125,7 @@ def test_rocketmq_tools_show_the_progress(
     name = topic(queues=2, cluster=cluster)
     first, second = fill_queues(client, name, 3)
     client.commit_offsets(group, {first: 2, second: 3})
-    shown = cluster.mqadmin("consumerProgress", "-g", group)
+    shown = patient_mqadmin(cluster, "consumerProgress", "-g", group)
     assert "Consume Diff Total: 1" in shown or "Diff Total: 1" in shown, shown
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.patient import patient_mqadmin
 from tests.support.releases import version_name
 from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
@@ -30,7 +31,7 @@ def replicated() -> Iterator[DevCluster]:
 
 def _listing(cluster: DevCluster) -> list[list[str]]:
     """Return the brokers that mqadmin sees: name, id, address."""
-    lines = cluster.mqadmin("clusterList").splitlines()
+    lines = patient_mqadmin(cluster, "clusterList").splitlines()
     return [line.split()[1:4] for line in lines if line.startswith("DefaultCluster")]
 
 
@@ -48,13 +49,13 @@ def test_a_failed_mqadmin_command_raises_with_its_output(mq: DevCluster) -> None
 
 @pytest.mark.needs("java")
 def test_a_topic_of_the_fixture_has_its_queues(mq: DevCluster, topic: TopicFactory) -> None:
-    route = mq.mqadmin("topicRoute", "-t", topic(queues=3)).replace(" ", "")
+    route = patient_mqadmin(mq, "topicRoute", "-t", topic(queues=3)).replace(" ", "")
     assert '"readQueueNums":3' in route
     assert '"writeQueueNums":3' in route
 
 
 def test_4_9_runs_too(mq49: DevCluster) -> None:
-    listing = mq49.mqadmin("clusterList")
+    listing = patient_mqadmin(mq49, "clusterList")
     assert mq49.broker().address in listing
     assert "V4_9_7" in listing
 

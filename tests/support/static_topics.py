@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.patient import patient_mqadmin
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, MessageQueue
@@ -17,14 +18,14 @@ def create_static_topic(
     cluster: DevCluster, topic: str, queues: int, broker: str
 ) -> tuple[MessageQueue, ...]:
     """Create a static topic at one broker; return its queues."""
-    cluster.mqadmin("updateStaticTopic", "-t", topic, "-qn", str(queues), "-b", broker)
+    patient_mqadmin(cluster, "updateStaticTopic", "-t", topic, "-qn", str(queues), "-b", broker)
     _settled(cluster, topic, queues, broker)
     return tuple(MessageQueue(topic, LOGICAL, queue_id) for queue_id in range(queues))
 
 
 def remap(cluster: DevCluster, topic: str, broker: str) -> None:
     """Move every queue of a static topic to a broker; return when it serves them."""
-    cluster.mqadmin("remappingStaticTopic", "-t", topic, "-b", broker)
+    patient_mqadmin(cluster, "remappingStaticTopic", "-t", topic, "-b", broker)
     with Client(cluster.name_server) as client:
         queues = len(client.read_queues(topic))
     _settled(cluster, topic, queues, broker)

@@ -15,22 +15,29 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /** What the Java client makes of messages: reads a topic, or sends one message of each kind; a line a fact. */
 public final class SendAndRead {
-    private static final long PATIENCE_MS = 30_000;
+    private static final int PATIENCE_MS = 60_000;
 
     private SendAndRead() {}
 
     /** Arguments: {@code read} or {@code send}, name servers, topic, and how many to read. */
     public static void main(String[] args) throws Exception {
-        if (args[0].equals("read")) {
-            read(args[1], args[2], Integer.parseInt(args[3]));
-        } else {
-            send(args[1], args[2]);
+        try {
+            if (args[0].equals("read")) {
+                read(args[1], args[2], Integer.parseInt(args[3]));
+            } else {
+                send(args[1], args[2]);
+            }
+        } catch (Exception failed) {
+            failed.printStackTrace();
+            System.exit(1); // the client's threads would keep the program alive
         }
     }
 
     private static void read(String nameServers, String topic, int count) throws Exception {
         var consumer = new DefaultMQPullConsumer("java-reader");
         consumer.setNamesrvAddr(nameServers);
+        consumer.setMqClientApiTimeout(PATIENCE_MS);
+        consumer.setConsumerPullTimeoutMillis(PATIENCE_MS);
         consumer.start();
         var next = new TreeMap<MessageQueue, Long>();
         for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(topic)) {
@@ -71,6 +78,8 @@ public final class SendAndRead {
     private static void send(String nameServers, String topic) throws Exception {
         var producer = new DefaultMQProducer("java-sender");
         producer.setNamesrvAddr(nameServers);
+        producer.setMqClientApiTimeout(PATIENCE_MS);
+        producer.setSendMsgTimeout(PATIENCE_MS);
         producer.start();
         var plain = new Message(topic, "new", "k1 k2", 9, "plain größe".getBytes(StandardCharsets.UTF_8), true);
         plain.putUserProperty("region", "eu");
