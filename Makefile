@@ -198,7 +198,7 @@ $(OLDEST)/.ready: | $(DEV)
 
 LOWEST := .venv-lowest
 # What users install; the tools of the tests are those of .venv.
-EXTRAS := compression dashboard mqtt notebook prometheus spark sql state
+EXTRAS := compression dashboard mqtt notebook opentelemetry prometheus spark sql state
 COMPILE_LOWEST = $(LOWEST)/uv/bin/uv pip compile --quiet --python $(BIN)/python --no-header --no-annotate \
   --resolution lowest-direct $(addprefix --extra=,$(EXTRAS))
 

@@ -39,6 +39,7 @@ OF_MESSAGE: dict[str, Callable[[Message], Any]] = {
     "reconsumeTimes": lambda message: message.reconsume_times,
     "preparedTransactionOffset": lambda message: message.prepared_transaction_offset,
     "bodyCrc": lambda message: message.body_crc,
+    "traceparent": lambda message: message.properties.get("traceparent"),
 }
 
 

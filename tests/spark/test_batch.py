@@ -54,6 +54,7 @@ def test_every_column_tells_what_the_message_is(read, client, topic):
             "properties": message.properties, "offsetMsgId": message.offset_msg_id, "flag": -7,
             "sysFlag": message.sys_flag, "bornHost": message.born_host, "storeHost": message.store_host,
             "reconsumeTimes": 0, "preparedTransactionOffset": 0, "bodyCrc": message.body_crc,
+            "traceparent": None,
         }  # fmt: skip
     # A session's time zone decides how Python sees a timestamp: compare the moment.
     moments = df.selectExpr("unix_millis(bornTimestamp)", "unix_millis(storeTimestamp)").collect()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.client.send.message_encoding import Outgoing, encode_many, encode_one
     from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
     from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
+    from pyspark_rocketmq.client.trace.records import TRACE_TOPIC
+    from pyspark_rocketmq.client.trace.spans import current_traceparent
     from pyspark_rocketmq.inventory import ClusterInfo, GroupConfig, TopicConfig
     from pyspark_rocketmq.model import (
         Message,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.record.compress import Compression
 
 __all__ = [
+    "TRACE_TOPIC",
     "Admin",
     "Client",
     "ClientOptions",
@@ -72,6 +75,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "TopicConfig",
+    "current_traceparent",
     "encode_many",
     "encode_one",
 ]
@@ -87,6 +91,8 @@ __getattr__, __dir__ = lazy_names(
         ".send.message_encoding": ("Outgoing", "encode_many", "encode_one"),
         ".send.producer": ("Producer", "ProducerOptions"),
         ".send.send_pipeline": ("SendOutcome", "SendPipeline"),
+        ".trace.records": ("TRACE_TOPIC",),
+        ".trace.spans": ("current_traceparent",),
         "pyspark_rocketmq.inventory": ("ClusterInfo", "GroupConfig", "TopicConfig"),
         "pyspark_rocketmq.model": (
             *("Message", "MessageQueue", "MessageSelector", "OffsetRange", "OutgoingMessage"),

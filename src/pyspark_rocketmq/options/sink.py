@@ -144,6 +144,14 @@ class SinkOptions(Options):
         doc="Delay of every row, as one of the broker's 18 delay levels. Overrides the column.",
     )
 
+    traceparent: str | None = option(
+        "traceparent",
+        TEXT,
+        default=None,
+        example="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        doc="W3C trace context of every row, such as `current_traceparent()`. Overrides the column.",
+    )
+
     # --- how they are sent -------------------------------------------------------------------
     producer_group: str = option(
         "producerGroup",

@@ -32,6 +32,8 @@ __all__ = [
     "PROPERTY_TIMER_DELAY_MS",
     "PROPERTY_TIMER_DELAY_SEC",
     "PROPERTY_TIMER_DELIVER_MS",
+    "PROPERTY_TRACEPARENT",
+    "PROPERTY_TRACESTATE",
     "PROPERTY_TRANSACTION",
     "PROPERTY_TRANSACTION_ID",
     "PROPERTY_TRANSACTION_PREPARED",
@@ -71,6 +73,9 @@ PROPERTY_CRC32: Final = "__CRC32#"
 PROPERTY_PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 PROPERTY_LITE_TOPIC: Final = "__LITE_TOPIC"
 """The lite topic of a message, within its topic (5.5). Brokers ignore it within a batch."""
+PROPERTY_TRACEPARENT: Final = "traceparent"
+PROPERTY_TRACESTATE: Final = "tracestate"
+"""The W3C trace context, by the names that OpenTelemetry's instrumentation of the Java clients uses."""
 PROPERTY_WRITE_ID: Final = "writeId"
 """Ours: the same in every copy of a row that was written more than once, another in every other row."""
 PROPERTY_TRANSACTION: Final = "transaction"

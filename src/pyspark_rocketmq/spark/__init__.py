@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.spark.monitor.listener import QueryStatus, RocketMQQueryListener
     from pyspark_rocketmq.spark.monitor.metrics import export_metrics
     from pyspark_rocketmq.spark.monitor.query_log import QueryLog
+    from pyspark_rocketmq.spark.monitor.tracing import TracingListener, observe_traces
     from pyspark_rocketmq.spark.stores.foreach_batch import transactional_writer
     from pyspark_rocketmq.spark.stores.offset_store import (
         HadoopFileOffsetStore,
@@ -53,6 +54,7 @@ __all__ = [
     "Spread",
     "SqlOffsetStore",
     "StoreTransaction",
+    "TracingListener",
     "TransactionResolver",
     "TransactionalQuery",
     "append_to",
@@ -64,6 +66,7 @@ __all__ = [
     "key_value_messages",
     "lag",
     "message_writer",
+    "observe_traces",
     "ordered_by",
     "register",
     "start_transactional",
@@ -83,6 +86,7 @@ __getattr__, __dir__ = lazy_names(
         ".monitor.listener": ("QueryStatus", "RocketMQQueryListener"),
         ".monitor.metrics": ("export_metrics",),
         ".monitor.query_log": ("QueryLog",),
+        ".monitor.tracing": ("TracingListener", "observe_traces"),
         ".functions": (
             "drop_repeats",
             "from_rocketmq",

@@ -50,6 +50,7 @@ _RW: Final = {
     "tags": ("string", "the tag"),
     "properties": ("map<string,string>", "the user's properties; those that RocketMQ reserves are refused"),
     "flag": ("int", "stored, never looked at"),
+    "traceparent": ("string", "the W3C trace context"),
 }
 _R: Final = {
     "topic": ("string", "the topic"),

@@ -79,6 +79,7 @@ def _stored(message: Message) -> dict[str, Any]:
         "reconsumeTimes": message.reconsume_times,
         "preparedTransactionOffset": message.prepared_transaction_offset,
         "bodyCrc": message.body_crc,
+        "traceparent": message.properties.get("traceparent"),
     }
 
 
@@ -105,6 +106,7 @@ def _sent(message: OutgoingMessage, offset: int) -> dict[str, Any]:
         "reconsumeTimes": 0,
         "preparedTransactionOffset": 0,
         "bodyCrc": 0,
+        "traceparent": message.properties.get("traceparent"),
     }
 
 

@@ -58,6 +58,7 @@ EXPECTED = {
     "reconsumeTimes": 2,
     "preparedTransactionOffset": 77,
     "bodyCrc": zlib.crc32(BODY) & 0x7FFFFFFF,
+    "traceparent": None,
 }
 
 

@@ -20,6 +20,8 @@ from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.client.groups.threads import Pool
 from pyspark_rocketmq.client.net.connection import Connection, Response
 from pyspark_rocketmq.client.net.pipelining import Call, pipeline
+from pyspark_rocketmq.client.send.producer import Producer
+from pyspark_rocketmq.client.trace.records import CallTracing, TraceWriter
 from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.options.text.kinds import require_member
@@ -36,6 +38,7 @@ __all__ = [
 
 _LOG: Final = logging.getLogger(__name__)
 
+_TRACE_GROUP: Final = "_INNER_TRACE_PRODUCER"
 _TO_DEAD_LETTERS: Final = -1
 _DEFAULT_RECONSUME_TIMES: Final = 16
 _RETRY_TOPIC: Final = "RETRY_TOPIC"
@@ -61,6 +64,10 @@ class Delivery:
         self._group = group
         self._options = options
         self._listener = listener
+        writer = None
+        if options.trace_topic is not None:
+            writer = TraceWriter(options.trace_topic, Producer(client, _TRACE_GROUP).send_one_way)
+        self._tracing = CallTracing(group, client.clock, writer)
         self._pool = None
         if not options.ordered:
             self._pool = Pool(client.host, options.threads, name=f"consume-{group}")
@@ -137,14 +144,18 @@ class Delivery:
         return True
 
     def _call(self, messages: Sequence[Message]) -> ConsumeResult:
-        try:
-            result = self._listener([with_original_topic(message) for message in messages])
-            if result is not None:
-                require_member(ConsumeResult, result, "the listener's result")
-        except Exception:  # noqa: BLE001 - the user's code; as in Java an exception defers messages
-            _LOG.exception("the listener of group %s failed: the messages are redelivered", self._group)
-            return ConsumeResult.LATER
-        return result or ConsumeResult.SUCCESS
+        originals = [with_original_topic(message) for message in messages]
+        with self._tracing.watch(originals) as call:
+            try:
+                result = self._listener(originals)
+                if result is not None:
+                    require_member(ConsumeResult, result, "the listener's result")
+            except Exception as error:  # noqa: BLE001 - the user's code; as in Java an exception defers messages
+                _LOG.exception("the listener of group %s failed: the messages are redelivered", self._group)
+                call.error = error
+                return ConsumeResult.LATER
+            call.later = result is ConsumeResult.LATER
+            return result or ConsumeResult.SUCCESS
 
 
 def send_back_request(

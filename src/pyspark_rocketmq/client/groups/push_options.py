@@ -80,6 +80,8 @@ class PushOptions:
         Verify the stored checksum of each body.
     progress_file : Path, optional
         File for the offsets of a broadcasting member. Without it, the member begins at ``start`` each time.
+    trace_topic : str, optional
+        The topic for RocketMQ's message trace, such as ``TRACE_TOPIC``. Each listener call then costs a send.
 
     Raises
     ------
@@ -108,6 +110,7 @@ class PushOptions:
     on_corrupt: ObjectPolicy = "fail"
     check_crc: bool = False
     progress_file: Path | None = None
+    trace_topic: str | None = None
 
     def __post_init__(self) -> None:
         require_member(ConsumeFromWhere, self.start, "start")

@@ -28,6 +28,7 @@ from pyspark_rocketmq.client.send.message_encoding import (
     encode_one,
 )
 from pyspark_rocketmq.client.send.queue_selection import QueueSelector, queue_for_key
+from pyspark_rocketmq.client.trace.records import SendTracing, TraceWriter
 from pyspark_rocketmq.errors import (
     AuthenticationError,
     BrokerError,
@@ -89,6 +90,8 @@ class ProducerOptions:
         batches.
     max_message_bytes : int
         The broker's maximum size of one send (its ``maxMessageSize``).
+    trace_topic : str, optional
+        The topic for RocketMQ's message trace, such as ``TRACE_TOPIC``. Each send then costs a second one.
     """
 
     send_timeout_ms: int = 10_000
@@ -98,6 +101,7 @@ class ProducerOptions:
     compress_above: int = DEFAULT_COMPRESS_ABOVE
     batch_compression: Compression = Compression.NONE
     max_message_bytes: int = MAX_SEND_BYTES
+    trace_topic: str | None = None
 
     def __post_init__(self) -> None:
         require_member(Compression, self.compression, "compression")
@@ -139,6 +143,9 @@ class Producer:
         self._selector = QueueSelector(clock=client.clock, random=client.random)
         # Topics that were: of restarted name servers the first broker that they know may be a read-only one.
         self._writable: set[str] = set()
+        topic = self.options.trace_topic
+        writer = None if topic is None else TraceWriter(topic, self.send_one_way)
+        self._tracing = SendTracing(group, client.clock, client.queue_address, writer)
 
     def __enter__(self) -> Self:
         return self
@@ -168,13 +175,11 @@ class Producer:
         SendError
             Every attempt failed, or the status is not accepted; see the cause.
         """
-        outgoing = encode_one(
-            message,
-            self.ids,
-            compression=self.options.compression,
-            compress_above=self.options.compress_above,
-        )
-        return self.deliver(outgoing, queue, key=message.sharding_key)
+        with self._tracing.watch((message,)) as sent:
+            outgoing = self._encode(sent.messages[0])
+            sent.msg_ids = outgoing.msg_ids
+            sent.result = self.deliver(outgoing, queue, key=message.sharding_key)
+            return sent.result
 
     def send_batch(
         self, messages: Sequence[OutgoingMessage], queue: MessageQueue | None = None
@@ -189,13 +194,12 @@ class Producer:
             Where the first message is stored. ``msg_id`` and ``offset_msg_id`` are comma-separated lists, as
             in the Java client.
         """
-        outgoing = encode_many(
-            messages,
-            self.ids,
-            compression=self.options.batch_compression,
-            compress_above=self.options.compress_above,
-        )
-        return self.deliver(outgoing, queue)
+        compression, above = self.options.batch_compression, self.options.compress_above
+        with self._tracing.watch(messages) as sent:
+            outgoing = encode_many(sent.messages, self.ids, compression=compression, compress_above=above)
+            sent.msg_ids = outgoing.msg_ids
+            sent.result = self.deliver(outgoing, queue)
+            return sent.result
 
     def send_one_way(self, message: OutgoingMessage, queue: MessageQueue | None = None) -> None:
         """Send one message without waiting: at most once. The broker sends no response, not even an error.
@@ -206,16 +210,15 @@ class Producer:
             The message could not be written to the connection.
         OptionError, LocalProtocolError, TopicNotFoundError, NameServerError
         """
-        outgoing = encode_one(
-            message,
-            self.ids,
-            compression=self.options.compression,
-            compress_above=self.options.compress_above,
-        )
+        outgoing = self._encode(message)
         target = self.choose(outgoing.topic, queue, message.sharding_key)
         call = self.call_for(outgoing, target)
         deadline = self.client.deadline(self.options.send_timeout_ms)
         self.connect(target).post(call.request, call.body, deadline=deadline)
+
+    def _encode(self, message: OutgoingMessage) -> Outgoing:
+        compression, above = self.options.compression, self.options.compress_above
+        return encode_one(message, self.ids, compression=compression, compress_above=above)
 
     # --- the steps of a send, shared with the pipeline ---
 

@@ -17,7 +17,12 @@ from pyspark_rocketmq.record.decode.property_table import MAP_TYPE, PropertyTabl
 from pyspark_rocketmq.record.decode.rows import Rows
 from pyspark_rocketmq.record.decode.spans import Int64s, Spans, contents, validity
 from pyspark_rocketmq.record.ids import format_host
-from pyspark_rocketmq.record.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
+from pyspark_rocketmq.record.properties import (
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_TRACEPARENT,
+    PROPERTY_UNIQUE_KEY,
+)
 
 __all__ = ["COLUMNS", "ColumnBuilder", "Constants"]
 
@@ -44,13 +49,14 @@ COLUMNS: Final[Mapping[str, pa.DataType]] = {
     "reconsumeTimes": pa.int32(),
     "preparedTransactionOffset": pa.int64(),
     "bodyCrc": pa.int32(),
+    "traceparent": pa.string(),
 }
 """Every column and its type, as Spark lays it out in Arrow (``to_arrow_schema(…, timezone="UTC")``)."""
 
 _NEVER_GONE: Final = UNREADABLE + 1
 _GONE_FROM: Final[Mapping[str, int]] = {
     **dict.fromkeys(("topic", "brokerName", "queueId", "queueOffset"), _NEVER_GONE),
-    **dict.fromkeys(("msgId", "keys", "tags", "properties", "flag"), INSIDE_DAMAGED),
+    **dict.fromkeys(("msgId", "keys", "tags", "properties", "flag", "traceparent"), INSIDE_DAMAGED),
     "body": BODY_DAMAGED,
 }
 """From which damage on a column is null; the others are of the record and go with it."""
@@ -199,4 +205,5 @@ _BUILDERS: Final[Mapping[str, Callable[[ColumnBuilder], pa.Array]]] = {
     "reconsumeTimes": lambda batch: batch.integer("reconsume_times"),
     "preparedTransactionOffset": lambda batch: batch.integer("prepared_transaction_offset", np.int64),
     "bodyCrc": lambda batch: batch.integer("body_crc"),
+    "traceparent": lambda batch: batch.properties.column(PROPERTY_TRACEPARENT),
 }

@@ -25,6 +25,7 @@ from pyspark_rocketmq.record.properties import (
     PROPERTY_TAGS,
     PROPERTY_TIMER_DELAY_MS,
     PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TRACEPARENT,
     PROPERTY_WRITE_ID,
     RESERVED_PROPERTIES,
 )
@@ -65,6 +66,7 @@ class MessageColumns:
     delay_ms: pa.Array | None = None
     deliver_at_ms: pa.Array | None = None
     priority: pa.Array | None = None
+    traceparent: pa.Array | None = None
     write_id: pa.Array | None = None
 
     def __len__(self) -> int:
@@ -191,7 +193,7 @@ def _check_plain(columns: MessageColumns, refused: Refused) -> None:
         legal.append(False)  # what a null's code, -1, finds
         taken = np.array(legal)[_codes(codes)]
         _mark(refused, ~taken, "its topic is missing, or no legal name")
-    for name in ("tags", "keys", "sharding_key", "write_id"):
+    for name in ("tags", "keys", "sharding_key", "traceparent", "write_id"):
         array = getattr(columns, name)
         if array is not None:
             _mark_text(refused, array, name)
@@ -275,6 +277,7 @@ def _properties(columns: MessageColumns, refused: Refused, *, drop_reserved: boo
         (PROPERTY_TIMER_DELAY_MS, _without_zero(columns.delay_ms)),
         (PROPERTY_TIMER_DELIVER_MS, columns.deliver_at_ms),
         (PROPERTY_PRIORITY, columns.priority),
+        (PROPERTY_TRACEPARENT, columns.traceparent),
         (PROPERTY_WRITE_ID, columns.write_id),
     ):
         if array is not None:

@@ -58,6 +58,7 @@ COLUMN_TYPES: Final[Mapping[str, DataType]] = {
     "reconsumeTimes": IntegerType(),
     "preparedTransactionOffset": LongType(),
     "bodyCrc": IntegerType(),
+    "traceparent": StringType(),
 }
 """Every column of a message, in the order of ``columns="*"``."""
 
@@ -68,7 +69,7 @@ ALIASES: Final[Mapping[str, str]] = {"key": "keys", "offset": "queueOffset", "ti
 
 _EVERY_COLUMN: Final = "*"
 _NEVER_NULL: Final = frozenset({"topic", "brokerName", "queueId", "queueOffset"})
-_MAY_BE_NULL: Final = frozenset({"keys", "tags"})
+_MAY_BE_NULL: Final = frozenset({"keys", "tags", "traceparent"})
 
 
 @dataclass(frozen=True, slots=True)

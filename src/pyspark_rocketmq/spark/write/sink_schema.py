@@ -24,6 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_rocketmq.client.trace.spans import current_traceparent
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.options.choices import KAFKA_COLUMNS
@@ -90,6 +91,7 @@ SINK_COLUMNS: Final[Mapping[str, _Column]] = {
     ),
     "deliverAt": _Column((TimestampType,), "timestamp", "deliver_at_ms", _milliseconds),
     "priority": _Column(_INTEGER, "int", "priority", _same),
+    "traceparent": _Column(_TEXT, "string", "traceparent", binary_of),
     "writeId": _Column((StringType, *_WHOLE), "string or a whole number", "write_id", binary_of),
 }
 """Every column that a write accepts; ``body`` is required."""
@@ -160,6 +162,7 @@ class SinkLayout:
             ("tags", options.tags),
             ("keys", options.keys),
             ("sharding_key", options.sharding_key),
+            ("traceparent", options.traceparent or self._current_trace(found)),
         ):
             if text is not None:
                 found[field] = pa.repeat(pa.scalar(text.encode()), len(batch))
@@ -168,6 +171,11 @@ class SinkLayout:
         if options.topic is not None:
             found.pop("topic", None)
         return MessageColumns(**found)
+
+    @staticmethod
+    def _current_trace(found: Mapping[str, pa.Array]) -> str | None:
+        """Return the context of the task's span for rows that have no context of theirs."""
+        return None if found.keys() & {"traceparent", "properties"} else current_traceparent()
 
 
 def sink_layout(schema: StructType, options: SinkOptions) -> SinkLayout:

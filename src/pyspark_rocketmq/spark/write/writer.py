@@ -16,6 +16,7 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.send.half_messages import HalfMessages
 from pyspark_rocketmq.client.send.readable import wait_until_readable
 from pyspark_rocketmq.client.shared import shared_client
+from pyspark_rocketmq.client.trace.spans import span
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import ClientOptions, Guarantee, SinkOptions
 from pyspark_rocketmq.record.encode.occurrences import count_shared
@@ -191,7 +192,10 @@ def _write(
     readable: bool = False,
 ) -> TaskWritten:
     client = task_client(options.client)
-    report = WriteTask(client, options, layout, scope).run(batches)
+    with span("send", options.topic or "(several)") as current:  # of a worker that has OpenTelemetry's SDK
+        report = WriteTask(client, options, layout, scope).run(batches)
+        if current is not None:
+            current.set_attribute("messaging.batch.message_count", report.rows)
     if readable and not wait_until_readable(client, report.ends, timeout_ms=_READABLE_MS):
         _LOG.warning(
             "the rows of partition %d are stored, but not known to be readable: a read that starts now may "

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.offsets.stream_offset import offset_of_rocketmq
-from pyspark_rocketmq.spark.causes import find_own_error
 
 __all__ = ["recent_events"]
 
@@ -31,6 +30,7 @@ _NUMBERS: Final = (
 )
 _OFFSETS: Final = ("startOffset", "endOffset", "latestOffset")
 _FRAME: Final = re.compile(r'\s*(?:at [\w.$<>/]+\([^)"]*\)|File "[^"]+", line \d+, in [\w<>]+)')
+_OURS: Final = re.compile(r"pyspark_rocketmq\.errors\.\w+: .+")
 _CLASS: Final = re.compile(r"(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception|Exit|Interrupt))\b")
 
 
@@ -61,8 +61,8 @@ def _harmless(event: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(report := event.get("progress"), dict):
         kept["progress"] = _progress(report)
     if isinstance(trace := event.get("trace"), str):
-        classes = _CLASS.findall(trace)
-        kept["reason"] = find_own_error(trace) or (classes[-1] if classes else None)
+        named = _OURS.findall(trace) or _CLASS.findall(trace)
+        kept["reason"] = named[-1] if named else None
         kept["frames"] = [line.strip() for line in trace.splitlines() if _FRAME.fullmatch(line)]
     return kept
 

@@ -18,7 +18,8 @@ PLACE = {"topic", "brokerName", "queueId", "queueOffset"}
 
 
 def record(offset: int, body: bytes = b"body", properties: object = None, **fields: object) -> bytes:
-    properties = {"KEYS": "k", "TAGS": "t", "UNIQ_KEY": "U"} if properties is None else properties
+    given = {"KEYS": "k", "TAGS": "t", "UNIQ_KEY": "U", "traceparent": "00-1-2-01"}
+    properties = given if properties is None else properties
     return encode_message(body, properties, topic="orders", queue_offset=offset, **fields)  # type: ignore[arg-type]
 
 
@@ -85,7 +86,7 @@ def test_null_keeps_the_row_without_what_does_not_decode(kind: str) -> None:
     assert [row["queueOffset"] for row in rows] == [0, *range(1, 1 + count), 9]
     assert rows[0].items() >= {"keys": "k", "tags": "t"}.items()
     for row in rows[1:-1]:
-        unset = {"keys", "tags"} if count > 1 else set()
+        unset = {"keys", "tags", "traceparent"} if count > 1 else set()
         assert {name for name, value in row.items() if value is None} == gone | unset
     assert not [row for row in (rows[0], rows[-1]) if None in row.values()]
     assert [each.queue_offset for each in decoder.corrupt.first] == list(range(1, 1 + count))

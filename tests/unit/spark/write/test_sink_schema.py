@@ -40,7 +40,7 @@ def test_every_column_is_taken() -> None:
     ddl = (
         "body binary, topic string, tags string, keys array<string>, properties map<string,string>, "
         "shardingKey bigint, brokerName string, queueId int, flag int, delayLevel int, "
-        "delay interval, deliverAt timestamp, priority int, writeId string"
+        "delay interval, deliverAt timestamp, priority int, traceparent string, writeId string"
     )
     assert layout(ddl).names == set(SINK_COLUMNS)
 

@@ -1,0 +1,1 @@
+"""Traces: spans of OpenTelemetry, and records in RocketMQ's trace topic."""
