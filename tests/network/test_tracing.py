@@ -202,7 +202,20 @@ def test_a_trace_topic_that_does_not_exist_fails_no_send(
     for _ in range(2):
         producer.send(OutgoingMessage("orders", b"x"))
     assert len(stored(client)) == 2
-    assert caplog.text.count("messages are not traced in missing") == 1
+    assert caplog.text.count("messages are not traced in missing for 30 s") == 1
+
+
+def test_a_trace_whose_broker_cannot_be_named_fails_no_send(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = Producer(client, "shop", ProducerOptions(trace_topic=TRACES))
+
+    def unknown(_queue: object) -> str:
+        raise RocketMQError("no route")
+
+    monkeypatch.setattr(producer._tracing, "_address", unknown)
+    producer.send(OutgoingMessage("orders", b"x"))
+    assert "messages are not traced" in caplog.text
 
 
 # --- the sink's column ---

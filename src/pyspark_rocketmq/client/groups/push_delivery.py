@@ -66,7 +66,8 @@ class Delivery:
         self._listener = listener
         writer = None
         if options.trace_topic is not None:
-            writer = TraceWriter(options.trace_topic, Producer(client, _TRACE_GROUP).send_one_way)
+            send = Producer(client, _TRACE_GROUP).send_one_way
+            writer = TraceWriter(options.trace_topic, send, client.clock)
         self._tracing = CallTracing(group, client.clock, writer)
         self._pool = None
         if not options.ordered:

@@ -144,7 +144,7 @@ class Producer:
         # Topics that were: of restarted name servers the first broker that they know may be a read-only one.
         self._writable: set[str] = set()
         topic = self.options.trace_topic
-        writer = None if topic is None else TraceWriter(topic, self.send_one_way)
+        writer = None if topic is None else TraceWriter(topic, self.send_one_way, client.clock)
         self._tracing = SendTracing(group, client.clock, client.queue_address, writer)
 
     def __enter__(self) -> Self:

@@ -22,6 +22,7 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 """RocketMQ's own, which brokers create with ``traceTopicEnable=true``."""
 
 _LOG: Final = logging.getLogger(__name__)
+_PAUSE_S: Final = 30
 _REGION: Final = "DefaultRegion"
 _SUCCESS, _LATER, _EXCEPTION = 0, 1, 2
 
@@ -29,29 +30,35 @@ _SUCCESS, _LATER, _EXCEPTION = 0, 1, 2
 class TraceWriter:
     """Writes records to a trace topic, one way: at most once. A failure never fails what is traced.
 
+    After a failure, nothing is written for half a minute, so that a missing topic or broker costs little.
+
     Parameters
     ----------
     topic : str
     send_one_way : Callable
         Sends a message without waiting.
+    clock : Clock
     """
 
-    def __init__(self, topic: str, send_one_way: Callable[[OutgoingMessage], None]) -> None:
+    def __init__(self, topic: str, send_one_way: Callable[[OutgoingMessage], None], clock: Clock) -> None:
         self._topic = topic
         self._send_one_way = send_one_way
-        self._warned = False
+        self._clock = clock
+        self._paused_until_s = float("-inf")
 
-    def write(self, traces: Sequence[Sent | Consuming | Consumed]) -> None:
-        """Write records. The first failure is logged."""
-        ids = dict.fromkeys(trace.msg_id for trace in traces)
-        keys = dict.fromkeys(key for trace in traces for key in trace.keys.split())
+    def write(self, describe: Callable[[], Sequence[Sent | Consuming | Consumed]]) -> None:
+        """Write the records that ``describe`` returns. A failure is logged."""
+        if self._clock.monotonic() < self._paused_until_s:
+            return
         try:
+            traces = describe()
+            ids = dict.fromkeys(trace.msg_id for trace in traces)
+            keys = dict.fromkeys(key for trace in traces for key in trace.keys.split())
             message = OutgoingMessage(self._topic, encode_traces(traces), keys=" ".join(ids | keys))
             self._send_one_way(message)
         except RocketMQError as error:
-            if not self._warned:
-                _LOG.warning("messages are not traced in %s: %s", self._topic, error)
-            self._warned = True
+            _LOG.warning("messages are not traced in %s for %d s: %s", self._topic, _PAUSE_S, error)
+            self._paused_until_s = self._clock.monotonic() + _PAUSE_S
 
 
 @dataclass(slots=True)
@@ -105,7 +112,7 @@ class SendTracing:
                     current.set_attribute("messaging.message.id", sent.result.msg_id)
         finally:
             if self._writer is not None and sent.msg_ids:
-                self._writer.write(self._records(sent, started_ms))
+                self._writer.write(lambda: self._records(sent, started_ms))
 
     def _records(self, sent: WatchedSend, started_ms: int) -> list[Sent]:
         result = sent.result
@@ -172,7 +179,7 @@ class CallTracing:
             if current is not None and call.error is not None:
                 record_error(current, call.error)
         if self._writer is not None:
-            self._writer.write(self._records(messages, call, started_ms))
+            self._writer.write(lambda: self._records(messages, call, started_ms))
 
     def _records(
         self, messages: Sequence[Message], call: WatchedCall, started_ms: int

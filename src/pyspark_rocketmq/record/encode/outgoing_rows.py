@@ -78,7 +78,8 @@ class OutgoingRows:
     """Checked messages, with their encoded properties except the unique key.
 
     ``place`` is each row's number in the original columns. ``single`` marks rows that must not be in a batch:
-    brokers ignore delays, priorities and lite topics there.
+    brokers ignore delays, priorities and lite topics there. ``traceparent`` is the encoded property, which is
+    no part of a row's content: a row that is written again may be sent from another span.
     """
 
     place: npt.NDArray[np.int64]
@@ -90,6 +91,7 @@ class OutgoingRows:
     sharding_key: pa.Array | None = None
     broker_name: pa.Array | None = None
     queue_id: pa.Array | None = None
+    traceparent: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.body)
@@ -107,6 +109,13 @@ class OutgoingRows:
     def without(self, rows: list[int]) -> Self:
         """Return the other rows."""
         return self.take(np.delete(np.arange(len(self)), rows)) if rows else self
+
+    def traced(self) -> Self:
+        """Return the rows with their trace contexts among the properties."""
+        if self.traceparent is None:
+            return self
+        properties = pc.binary_join_element_wise(self.properties, self.traceparent, _EMPTY)
+        return replace(self, properties=properties, traceparent=None)
 
     def identify(self, properties: pa.Array) -> Self:
         """Return the rows with these properties, which contain their write ids."""
@@ -159,7 +168,11 @@ def prepare(
         single |= _have_property(columns.properties, PROPERTY_LITE_TOPIC)
     properties = _properties(columns, refused, drop_reserved=drop_reserved)
     most = MAX_PROPERTIES_BYTES - UNIQUE_KEY_BYTES - added_bytes
-    _mark(refused, _lengths(properties) > most, f"its properties take over {MAX_PROPERTIES_BYTES} bytes")
+    sizes, traceparent = _lengths(properties), None
+    if columns.traceparent is not None:
+        traceparent = _property(PROPERTY_TRACEPARENT, binary_of(columns.traceparent))
+        sizes += _lengths(traceparent)
+    _mark(refused, sizes > most, f"its properties take over {MAX_PROPERTIES_BYTES} bytes")
     count = len(columns)
     flag = columns.flag
     rows = OutgoingRows(
@@ -172,6 +185,7 @@ def prepare(
         sharding_key=columns.sharding_key,
         broker_name=columns.broker_name,
         queue_id=columns.queue_id,
+        traceparent=traceparent,
     )
     return rows.without(list(refused)), refused
 
@@ -277,7 +291,6 @@ def _properties(columns: MessageColumns, refused: Refused, *, drop_reserved: boo
         (PROPERTY_TIMER_DELAY_MS, _without_zero(columns.delay_ms)),
         (PROPERTY_TIMER_DELIVER_MS, columns.deliver_at_ms),
         (PROPERTY_PRIORITY, columns.priority),
-        (PROPERTY_TRACEPARENT, columns.traceparent),
         (PROPERTY_WRITE_ID, columns.write_id),
     ):
         if array is not None:

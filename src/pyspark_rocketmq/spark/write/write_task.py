@@ -251,7 +251,7 @@ class WriteTask:
         """Send rows of one topic, each to the queue with its index."""
         if not len(rows):
             return
-        rows = self._mark(self._identify(rows, topic))
+        rows = self._mark(self._identify(rows, topic).traced())
         if self._ordered:
             numbers[numbers < 0] = next(self._turn) % len(queues)  # one queue per send
         kinds = kinds_of(rows, self._limits)

@@ -227,6 +227,23 @@ def test_a_large_single_body_that_does_not_shrink_travels_as_it_is() -> None:
     assert packed.sys_flag == int(Compression.ZLIB.value)
 
 
+def test_a_row_that_is_sent_from_another_span_has_the_same_content_id() -> None:
+    def prepared(*contexts: str | None) -> OutgoingRows:
+        traces = (
+            None if not contexts else pa.array([text and text.encode() for text in contexts], pa.binary())
+        )
+        rows, refused = prepare(MessageColumns(body=bodies(b"x", b"y"), traceparent=traces))
+        assert not refused
+        return rows
+
+    plain, traced = prepared(), prepared("00-1-2-01", None)
+    ids = content_ids(plain, b"q", Occurrences(), topic="t")
+    assert content_ids(traced, b"q", Occurrences(), topic="t") == ids
+    assert content_ids(traced.traced(), b"q", Occurrences(), topic="t") != ids
+    assert traced.traced().properties.to_pylist() == [b"traceparent\x0100-1-2-01\x02", b""]
+    assert plain.traced() is plain
+
+
 def test_content_ids_are_stable_apart_from_order_and_differ_by_content_scope_and_occurrence() -> None:
     rows, _ = prepare(MessageColumns(body=bodies(b"a", b"b", b"a"), tags=texts("t", "t", "t")))
     ids = content_ids(rows, b"query/0", Occurrences(), topic="orders")
