@@ -12,11 +12,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 from tests.support.clocks import FakeClock
 from tests.support.deduplication import Deduplication
+from tests.support.examples import examples
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
@@ -32,7 +33,7 @@ QUEUES = (
 )
 WITHIN_MS = 60_000
 
-bounded = settings(max_examples=200, deadline=None)
+bounded = examples(200)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.model import (
     Ago,
@@ -27,7 +28,7 @@ BIG = 1 << 62
 
 queues = st.sampled_from(QUEUES)
 offsets = st.integers(0, 200) | st.integers(0, BIG)
-bounded = settings(max_examples=150, deadline=None)
+bounded = examples(150)
 
 
 @st.composite

@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import accumulate
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.alignment import ahead, align, barrier, heads, tails
@@ -37,7 +38,7 @@ def aligned_batch(
     return few
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.fixed_dictionaries(dict.fromkeys(QUEUES, logs)), st.integers(1, 12))
 def test_the_watermark_never_passes_an_unread_message(
     store: dict[MessageQueue, list[int]], limit: int
@@ -68,7 +69,7 @@ def test_the_watermark_never_passes_an_unread_message(
 times = st.integers(0, 1_000)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.dictionaries(
         st.sampled_from(QUEUES),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.records import RECORD_FIELDS, batch_items, properties, raw_properties, records
 
 from pyspark_rocketmq.errors import CorruptMessageError
@@ -16,7 +17,7 @@ from pyspark_rocketmq.record.ids import encode_host, format_host
 from pyspark_rocketmq.record.message import decode_messages, encode_message
 from pyspark_rocketmq.record.properties import decode_properties, encode_properties
 
-COMMON = settings(deadline=None, max_examples=150)
+COMMON = examples(150)
 
 
 @COMMON

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.records import records
 
 from pyspark_rocketmq.errors import CorruptMessageError
@@ -100,7 +101,7 @@ def answers(draw: st.DrawFn) -> tuple[list[Chunk], list[Message]]:
     return chunks, expected
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(
     answers(),
     st.lists(st.sampled_from(list(COLUMNS)), min_size=1, unique=True),
@@ -117,7 +118,7 @@ def test_equals_the_reference(
     check(decoder, columns, chunks, expected)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(answers())
 def test_all_columns_equal_the_reference(drawn: tuple[list[Chunk], list[Message]]) -> None:
     chunks, expected = drawn
@@ -126,7 +127,7 @@ def test_all_columns_equal_the_reference(drawn: tuple[list[Chunk], list[Message]
     )
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(answers(), st.booleans())
 def test_objects_equal_the_reference(drawn: tuple[list[Chunk], list[Message]], crc: bool) -> None:
     chunks, expected = drawn
@@ -142,7 +143,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return draw(st.sampled_from([bytes(data), bytes(data[: len(data) // 2])]) | st.binary(max_size=200))
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(damaged())
 def test_any_bytes_give_the_right_rows_or_raise(data: bytes) -> None:
     chunk = Chunk(memoryview(data), 0, len(data), 0, FOREVER)
@@ -158,7 +159,7 @@ def test_any_bytes_give_the_right_rows_or_raise(data: bytes) -> None:
         assert actual == [OF_MESSAGE[name](message) for message in expected]
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(damaged())
 def test_any_bytes_give_the_right_objects_or_raise(data: bytes) -> None:
     chunk = Chunk(memoryview(data), 0, len(data), 0, FOREVER)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.send.message_encoding import UniqueIds, encode_many
@@ -60,7 +61,7 @@ def content(body: bytes) -> list[tuple[bytes, dict[str, str], int]]:
     return found
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(MESSAGES, st.integers(0, 19), st.integers(1, 7), st.integers(90, 600))
 def test_columns_encode_as_single_messages_do(
     messages: list[OutgoingMessage], skipped: int, max_rows: int, max_bytes: int
@@ -86,7 +87,7 @@ def test_columns_encode_as_single_messages_do(
     assert found == content(encode_many(messages, UniqueIds(SYSTEM_CLOCK)).body)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(st.lists(st.tuples(st.integers(-1, 3), st.sampled_from(ParcelKind)), max_size=40), st.booleans())
 def test_arranging_drops_and_repeats_nothing_and_keeps_the_order_in_a_queue(
     rows: list[tuple[int, ParcelKind]], ordered: bool
@@ -106,7 +107,7 @@ def test_arranging_drops_and_repeats_nothing_and_keeps_the_order_in_a_queue(
         assert places == sorted(places)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(st.lists(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30), max_size=20),
        st.integers(1, 9))  # fmt: skip
 def test_a_column_of_keys_chooses_the_queues_that_each_key_does(keys: list[str], count: int) -> None:

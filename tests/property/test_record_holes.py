@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.records import records
 
 from pyspark_rocketmq.record.decode.arrow import Chunk
@@ -16,7 +17,7 @@ def offsets_of(answer: bytes, delta: int = 0) -> set[int]:
     return {message.queue_offset for message in decoded}
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(data=st.data(), delta=st.sampled_from([0, 10_000]), around=st.integers(0, 3))
 def test_what_has_no_message_is_a_hole(data: st.DataObject, delta: int, around: int) -> None:
     """Some records are left out of an answer; an offset in the middle is where a second answer begins."""

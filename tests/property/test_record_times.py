@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.records import records
 
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.record.decode.times import first_times
 from pyspark_rocketmq.record.message import decode_messages
 
-COMMON = settings(deadline=None, max_examples=150)
+COMMON = examples(150)
 
 
 @COMMON

@@ -7,8 +7,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.errors import RemoteProtocolError
 from pyspark_rocketmq.inventory import GroupConfig
@@ -24,7 +25,7 @@ from pyspark_rocketmq.remoting.body import (
 )
 from pyspark_rocketmq.remoting.lenient_json import parse_json
 
-ours = settings(deadline=None, max_examples=60)
+ours = examples(60)
 
 Decoder = Callable[[bytes], object]
 DECODERS: list[Decoder] = [
@@ -77,7 +78,7 @@ documents = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(
     st.sampled_from(DECODERS),
     st.binary(max_size=60) | st.text('{}[]":,0-1tn\\u ', max_size=40).map(str.encode),
@@ -87,7 +88,7 @@ def test_any_bytes_decode_or_are_the_peers_error(decode: Decoder, data: bytes) -
         decode(data)
 
 
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(st.sampled_from(DECODERS), documents)
 def test_any_document_decodes_or_is_the_peers_error(decode: Decoder, document: object) -> None:
     with contextlib.suppress(RemoteProtocolError):
@@ -120,7 +121,7 @@ numbered = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(numbered)
 def test_lenient_reader_reads_what_the_standard_one_reads(document: object) -> None:
     assert parse_json(lenient(document).encode()) == json.loads(json.dumps(document))
@@ -130,7 +131,7 @@ queues = st.builds(MessageQueue, text, text, st.integers(0, 2**31 - 1))
 longs = st.integers(-(2**63), 2**63 - 1)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.dictionaries(queues, st.builds(QueueStats, longs, longs, longs), max_size=5))
 def test_tables_keyed_by_queues(table: dict[MessageQueue, QueueStats]) -> None:
     members = (

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.errors import RemoteProtocolError
 from pyspark_rocketmq.remoting.codes import LanguageCode
 from pyspark_rocketmq.remoting.command import Command, Serializer, decode_header, encode_header
 from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame, frame_length
 
-ours = settings(deadline=None, max_examples=100)
+ours = examples(100)
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 int16 = st.integers(-(2**15), 2**15 - 1)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.errors import RemoteProtocolError
 from pyspark_rocketmq.remoting import header as headers
 from pyspark_rocketmq.remoting.header import Header, RequestHeader, ResponseHeader
 
-ours = settings(deadline=None, max_examples=300)
+ours = examples(300)
 
 HEADERS = [
     cls

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.client.time_search import LowerBoundSearch
 
@@ -23,7 +24,7 @@ def find(times: list[int], moment: int, hint: int, min_offset: int) -> tuple[int
     return search.answer, probes
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(
     times=st.lists(st.integers(0, 30), max_size=80).map(sorted),
     moment=st.integers(-1, 31),
@@ -44,7 +45,7 @@ def test_a_good_hint_is_cheap() -> None:
     assert find(times, 500_000, 499_999, 0) == (500_000, 2)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(
     kept=st.sets(st.integers(0, 60)).map(sorted),
     moment=st.integers(0, 70),
@@ -68,7 +69,7 @@ def test_offsets_without_a_message(kept: list[int], moment: int, hint: int, skip
     assert next((offset for offset in kept if offset >= search.answer), None) == first
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(expired=st.integers(0, 60), moment=st.integers(0, 70), hint=st.integers(0, 61))
 def test_messages_that_expire_meanwhile(expired: int, moment: int, hint: int) -> None:
     search = LowerBoundSearch(moment, min_offset=0, max_offset=60, hint=hint)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.planning.pulling.pull_window import Ask, PullWindow
@@ -48,7 +49,7 @@ def drain(window: PullWindow[range], answer, order, depth: int, faults=lambda: N
     raise AssertionError("the window makes no progress")
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.data())
 def test_unfiltered_range_passes_exactly_once_in_order(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, 1000))
@@ -75,7 +76,7 @@ def test_unfiltered_range_passes_exactly_once_in_order(data: st.DataObject) -> N
     assert seen == list(range(start, start + length))
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.data())
 def test_filtered_range_gives_each_match_once_in_order(data: st.DataObject) -> None:
     length = data.draw(st.integers(1, 5000))

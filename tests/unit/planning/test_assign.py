@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.assign import AllocateStrategy, allocate
@@ -57,7 +58,7 @@ def test_a_stranger_gets_nothing(strategy: AllocateStrategy) -> None:
     assert allocate(strategy, queues(1, 4), members(2), "somebody") == ()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.sampled_from(AllocateStrategy),
     st.integers(0, 3),

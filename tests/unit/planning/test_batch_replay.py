@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
@@ -69,7 +70,7 @@ def test_a_batch_without_messages_is_judged_by_its_number() -> None:
     assert decide_turn(stored(9, 4, 3), batch(0, "another checkpoint"), []) is BatchTurn.NEXT
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=8),
     st.lists(st.integers(0, 7), max_size=12),

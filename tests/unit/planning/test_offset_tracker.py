@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.planning.offset_tracker import InFlight
 
@@ -26,7 +27,7 @@ def test_what_is_not_in_flight_is_ignored():
     assert (queue.position, queue.bytes) == (1, 0)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(st.integers(1, 4), max_size=6), st.randoms(use_true_random=False))
 def test_nothing_unfinished_is_ever_passed(pulls, random):
     queue = InFlight(0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.remoting.command import Command
 from pyspark_rocketmq.remoting.frame import encode_frame
@@ -16,7 +17,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(text=TEXTS, topic=TEXTS, opaque=st.integers(0, 2**31 - 1), offset=NUMBERS, count=NUMBERS)
 def test_template_writes_what_the_encoder_writes(
     text: str, topic: str, opaque: int, offset: int, count: int
@@ -38,7 +39,7 @@ def test_template_writes_what_the_encoder_writes(
     assert template.frame(opaque, offset, count) == expected
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(msg_id=st.text("0123456789ABCDEF:.", max_size=40), opaque=st.integers(0, 2**31 - 1), offset=NUMBERS)
 def test_texts_may_differ_too(msg_id: str, opaque: int, offset: int) -> None:
     request = EndTransactionRequest(

@@ -10,8 +10,9 @@ from collections import Counter
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from pyspark_rocketmq.streams.compile import aggregators as folds
 from pyspark_rocketmq.streams.compile.hyperloglog import Sketch
@@ -122,7 +123,7 @@ def numbers(texts):
 
 
 @pytest.mark.parametrize("name", FOLDS)
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(batches=st.lists(st.lists(TEXTS, max_size=4), min_size=1, max_size=4).filter(any))
 def test_any_cut_into_batches_gives_what_plain_python_gives(name, batches):
     fold, oracle = FOLDS[name]
@@ -140,7 +141,7 @@ def test_any_cut_into_batches_gives_what_plain_python_gives(name, batches):
 TIMED = st.lists(st.tuples(st.integers(0, 3), TEXTS), min_size=1, max_size=8)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(records=TIMED, data=st.data())
 def test_results_by_time_do_not_depend_on_the_order_of_arrival(records, data):
     """Of equal times, the smallest value is the first and the greatest the last, as in Spark."""

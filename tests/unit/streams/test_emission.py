@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField
+from tests.support.examples import examples
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
@@ -140,7 +141,7 @@ def test_results_after_the_end_come_while_late_rows_change_them():
     assert game.late == 1
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(
     seconds=st.lists(st.lists(st.floats(0, 60), max_size=5), min_size=1, max_size=10),
     kind=st.sampled_from([{}, {"mode": 1}, {"mode": 2}, {"before_ms": 3_000}, {"after_ms": 4_000}]),

@@ -5,7 +5,7 @@ import operator
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 from tests.support.clocks import FakeClock
+from tests.support.examples import examples
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
@@ -175,7 +176,7 @@ _leaves = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(_leaves, max_size=4))
 def test_nothing_that_passes_is_left_out(leaves: list[tuple[type[Filter], str, int, bool]]):
     filters = [
