@@ -1,5 +1,7 @@
 """One suite for the mock broker and a real one: what the mock answers is what RocketMQ answers.
 
+It runs over both kinds of connections: those of threads, and those of an event loop.
+
 Requests go out raw, so that codes, remarks and offsets are seen as they travel.
 """
 
@@ -7,17 +9,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.support.event_loop import AsyncConnections, BlockingConnection, LoopThread
 from tests.support.releases import version_name
 from tests.support.settings import broker_settings
 from tests.support.topics import TopicFactory, fill, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage, Producer
-from pyspark_rocketmq.client.net.connection import Response
+from pyspark_rocketmq.client.net.connection import Connection, Response
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION
 from pyspark_rocketmq.errors import (
@@ -74,6 +77,7 @@ class World:
     topic: str
     group: str
     cluster: MockBroker | DevCluster
+    connect: Callable[[str], Connection | BlockingConnection] | None = None
 
     @property
     def version(self) -> str:
@@ -85,7 +89,8 @@ class World:
 
     def ask(self, request: RequestHeader, body: bytes = b"") -> Response:
         addr = self.client.broker_address(BROKER, topic=self.topic)
-        return self.client.connection(addr).call(request, body, deadline=self.client.deadline(90_000))
+        connection = (self.connect or self.client.connection)(addr)
+        return connection.call(request, body, deadline=self.client.deadline(90_000))
 
     def pull(self, offset: int, **fields: object) -> Response:
         request = {
@@ -129,9 +134,17 @@ class World:
         return self.ask(kind(**request), body)
 
 
-@pytest.fixture(params=["mock", "mq", "mq54"])
+@pytest.fixture(params=["mock", "mock over asyncio", "mq", "mq54"])
 def world(request: pytest.FixtureRequest, group: str) -> Iterator[World]:
-    if request.param == "mock":
+    if request.param == "mock over asyncio":
+        with (
+            MockBroker({"orders": 2}) as mock,
+            LoopThread() as loop,
+            Client(mock.name_server) as client,
+            AsyncConnections(mock.name_server, loop) as connections,
+        ):
+            yield World(client, "orders", group, mock, connections.connect)
+    elif request.param == "mock":
         with MockBroker({"orders": 2}) as mock, Client(mock.name_server) as client:
             yield World(client, "orders", group, mock)
     else:

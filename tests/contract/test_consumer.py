@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from tests.support.event_loop import Blocking, LoopThread
 from tests.support.settings import broker_settings
 from tests.support.topics import TopicFactory, fill
 
 from pyspark_rocketmq.client import (
+    AsyncPullConsumer,
     Client,
     MessageQueue,
     MessageSelector,
@@ -28,10 +31,18 @@ def cluster(request: pytest.FixtureRequest) -> DevCluster:
     return request.getfixturevalue(request.param)
 
 
-@pytest.fixture
-def consumer(cluster: DevCluster, group: str) -> Iterator[PullConsumer]:
-    with PullConsumer(group, name_server=cluster.name_server) as made:
-        yield made
+@pytest.fixture(params=["threads", "asyncio"])
+def consumer(request: pytest.FixtureRequest, cluster: DevCluster, group: str) -> Iterator[PullConsumer]:
+    """Both consumers, by the same names."""
+    if request.param == "threads":
+        with PullConsumer(group, name_server=cluster.name_server) as made:
+            yield made
+        return
+    with LoopThread() as loop:
+        consumer = AsyncPullConsumer(group, name_server=cluster.name_server)
+        blocking: Any = Blocking(loop, consumer)
+        yield blocking
+        loop.run(consumer.close())
 
 
 @pytest.fixture

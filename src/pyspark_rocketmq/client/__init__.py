@@ -23,6 +23,9 @@ from pyspark_rocketmq._lazy import lazy_names
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.admin import Admin
+    from pyspark_rocketmq.client.aio.client import AsyncClient
+    from pyspark_rocketmq.client.aio.consumer import AsyncPullConsumer
+    from pyspark_rocketmq.client.aio.producer import AsyncProducer
     from pyspark_rocketmq.client.client import Client
     from pyspark_rocketmq.client.groups.push_consumer import PushConsumer
     from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, ConsumeResult, PushOptions
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
 __all__ = [
     "TRACE_TOPIC",
     "Admin",
+    "AsyncClient",
+    "AsyncProducer",
+    "AsyncPullConsumer",
     "Client",
     "ClientOptions",
     "ClusterInfo",
@@ -84,6 +90,9 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         ".admin": ("Admin",),
+        ".aio.client": ("AsyncClient",),
+        ".aio.consumer": ("AsyncPullConsumer",),
+        ".aio.producer": ("AsyncProducer",),
         ".client": ("Client",),
         ".groups.push_consumer": ("PushConsumer",),
         ".groups.push_options": ("ConsumeFromWhere", "ConsumeResult", "PushOptions"),

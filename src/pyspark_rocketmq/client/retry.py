@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.errors import RocketMQError
 
-__all__ = ["DEFAULT_POLICY", "ONCE_MORE", "RandomSource", "RetryPolicy", "retry"]
+__all__ = ["DEFAULT_POLICY", "ONCE_MORE", "RandomSource", "RetryPolicy", "retry", "retry_async"]
 
 T = TypeVar("T")
 
@@ -91,6 +91,35 @@ def retry(
             pause_s = policy.pause_s(failures, random)
             again = error.retriable and not policy.exhausted(failures)
             if not again or not _pause(pause_s, deadline, clock):
+                if failures > 1:
+                    error.facts["attempts"] = failures
+                raise
+
+
+async def retry_async(
+    attempt: Callable[[], Awaitable[T]],
+    *,
+    deadline: Deadline,
+    random: RandomSource,
+    policy: RetryPolicy = DEFAULT_POLICY,
+    on_stale_route: Callable[[], None] | None = None,
+) -> T:
+    """Await ``attempt`` until it succeeds, as `retry` does; pauses let other tasks of the event loop run."""
+    import asyncio  # noqa: PLC0415 - workers do without it
+
+    failures = 0
+    while True:
+        try:
+            return await attempt()
+        except RocketMQError as error:
+            failures += 1
+            if (error.stale_route or failures > 1) and on_stale_route is not None:
+                on_stale_route()
+            pause_s = policy.pause_s(failures, random)
+            again = error.retriable and not policy.exhausted(failures) and deadline.remaining_s > pause_s
+            if again:
+                await asyncio.sleep(pause_s)
+            if not again or deadline.expired:
                 if failures > 1:
                     error.facts["attempts"] = failures
                 raise

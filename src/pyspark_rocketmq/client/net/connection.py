@@ -19,14 +19,12 @@ from typing import Final
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
-from pyspark_rocketmq.client.net.frame_socket import LARGE_BODY, FrameSocket, Received
+from pyspark_rocketmq.client.net.frame_socket import FrameSocket, Received, encode_request
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.net.wire_log import WireLog
 from pyspark_rocketmq.errors import ConnectionLostError, RemoteProtocolError, RequestTimeoutError
-from pyspark_rocketmq.remoting.acl import sign
 from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Buffer, Command, Serializer
 from pyspark_rocketmq.remoting.failure import error_for
-from pyspark_rocketmq.remoting.frame import encode_frame_head
 from pyspark_rocketmq.remoting.header import RequestHeader
 from pyspark_rocketmq.remoting.template import RequestTemplate
 
@@ -165,7 +163,7 @@ class Connection:
         opaques = [self._next_opaque() for _ in requests]
         parts: list[Buffer] = []
         for opaque, (request, body) in zip(opaques, requests, strict=True):
-            parts += self._encode(request, body, opaque, 0)
+            parts += encode_request(self._options, request, body, opaque, 0)
         self._request(opaques, parts, deadline)
         return opaques
 
@@ -184,7 +182,7 @@ class Connection:
             ]
         else:
             parts = [
-                self._encode(template.request(*each), b"", opaque, 0)[0]
+                encode_request(self._options, template.request(*each), b"", opaque, 0)[0]
                 for opaque, each in zip(opaques, values, strict=True)
             ]
         self._request(opaques, parts, deadline)
@@ -193,7 +191,7 @@ class Connection:
     def post(self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None) -> None:
         """Send a one-way request: the server never answers, not even with an error."""
         self._check()
-        parts = self._encode(request, body, self._next_opaque(), FLAG_ONE_WAY)
+        parts = encode_request(self._options, request, body, self._next_opaque(), FLAG_ONE_WAY)
         self._send(parts, deadline or self._deadline())
 
     def wait(self, opaque: int, deadline: Deadline) -> Response:
@@ -265,14 +263,6 @@ class Connection:
 
     def _next_opaque(self) -> int:
         return next(self._opaques) & _MAX_OPAQUE
-
-    def _encode(self, request: RequestHeader, body: Buffer, opaque: int, flag: int) -> Sequence[Buffer]:
-        fields = request.fields(self._options.namespace)
-        if self._options.credentials is not None:
-            fields = sign(fields, body, self._options.credentials)
-        command = Command(code=request.CODE, opaque=opaque, flag=flag, fields=fields)
-        head = encode_frame_head(command, len(body), serializer=self._options.serializer)
-        return (b"".join((head, body)),) if len(body) < LARGE_BODY else (head, body)
 
     def _request(self, opaques: Collection[int], parts: Sequence[Buffer], deadline: Deadline | None) -> None:
         """Expect answers to these requests and send them."""

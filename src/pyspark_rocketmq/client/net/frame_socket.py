@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark_rocketmq.client.net.byte_stream import ByteStream
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.client.net.receive_buffer import ReceiveBuffer
 from pyspark_rocketmq.errors import ConnectionLostError
+from pyspark_rocketmq.remoting.acl import sign
 from pyspark_rocketmq.remoting.command import Buffer, Command
+from pyspark_rocketmq.remoting.frame import encode_frame_head
+from pyspark_rocketmq.remoting.header import RequestHeader
 
-__all__ = ["LARGE_BODY", "FrameSocket", "Received"]
+__all__ = ["LARGE_BODY", "FrameSocket", "Received", "encode_request"]
 
 LARGE_BODY: Final = 64 * 1024
 """A body of this many bytes goes to the socket as it is: it is not copied to follow its header."""
@@ -30,6 +34,18 @@ class Received:
     buffer: bytearray
     start: int
     end: int
+
+
+def encode_request(
+    options: ConnectionOptions, request: RequestHeader, body: Buffer, opaque: int, flag: int
+) -> Sequence[Buffer]:
+    """Return the parts of a request's frame, signed if there are credentials."""
+    fields = request.fields(options.namespace)
+    if options.credentials is not None:
+        fields = sign(fields, body, options.credentials)
+    command = Command(code=request.CODE, opaque=opaque, flag=flag, fields=fields)
+    head = encode_frame_head(command, len(body), serializer=options.serializer)
+    return (b"".join((head, body)),) if len(body) < LARGE_BODY else (head, body)
 
 
 class FrameSocket:

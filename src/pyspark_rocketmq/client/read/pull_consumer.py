@@ -31,12 +31,12 @@ from pyspark_rocketmq.model import (
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.record.message import decode_messages
 
-__all__ = ["PullConsumer"]
+__all__ = ["SUSPEND_LAG_MS", "PullConsumer", "as_selector", "check_pull", "pull_result"]
 
 _MAX_SUSPEND_MS: Final = 90_000
 """A server closes a connection that is idle for 120 s, and a suspended pull is idle."""
 
-_SUSPEND_LAG_MS: Final = 5_000
+SUSPEND_LAG_MS: Final = 5_000
 
 
 class PullConsumer:
@@ -125,7 +125,7 @@ class PullConsumer:
         TopicNotFoundError, NameServerError, BrokerNotFoundError, TransportError, BrokerError,
         CorruptMessageError
         """
-        return self._pull(queue, _selector(expression), offset, max_nums, None)
+        return self._pull(queue, as_selector(expression), offset, max_nums, None)
 
     def pull_block_if_not_found(
         self,
@@ -143,9 +143,7 @@ class PullConsumer:
         suspend_ms : int
             How long the broker waits, at most 90,000; its response may be 5 s late. Otherwise as `pull`.
         """
-        if not 0 <= suspend_ms <= _MAX_SUSPEND_MS:
-            raise OptionError("suspend_ms goes from 0 to 90000", suspend_ms=suspend_ms)
-        return self._pull(queue, _selector(expression), offset, max_nums, suspend_ms)
+        return self._pull(queue, as_selector(expression), offset, max_nums, suspend_ms)
 
     def fetch_consume_offset(self, queue: MessageQueue) -> int | None:
         """Return the group's committed offset of a queue, or None. See `Client.committed_offsets`."""
@@ -175,12 +173,9 @@ class PullConsumer:
         max_nums: int,
         suspend_ms: int | None,
     ) -> PullResult:
-        if offset < 0 or max_nums < 1:
-            raise OptionError(
-                "a pull needs an offset from 0 and max_nums from 1 on", offset=offset, max_nums=max_nums
-            )
+        check_pull(offset, max_nums, suspend_ms)
         client = self._client
-        waits_ms = 0 if suspend_ms is None else suspend_ms + _SUSPEND_LAG_MS
+        waits_ms = 0 if suspend_ms is None else suspend_ms + SUSPEND_LAG_MS
         deadline = client.deadline(client.operation_timeout_ms + waits_ms)
 
         def attempt() -> PullResult:
@@ -193,7 +188,8 @@ class PullConsumer:
                 queue, offset, group=self.group, max_nums=max_nums, selector=agreed, suspend_ms=suspend_ms
             )
             answer = call.on(channel, deadline=deadline.sooner(client.request_timeout_ms + waits_ms))
-            return self._result(queue, selector, offset, answer)
+            result, self._suggested[queue] = pull_result(queue, selector, offset, answer)
+            return result
 
         return retry(
             attempt,
@@ -212,36 +208,54 @@ class PullConsumer:
         suggested = data.addresses.get(self._suggested.get(queue, MASTER_ID)) if data is not None else None
         return suggested or self._client.queue_address(queue, master_only=False)
 
-    def _result(
-        self, queue: MessageQueue, selector: MessageSelector, offset: int, answer: PullAnswer
-    ) -> PullResult:
-        header = answer.header
-        messages: Sequence[Message] = ()
-        status = answer.status
-        if status is PullStatus.FOUND:
-            messages = decode_messages(
-                answer.records,
-                topic=queue.topic,
-                broker_name=queue.broker_name,
-                queue_id=queue.queue_id,
-                offset_delta=header.offset_delta,
-                from_offset=offset,
-            )
-            tags = selector.tags
-            if tags is not None:
-                messages = [message for message in messages if message.tags in tags]
-            if not messages:
-                status = PullStatus.NO_MATCHED_MSG
-        stuck = status is PullStatus.NO_MATCHED_MSG and header.next_begin_offset == offset
-        self._suggested[queue] = MASTER_ID if stuck else header.suggest_which_broker_id
-        return PullResult(
-            status=status,
-            messages=tuple(messages),
-            next_begin_offset=header.next_begin_offset,
-            min_offset=header.min_offset,
-            max_offset=header.max_offset,
-        )
 
-
-def _selector(expression: str | MessageSelector) -> MessageSelector:
+def as_selector(expression: str | MessageSelector) -> MessageSelector:
+    """Return the selector of a pull; a text is a tag expression."""
     return MessageSelector.by_tag(expression) if isinstance(expression, str) else expression
+
+
+def pull_result(
+    queue: MessageQueue, selector: MessageSelector, offset: int, answer: PullAnswer
+) -> tuple[PullResult, int]:
+    """Return what a pull from an offset found, and the id of the broker to pull from next."""
+    header = answer.header
+    messages: Sequence[Message] = ()
+    status = answer.status
+    if status is PullStatus.FOUND:
+        messages = decode_messages(
+            answer.records,
+            topic=queue.topic,
+            broker_name=queue.broker_name,
+            queue_id=queue.queue_id,
+            offset_delta=header.offset_delta,
+            from_offset=offset,
+        )
+        tags = selector.tags
+        if tags is not None:
+            messages = [message for message in messages if message.tags in tags]
+        if not messages:
+            status = PullStatus.NO_MATCHED_MSG
+    stuck = status is PullStatus.NO_MATCHED_MSG and header.next_begin_offset == offset
+    result = PullResult(
+        status=status,
+        messages=tuple(messages),
+        next_begin_offset=header.next_begin_offset,
+        min_offset=header.min_offset,
+        max_offset=header.max_offset,
+    )
+    return result, MASTER_ID if stuck else header.suggest_which_broker_id
+
+
+def check_pull(offset: int, max_nums: int, suspend_ms: int | None) -> None:
+    """Check the arguments of a pull.
+
+    Raises
+    ------
+    OptionError
+    """
+    if offset < 0 or max_nums < 1:
+        raise OptionError(
+            "a pull needs an offset from 0 and max_nums from 1 on", offset=offset, max_nums=max_nums
+        )
+    if suspend_ms is not None and not 0 <= suspend_ms <= _MAX_SUSPEND_MS:
+        raise OptionError("suspend_ms goes from 0 to 90000", suspend_ms=suspend_ms)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.client.net.connection import Response
     from pyspark_rocketmq.client.net.pull_lanes import PullChannel
 
-__all__ = ["agree_on_selector", "pull_template"]
+__all__ = ["agree_on_selector", "check_batches", "pull_template", "stores_batches"]
 
 _SUBSCRIPTION: Final = 4  # PullSysFlag.FLAG_SUBSCRIPTION: the request's own expression counts
 
@@ -88,23 +88,34 @@ def agree_on_selector(
         names = (client.namespace.qualify(topic), client.namespace.qualify(group))
         broker.check_selector(selector, *names).on(channel, deadline=deadline)
     answer = channel.call(GetTopicConfigRequest(topic=topic), deadline=deadline)
-    if not _stores_batches(answer, topic):
+    if not stores_batches(answer, topic):
         # A server that lacks the topic may get it yet, with any settings; none has settings of a light one.
         if answer.code != ResponseCode.TOPIC_NOT_EXIST or is_light(topic):
             client.pull_selectors[key] = selector
         return selector
-    if by_sql:
+    check_batches(selector, topic)
+    client.pull_selectors[key] = MessageSelector()
+    return client.pull_selectors[key]
+
+
+def check_batches(selector: MessageSelector, topic: str) -> None:
+    """Refuse an SQL filter for a topic that stores inner batches.
+
+    Raises
+    ------
+    OptionError
+    """
+    if selector.expression_type != "TAG":
         raise OptionError(
             "the topic stores inner batches (queue.type=BatchCQ), of which brokers filter the outer record "
             "only: read without sqlFilter and filter the messages",
             option="sqlFilter",
             topic=topic,
         )
-    client.pull_selectors[key] = MessageSelector()
-    return client.pull_selectors[key]
 
 
-def _stores_batches(response: Response, topic: str) -> bool:
+def stores_batches(response: Response, topic: str) -> bool:
+    """Return whether a topic's settings say that it stores inner batches."""
     if response.code in _UNKNOWN:
         return False
     return decode_topic_config(response.require(topic=topic).body).attributes.get("queue.type") == "BatchCQ"

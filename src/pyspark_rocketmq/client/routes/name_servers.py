@@ -46,7 +46,7 @@ from pyspark_rocketmq.remoting.header import (
     RequestHeader,
 )
 
-__all__ = ["NameServers", "merge_routes"]
+__all__ = ["NameServers", "diagnose", "merge_routes", "parse_route"]
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class NameServers:
                     )
                 )
             except (TransportError, RemoteProtocolError) as error:
-                diagnosis = _diagnose(error, waited_s=self._clock.monotonic() - began)
+                diagnosis = diagnose(error, waited_s=self._clock.monotonic() - began)
                 raise NameServerError(f"a name server does not answer: {diagnosis}", addr=addr) from error
         return tuple(answers)
 
@@ -221,7 +221,7 @@ class NameServers:
             except (TransportError, RemoteProtocolError, NameServerError) as error:
                 cause = error
                 transient = transient or isinstance(error, TransportError)
-                reasons.append(f"{addr}: {_diagnose(error, waited_s=self._clock.monotonic() - began)}")
+                reasons.append(f"{addr}: {diagnose(error, waited_s=self._clock.monotonic() - began)}")
                 self._pass_over(addr)
             else:
                 self._first = index
@@ -233,7 +233,7 @@ class NameServers:
         raise NameServerError(message, name_server=name_server) from cause
 
 
-def _diagnose(error: RocketMQError, *, waited_s: float) -> str:
+def diagnose(error: RocketMQError, *, waited_s: float) -> str:
     """Return what the server at an address with this error may be. The time includes the connection's."""
     match error:
         case ConnectionLostError():
@@ -255,7 +255,7 @@ def _lookup(
 ) -> dict[str, TopicRoute | None]:
     """Request all topics from one name server, pipelined."""
     calls = [
-        (topic, connection, Call(GetRouteInfoRequest(topic=topic), functools.partial(_route, topic)))
+        (topic, connection, Call(GetRouteInfoRequest(topic=topic), functools.partial(parse_route, topic)))
         for topic in topics
     ]
     found: dict[str, TopicRoute | None] = {}
@@ -280,7 +280,14 @@ def _require_list(answer: Response, what: str) -> Response:
     return answer.require()
 
 
-def _route(topic: str, response: Response) -> TopicRoute | None:
+def parse_route(topic: str, response: Response) -> TopicRoute | None:
+    """Return the route in an answer; None if there is none.
+
+    Raises
+    ------
+    NameServerError
+        The server is no name server, or not ready.
+    """
     if response.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
     if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:

@@ -17,6 +17,7 @@ from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.send.message_encoding import Outgoing
 from pyspark_rocketmq.client.send.producer import Producer
+from pyspark_rocketmq.client.send.send_requests import check_accepted, final_error
 from pyspark_rocketmq.errors import OptionError, RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue, SendResult
 
@@ -269,7 +270,7 @@ class SendPipeline:
         assert flight.attempt_deadline is not None
         try:
             response = flight.connection.wait(flight.opaque, flight.attempt_deadline)
-            return self._producer.check_accepted(flight.outgoing, flight.call.parse(response))
+            return check_accepted(flight.outgoing, flight.call.parse(response), self._producer.options)
         except RocketMQError:
             flight.connection.abandon(flight.opaque)
             raise
@@ -289,7 +290,7 @@ class SendPipeline:
             flight.not_before = self._client.clock.monotonic() + pause_s
             self._waiting.append(flight)
             return
-        final = self._producer.final_error(flight.outgoing, error, flight.queue)
+        final = final_error(flight.outgoing, error, flight.queue)
         if final is not error:
             final.__cause__ = error
         self._give_up(flight, final)

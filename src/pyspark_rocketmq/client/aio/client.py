@@ -1,0 +1,323 @@
+"""The client of a RocketMQ cluster for asyncio: connections, routes and offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random as random_module
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from pyspark_rocketmq.client import requests as broker
+from pyspark_rocketmq.client.aio.connection import AsyncConnection
+from pyspark_rocketmq.client.aio.routes import AsyncRoutes
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.pipelining import MAX_IN_FLIGHT, Call
+from pyspark_rocketmq.client.queue_requests import broker_address, gravest, queue_address
+from pyspark_rocketmq.client.retry import RandomSource, retry_async
+from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
+from pyspark_rocketmq.errors import BrokerError, RocketMQError
+from pyspark_rocketmq.model import BrokerData, MessageQueue, TopicRoute
+from pyspark_rocketmq.model.names import retry_topic
+from pyspark_rocketmq.options import ClientOptions, parse_options
+from pyspark_rocketmq.remoting.body import encode_heartbeat
+from pyspark_rocketmq.remoting.header import HeartbeatRequest, UnregisterClientRequest
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
+
+__all__ = ["AsyncClient"]
+
+T = TypeVar("T")
+
+_OPERATION_TIMEOUT_MS: Final = 30_000
+
+
+class AsyncClient:
+    """`Client` for asyncio: the same requests, answers and retries over connections of the event loop.
+
+    For services that write and read a little: `Client` reads and sends several times as fast. Use it in one
+    event loop only. Every wait has a deadline. A canceled call leaves the client usable; whether its request
+    took effect is unknown.
+
+    Parameters
+    ----------
+    options : ClientOptions or str
+        A string is the name server list: ``"host:port;host:port"``.
+    clock, random : optional
+        Injected by tests.
+    operation_timeout_ms : int
+        Timeout of an operation, including its retries.
+
+    Examples
+    --------
+    >>> async with AsyncClient("127.0.0.1:9876") as client:  # doctest: +SKIP
+    ...     queues = await client.read_queues("orders")
+    ...     await client.max_offsets(queues)
+    """
+
+    def __init__(
+        self,
+        options: ClientOptions | str,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        random: RandomSource | None = None,
+        operation_timeout_ms: int = _OPERATION_TIMEOUT_MS,
+    ) -> None:
+        if isinstance(options, str):
+            options = parse_options(ClientOptions, {"nameServer": options}, environ={})
+        self.options = options
+        self.namespace = Namespace(options.namespace) if options.namespace else NO_NAMESPACE
+        self.clock = clock
+        self.random: RandomSource = random or random_module.Random()  # noqa: S311 - jitter, not a secret
+        self.operation_timeout_ms = operation_timeout_ms
+        self._settings = ConnectionOptions.of(options, self.namespace)
+        self._connecting: dict[str, asyncio.Task[AsyncConnection]] = {}
+        self._closed = False
+        self._room = asyncio.Semaphore(MAX_IN_FLIGHT)
+        self._announced: set[tuple[str, str]] = set()
+        self.routes = AsyncRoutes(
+            self.connection,
+            options.name_servers,
+            clock=clock,
+            random=self.random,
+            ttl_ms=options.route_refresh_ms,
+            timeout_ms=options.connect_timeout_ms,
+        )
+
+    def __repr__(self) -> str:
+        return f"AsyncClient({';'.join(self.options.name_servers)})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection. Tasks that wait for an answer get an error."""
+        self._closed = True
+        await self.routes.close()
+        tasks = [*self._connecting.values()]
+        self._connecting.clear()
+        for task in tasks:
+            task.cancel()  # one that is connected already is done, and stays so
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, AsyncConnection):
+                await outcome.close()
+
+    def deadline(self, timeout_ms: float | None = None) -> Deadline:
+        """Return the deadline of an operation that starts now."""
+        return Deadline(self.clock, self.operation_timeout_ms if timeout_ms is None else timeout_ms)
+
+    # --- where things are ---
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Return the topic's route, at most ``routeRefreshMs`` old.
+
+        Raises
+        ------
+        TopicNotFoundError, NameServerError
+        """
+        return await self.routes.get(topic)
+
+    async def served_route(self, topic: str) -> TopicRoute:
+        """Return the route of a topic that is known to exist: a missing route is an outage.
+
+        Raises
+        ------
+        BrokerNotFoundError
+        TopicNotFoundError, NameServerError
+            This client never had a route of the topic.
+        """
+        return await self.routes.get_served(topic)
+
+    async def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues of a topic that may be read, sorted. Raises as `route`."""
+        return (await self.route(topic)).read_queues()
+
+    async def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues of a topic that may be written, sorted. Raises as `route`."""
+        return (await self.route(topic)).write_queues()
+
+    async def broker_address(self, broker_name: str, *, topic: str, master_only: bool = True) -> str:
+        """Return a broker's address from the topic's route. Raises as `route`."""
+        return broker_address(await self.route(topic), broker_name, master_only=master_only)
+
+    async def connection(self, addr: str) -> AsyncConnection:
+        """Return the open connection to an address. Tasks that need it meanwhile share the attempt.
+
+        Raises
+        ------
+        ConnectError
+        RocketMQError
+            The client is closed.
+        """
+        if self._closed:
+            raise RocketMQError("the client is closed", addr=addr)
+        task = self._connecting.get(addr)
+        if task is None or _is_lost(task):
+            task = asyncio.create_task(AsyncConnection.open(addr, self._settings, self.clock))
+            task.add_done_callback(_look_at)
+            self._connecting[addr] = task
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():  # by `close`, not by the caller
+                raise RocketMQError("the client is closed", addr=addr) from None
+            raise
+
+    async def fresh_connection(self, addr: str) -> AsyncConnection:
+        """Return another connection, which the caller closes: a proxy drops answers that have to wait."""
+        return await AsyncConnection.open(addr, self._settings, self.clock)
+
+    # --- offsets ---
+
+    async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the first stored offset of each queue. Raises as `Client.min_offsets`."""
+        return await self.ask({queue: broker.min_offset(queue) for queue in queues})
+
+    async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the max offset (the next to be written) of each queue. Raises as `min_offsets`."""
+        return await self.ask({queue: broker.max_offset(queue) for queue in queues})
+
+    async def offsets_at(
+        self, timestamps: Mapping[MessageQueue, int], *, group: str = broker.TOOLS_GROUP
+    ) -> dict[MessageQueue, int]:
+        """Return for each queue the offset of the first message stored at or after a time.
+
+        See `Client.offsets_at`. Raises as `min_offsets`.
+        """
+        deadline = self.deadline()
+        near = await self.ask(
+            {queue: broker.search_offset(queue, moment) for queue, moment in timestamps.items()},
+            deadline=deadline,
+        )
+        inexact = [queue for queue, answer in near.items() if not answer.exact]
+        lows = await self.ask({queue: broker.min_offset(queue) for queue in inexact}, deadline=deadline)
+        highs = await self.ask({queue: broker.max_offset(queue) for queue in inexact}, deadline=deadline)
+        searches = {
+            queue: LowerBoundSearch(
+                timestamps[queue], min_offset=lows[queue], max_offset=highs[queue], hint=near[queue].offset
+            )
+            for queue in inexact
+        }
+        while todo := [queue for queue, search in searches.items() if search.answer is None]:
+            await self.ask({q: probe(q, searches[q], group) for q in todo}, deadline=deadline)
+        found = {queue: search.answer for queue, search in searches.items() if search.answer is not None}
+        return {queue: found.get(queue, answer.offset) for queue, answer in near.items()}
+
+    async def committed_offsets(
+        self, group: str, queues: Iterable[MessageQueue]
+    ) -> dict[MessageQueue, int | None]:
+        """Return a group's committed offset of each queue, None if it never committed.
+
+        See `Client.committed_offsets`. Raises as `min_offsets`.
+        """
+        return await self.ask({queue: broker.committed_offset(group, queue) for queue in queues})
+
+    async def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Commit a group's next offsets. See `Client.commit_offsets`.
+
+        Raises
+        ------
+        GroupNotFoundError
+            The group does not exist, and the brokers do not create groups automatically.
+        RocketMQError
+            As `min_offsets`.
+        """
+        deadline = self.deadline()
+        first: dict[tuple[str, str], MessageQueue] = {}
+        for queue in offsets:
+            route = await self.served_route(queue.topic)
+            owner = route.owner(queue) or queue.broker_name
+            first.setdefault((owner, queue.topic), queue)
+            if (group, owner) not in self._announced and await self._announce(group, owner, queue, deadline):
+                self._announced.add((group, owner))
+        calls = {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()}
+        # A broker that gets a group's first commits of a topic side by side keeps the last one only.
+        await self.ask({queue: calls.pop(queue) for queue in first.values()}, deadline=deadline)
+        await self.ask(calls, deadline=deadline)
+
+    async def _announce(self, group: str, owner: str, queue: MessageQueue, deadline: Deadline) -> bool:
+        """Register the group at a broker that may not know it; return whether the broker was reached."""
+        again = await self.routes.find(retry_topic(group))
+        if again is not None and again.broker(owner) is not None:
+            return True
+        client_id = f"pyspark-rocketmq@{os.getpid()}"
+        until = deadline.sooner(self.options.request_timeout_ms)
+        try:
+            connection = await self.connection(await self.broker_address(owner, topic=queue.topic))
+            body = encode_heartbeat(client_id, consumer_groups=(self.namespace.qualify(group),))
+            (await connection.call(HeartbeatRequest(), body, deadline=until)).require(group=group)
+            leave = UnregisterClientRequest(client_id=client_id, consumer_group=group)
+            (await connection.call(leave, deadline=until)).require(group=group)
+        except BrokerError:
+            return True  # the commit itself shows it: a broker may accept it without knowing the group
+        except RocketMQError:
+            return False
+        return True
+
+    async def ask(
+        self, calls: Mapping[MessageQueue, Call[T]], *, deadline: Deadline | None = None
+    ) -> dict[MessageQueue, T]:
+        """Make one call per queue at the queues' masters, all in flight together, until all succeed."""
+        until = deadline or self.deadline()
+        outcomes = await asyncio.gather(
+            *(self._ask_one(queue, call, until) for queue, call in calls.items()), return_exceptions=True
+        )
+        errors = [outcome for outcome in outcomes if isinstance(outcome, RocketMQError)]
+        if errors:
+            raise gravest(errors)
+        answers: dict[MessageQueue, T] = {}
+        for queue, outcome in zip(calls, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            answers[queue] = outcome
+        return answers
+
+    async def _ask_one(self, queue: MessageQueue, call: Call[T], deadline: Deadline) -> T:
+        async def attempt() -> T:
+            try:
+                connection = await self.connection(queue_address(await self.served_route(queue.topic), queue))
+                until = deadline.sooner(self.options.request_timeout_ms)
+                return call.parse(await connection.call(call.request, call.body, deadline=until))
+            except RocketMQError as error:
+                error.facts.setdefault("broker_name", queue.broker_name)
+                error.facts.setdefault("topic", queue.topic)
+                raise
+
+        try:
+            async with asyncio.timeout(deadline.remaining_s):
+                await self._room.acquire()
+        except TimeoutError:
+            deadline.check("other requests are in flight", topic=queue.topic)
+            raise
+        try:
+            return await retry_async(
+                attempt,
+                deadline=deadline,
+                random=self.random,
+                on_stale_route=lambda: self.routes.invalidate(queue.topic),
+            )
+        finally:
+            self._room.release()
+
+
+def broker_of(route: TopicRoute, queue: MessageQueue) -> BrokerData | None:
+    """Return the broker that has a queue now."""
+    return route.broker(route.owner(queue) or queue.broker_name)
+
+
+def _is_lost(task: asyncio.Task[AsyncConnection]) -> bool:
+    if not task.done():
+        return False
+    return task.cancelled() or task.exception() is not None or not task.result().alive
+
+
+def _look_at(task: asyncio.Task[AsyncConnection]) -> None:
+    """Look at the outcome: everyone who waited may have been canceled."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,459 @@
+"""The client for asyncio: answers, faults, deadlines, cancellation, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import runpy
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.certificates import Authority
+
+from pyspark_rocketmq.client import (
+    AsyncClient,
+    AsyncProducer,
+    AsyncPullConsumer,
+    ClientOptions,
+    MessageQueue,
+    OutgoingMessage,
+    ProducerOptions,
+    PullStatus,
+)
+from pyspark_rocketmq.client.requests import max_offset
+from pyspark_rocketmq.errors import (
+    AuthenticationError,
+    BrokerNotFoundError,
+    NameServerError,
+    OptionError,
+    PermissionDeniedError,
+    RemoteProtocolError,
+    RequestTimeoutError,
+    RocketMQError,
+    SendError,
+    TopicNotFoundError,
+)
+from pyspark_rocketmq.options import parse_options
+from pyspark_rocketmq.remoting.acl import Credentials
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.testing import (
+    Announce,
+    Cut,
+    Damage,
+    Delay,
+    Drip,
+    HangUp,
+    MockBroker,
+    MockCluster,
+    Refuse,
+    Reorder,
+    Silence,
+    Stranger,
+)
+
+pytestmark = pytest.mark.timeout(120)
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+QUEUE = MessageQueue("orders", "broker-a", 0)
+PATIENT = ProducerOptions(send_timeout_ms=60_000)
+
+
+@pytest.fixture
+def mq() -> Iterator[MockBroker]:
+    with MockBroker({"orders": 2}) as broker:
+        yield broker
+
+
+def run(mq: MockCluster, use: Callable[[AsyncClient], Awaitable[object]], **options: int) -> None:
+    """Use a client in an event loop of its own, and check that nothing is left in the loop."""
+    given = {"connect_timeout_ms": 60_000, "request_timeout_ms": 60_000} | options
+
+    async def main() -> None:
+        async with AsyncClient(ClientOptions(name_servers=(mq.name_server,), **given)) as client:
+            await use(client)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def message(body: bytes = b"x", **more: object) -> OutgoingMessage:
+    return OutgoingMessage("orders", body, **more)  # type: ignore[arg-type]
+
+
+# --- what it does ---
+
+
+def test_what_is_sent_is_pulled(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        producer, consumer = AsyncProducer(client, options=PATIENT), AsyncPullConsumer("g", client=client)
+        for at in range(3):
+            result = await producer.send(message(b"%d" % at, tags="a" if at else "b"), QUEUE)
+            assert (result.queue, result.queue_offset) == (QUEUE, at)
+        assert await consumer.fetch_subscribe_message_queues("orders") == await client.write_queues("orders")
+        found = await consumer.pull(QUEUE, "*", 0)
+        assert [each.body for each in found.messages] == [b"0", b"1", b"2"]
+        assert found.next_begin_offset == 3
+        tagged = await consumer.pull(QUEUE, "a", 0)
+        assert [each.body for each in tagged.messages] == [b"1", b"2"]
+        assert (await consumer.pull(QUEUE, "*", 3)).status is PullStatus.NO_NEW_MSG
+        times = [each.store_timestamp for each in found.messages]
+        assert (await consumer.min_offset(QUEUE), await consumer.max_offset(QUEUE)) == (0, 3)
+        assert await consumer.search_offset(QUEUE, times[0]) == 0
+        assert await consumer.search_offset(QUEUE, times[-1] + 1) == 3
+
+    run(mq, use)
+
+
+def test_batches_and_one_way(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        producer = AsyncProducer(client, options=PATIENT)
+        result = await producer.send_batch([message(b"a"), message(b"b" * 20_000)], QUEUE)
+        assert result.msg_id.count(",") == 1
+        await producer.send_one_way(message(b"c"), QUEUE)
+        while (await client.max_offsets([QUEUE]))[QUEUE] < 3:
+            await asyncio.sleep(0.01)
+        found = await AsyncPullConsumer("g", client=client).pull(QUEUE, "*", 0)
+        assert [each.body[:1] for each in found.messages] == [b"a", b"b", b"c"]
+
+    run(mq, use)
+
+
+def test_a_thousand_tasks_share_one_connection(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        producer = AsyncProducer(client, options=PATIENT)
+        results = await asyncio.gather(*(producer.send(message(b"%d" % at)) for at in range(1_000)))
+        assert len({(each.queue, each.queue_offset) for each in results}) == 1_000
+        queues = await client.read_queues("orders")
+        assert sum((await client.max_offsets(queues)).values()) == 1_000
+        assert len(client._connecting) == 2  # the name server's, and the broker's
+
+    run(mq, use)
+
+
+def test_a_key_keeps_its_queue(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        producer = AsyncProducer(client, options=PATIENT)
+        queues = {(await producer.send(message(sharding_key="k"))).queue for _ in range(4)}
+        assert len(queues) == 1
+        turns = {(await producer.send(message())).queue for _ in range(4)}
+        assert len(turns) == 2
+
+    run(mq, use)
+
+
+def test_offsets_are_committed_for_a_new_group(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        consumer = AsyncPullConsumer("new-group", client=client)
+        queues = await client.read_queues("orders")
+        assert await consumer.fetch_consume_offset(QUEUE) is None
+        await client.commit_offsets("new-group", dict.fromkeys(queues, 7))
+        assert await client.committed_offsets("new-group", queues) == dict.fromkeys(queues, 7)
+        await consumer.update_consume_offset(QUEUE, 8)
+        assert await consumer.fetch_consume_offset(QUEUE) == 8
+
+    run(mq, use)
+
+
+def test_a_waiting_pull_does_not_hold_up_other_tasks(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        consumer = AsyncPullConsumer("g", client=client)
+        waiting = asyncio.create_task(consumer.pull_block_if_not_found(QUEUE, "*", 0, suspend_ms=60_000))
+        while not mq_has_pull(client):
+            await asyncio.sleep(0.01)
+        assert await consumer.max_offset(QUEUE) == 0
+        await AsyncProducer(client, options=PATIENT).send(message(b"late"), QUEUE)
+        assert [each.body for each in (await waiting).messages] == [b"late"]
+
+    def mq_has_pull(client: AsyncClient) -> bool:
+        tasks = client._connecting.values()
+        return any(task.done() and task.result()._pending for task in tasks)
+
+    run(mq, use)
+
+
+def test_tls_and_signatures(tmp_path: Path) -> None:
+    authority = Authority.create(tmp_path)
+    bodies = [b"%d" % number * 30_000 for number in range(40)]
+    given = {
+        "tls": "true",
+        "tlsCaFile": str(authority.root.cert),
+        "accessKey": "me",
+        "secretKey": "secret",
+        "requestTimeoutMs": "60000",
+        "connectTimeoutMs": "60000",
+    }
+    tls = authority.issue("server").server_context()
+    with MockBroker({"orders": 1}, tls=tls, credentials=Credentials("me", "secret")) as mq:
+
+        async def main(**more: str) -> list[bytes]:
+            options = parse_options(
+                ClientOptions, {"nameServer": mq.name_server, **given, **more}, environ={}
+            )
+            async with AsyncClient(options) as client:
+                producer = AsyncProducer(client, options=PATIENT)
+                consumer = AsyncPullConsumer("g", client=client)
+                for body in bodies:
+                    await producer.send(message(body))
+                found: list[bytes] = []
+                while len(found) < len(bodies):
+                    found += [each.body for each in (await consumer.pull(QUEUE, "*", len(found))).messages]
+                return found
+
+        assert asyncio.run(main()) == bodies
+        with pytest.raises(AuthenticationError):
+            asyncio.run(main(secretKey="wrong"))
+        with pytest.raises(NameServerError, match="certificate verify failed"):
+            asyncio.run(main(tlsServerName="elsewhere", connectTimeoutMs="300"))
+
+
+# --- what goes wrong ---
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        HangUp(),
+        HangUp(executed=True),
+        Cut(5),
+        Stranger(),
+        Drip(),
+        Refuse(ResponseCode.SYSTEM_BUSY, "busy"),
+        Refuse(ResponseCode.TOPIC_NOT_EXIST, "not yet"),
+        Delay(0.2),
+    ],
+    ids=repr,
+)
+def test_a_send_survives_a_fault(mq: MockBroker, fault: object) -> None:
+    async def use(client: AsyncClient) -> None:
+        producer = AsyncProducer(client, options=PATIENT)
+        await producer.send(message(b"first"), QUEUE)
+        injection = mq.inject(fault, on=RequestCode.SEND_MESSAGE_V2)  # type: ignore[arg-type]
+        await producer.send(message(b"second"), QUEUE)
+        assert injection.hits == 1
+        found = await AsyncPullConsumer("g", client=client).pull(QUEUE, "*", 0)
+        assert {each.body for each in found.messages} == {b"first", b"second"}
+
+    run(mq, use)
+
+
+def test_what_is_no_answer_is_an_error_and_the_next_call_connects_again(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        assert await client.max_offsets([QUEUE]) == {QUEUE: 0}
+        mq.inject(Damage(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n"), on=RequestCode.GET_MAX_OFFSET)
+        with pytest.raises(RemoteProtocolError, match="the peer sent no remoting frame"):
+            await client.max_offsets([QUEUE])
+        assert await client.max_offsets([QUEUE]) == {QUEUE: 0}
+
+    run(mq, use)
+
+
+def test_answers_may_overtake_each_other(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        mq.inject(Reorder(2), on=RequestCode.GET_MAX_OFFSET, times=2)
+        queues = await client.read_queues("orders")
+        assert await client.max_offsets(queues) == dict.fromkeys(queues, 0)
+
+    run(mq, use)
+
+
+def test_a_silent_broker_ends_at_the_deadline(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        await client.max_offsets([QUEUE])
+        mq.inject(Silence(), on=RequestCode.GET_MAX_OFFSET, times=None)
+        connection = await client.connection(mq.address("broker-a"))
+        while connection.alive:  # until it was silent for a whole deadline
+            with pytest.raises(RequestTimeoutError, match="no answer within"):
+                await client.ask({QUEUE: max_offset(QUEUE)}, deadline=client.deadline(400))
+        mq.heal()
+        assert await client.max_offsets([QUEUE]) == {QUEUE: 0}
+
+    run(mq, use)
+
+
+def test_a_frame_that_never_ends_is_given_up(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        producer = AsyncProducer(client, options=ProducerOptions(send_timeout_ms=300, retries=0))
+        await client.route("orders")
+        mq.inject(Announce(1_000), on=RequestCode.SEND_MESSAGE_V2, times=None)
+        with pytest.raises(SendError, match="no answer within") as caught:
+            await producer.send(message(), QUEUE)
+        assert isinstance(caught.value.__cause__, RequestTimeoutError)
+
+    run(mq, use)
+
+
+def test_a_connection_that_broke_is_replaced(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        for _ in range(3):
+            assert await client.max_offsets([QUEUE]) == {QUEUE: 0}
+            before = await client.connection(mq.address("broker-a"))
+            mq.disconnect()
+            while before.alive:
+                await asyncio.sleep(0.01)
+
+    run(mq, use)
+
+
+def test_errors_are_those_of_the_other_client(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        producer, consumer = AsyncProducer(client), AsyncPullConsumer("g", client=client)
+        with pytest.raises(TopicNotFoundError):
+            await client.route("no-such-topic")
+        with pytest.raises(TopicNotFoundError):
+            await producer.send(OutgoingMessage("no-such-topic", b"x"))
+        with pytest.raises(PermissionDeniedError, match="the queue does not exist"):
+            await producer.send(message(), MessageQueue("orders", "broker-a", 77))
+        with pytest.raises(OptionError, match="a pull needs an offset"):
+            await consumer.pull(QUEUE, "*", -1)
+        with pytest.raises(OptionError, match="suspend_ms goes from 0"):
+            await consumer.pull_block_if_not_found(QUEUE, "*", 0, suspend_ms=90_001)
+
+    run(mq, use)
+    with pytest.raises(OptionError, match="writes no message trace"):
+        AsyncProducer(AsyncClient(mq.name_server), options=ProducerOptions(trace_topic="t"))
+    with pytest.raises(OptionError, match="needs a group"):
+        AsyncPullConsumer("", name_server="h:1")
+    with pytest.raises(OptionError, match="either name_server or client"):
+        AsyncPullConsumer("g")
+
+
+def test_a_topic_that_was_there_is_an_outage(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        await client.route("orders")
+        client.routes.invalidate("orders")
+        mq.stop_broker("broker-a")
+        with pytest.raises(BrokerNotFoundError, match="its brokers are down, or it was deleted"):
+            await client.served_route("orders")
+        mq.start_broker("broker-a")
+        assert await client.max_offsets([QUEUE]) == {QUEUE: 0}
+
+    run(mq, use)
+
+
+def test_an_address_that_nobody_listens_at(closed_port: str) -> None:
+    async def main() -> None:
+        options = ClientOptions(name_servers=(closed_port,), connect_timeout_ms=300)
+        async with AsyncClient(options) as client:
+            with pytest.raises(NameServerError, match=f"no name server answers: {closed_port}: cannot conn"):
+                await client.route("orders")
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def closed_port() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_one_name_server_is_enough(mq: MockBroker, closed_port: str) -> None:
+    async def main() -> None:
+        options = ClientOptions(name_servers=(closed_port, mq.name_server), connect_timeout_ms=60_000)
+        async with AsyncClient(options) as client:
+            assert len(await client.read_queues("orders")) == 2
+
+    asyncio.run(main())
+
+
+# --- deadlines, cancellation, the end ---
+
+
+def test_a_cancelled_call_leaves_the_client_as_it_was(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        await client.max_offsets([QUEUE])
+        connection = await client.connection(mq.address("broker-a"))
+        mq.inject(Silence(), on=RequestCode.GET_MAX_OFFSET, times=3)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await client.max_offsets([QUEUE])
+        assert connection._pending == {}
+        assert await client.max_offsets([QUEUE]) == {QUEUE: 0}
+        assert await client.connection(mq.address("broker-a")) is connection
+
+    run(mq, use)
+
+
+def test_a_cancelled_look_up_is_not_that_of_others(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        mq.inject(Delay(0.5), on=RequestCode.GET_ROUTEINFO_BY_TOPIC, times=1)
+        first, second = (asyncio.create_task(client.route("orders")) for _ in range(2))
+        await asyncio.sleep(0.05)
+        first.cancel()
+        assert len((await second).read_queues()) == 2
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+    run(mq, use)
+
+
+def test_a_cancelled_connection_attempt_is_not_that_of_others(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        first, second = (asyncio.create_task(client.connection(mq.address("broker-a"))) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).alive
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+    run(mq, use)
+
+
+def test_closing_ends_what_waits(mq: MockBroker) -> None:
+    async def main() -> None:
+        client = AsyncClient(mq.name_server)
+        consumer = AsyncPullConsumer("g", client=client)
+        await client.route("orders")
+        mq.inject(Silence(), on=RequestCode.GET_MAX_OFFSET, times=None)
+        waiting = [
+            asyncio.create_task(consumer.max_offset(QUEUE)),
+            asyncio.create_task(consumer.pull_block_if_not_found(QUEUE, "*", 0, suspend_ms=60_000)),
+        ]
+        connection = await client.connection(mq.address("broker-a"))
+        while len(connection._pending) < 2:
+            await asyncio.sleep(0.01)
+        await client.close()
+        for task in waiting:
+            with pytest.raises(RocketMQError, match="closed"):
+                await asyncio.wait_for(task, 60)
+        with pytest.raises(RocketMQError, match="the client is closed"):
+            await client.connection(mq.address("broker-a"))
+        await client.close()  # again
+
+    asyncio.run(main(), debug=True)
+
+
+def test_a_consumer_closes_its_own_client(mq: MockBroker) -> None:
+    async def main() -> None:
+        async with AsyncPullConsumer("g", name_server=mq.name_server) as consumer:
+            assert await consumer.max_offset(QUEUE) == 0
+        with pytest.raises(RocketMQError, match="the client is closed"):
+            await consumer.max_offset(QUEUE)
+
+    asyncio.run(main())
+
+
+def test_the_service_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    with MockBroker({"ExampleOrders": 4}) as mq, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NAMESRV_ADDR", mq.name_server)
+        runpy.run_path(str(EXAMPLES / "asyncio_service.py"), run_name="__main__")
+    assert capsys.readouterr().out.startswith("100 orders are stored\nsome of the last: ['order ")
+
+
+def test_cancelling_everything_leaves_nothing(mq: MockBroker) -> None:
+    async def use(client: AsyncClient) -> None:
+        producer = AsyncProducer(client, options=PATIENT)
+        for pause_s in (0, 0, 0.001, 0.005, 0.02):
+            tasks = [asyncio.create_task(producer.send(message())) for _ in range(20)]
+            await asyncio.sleep(pause_s)
+            for task in tasks:
+                task.cancel()
+            for task in tasks:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        assert (await producer.send(message())).queue.topic == "orders"
+
+    run(mq, use)
