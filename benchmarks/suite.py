@@ -61,6 +61,7 @@ FULL = (
     read("--cold", contenders="client,spark,java-pull", rounds=2),
     Step("scaling"),
     Step("write", ("--time-limit", "600")),
+    Step("committed", ("--time-limit", "600")),
     Step("dstream"),
     Step("microbatch"),
     Step("latency"),

@@ -114,6 +114,7 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         with Client(mq.name_server) as client:
             Admin(client).create_topic(TOPIC, queues=case.queues)
+            Admin(client).create_topic(f"{TOPIC}-commits", queues=1)
         log = None
         if "spark-kafka" in names:
             log = stack.enter_context(kafka(folder, partitions=case.queues))
@@ -134,7 +135,7 @@ def main() -> None:
         contenders=chosen,
         results=results,
         facts=facts,
-        baseline=BASELINE,
+        baseline=BASELINE if BASELINE in names else names[0],
     )
     report.print(console)
     for file in report.write(args.results):

@@ -20,6 +20,9 @@ def main() -> None:
     parser.add_argument("name_server")
     parser.add_argument("topic")
     parser.add_argument("--columns", default="body")
+    parser.add_argument(
+        "--option", action="append", default=[], help="name=value, more options of the source"
+    )
     args = parser.parse_args()
     spark = session()
     try:
@@ -33,6 +36,7 @@ def main() -> None:
                 .option("topic", args.topic)
                 .option("startingOffsets", "earliest")
                 .option("columns", args.columns)
+                .options(**dict(pair.partition("=")[::2] for pair in args.option))
                 .load()
                 .selectExpr("length(body) AS size")
                 .groupBy()

@@ -62,6 +62,7 @@ OTHERS = {
     "streams stop",
     "tables describe",
     "tables list",
+    "tx abort",
     "tx list",
     "tx recover",
 }

@@ -28,6 +28,7 @@ from pyspark_rocketmq.devcluster.detached import DetachedCluster, DetachedServer
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
+from pyspark_rocketmq.planning.commits.records import Begin, encode_record
 from pyspark_rocketmq.spark.read.schema import COLUMN_TYPES
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.streams.run.job_registry import JobRecord
@@ -70,6 +71,7 @@ ANSWERS = {
     "topic create": "topic create orders",
     "topic show": "topic show orders",
     "topics": "topics",
+    "tx abort": "tx abort orders orders/q 7",
     "tx list": "tx list CHECKPOINT",
     "tx recover": "tx recover CHECKPOINT",
     "topic delete": "topic delete orders --yes",
@@ -131,7 +133,9 @@ def fields(value: object) -> set[str]:
 
 @pytest.fixture
 def mq() -> Iterator[MockBroker]:
-    with MockBroker({"orders": 2, "%DLQ%billing": 1}) as broker:
+    with MockBroker({"orders": 2, "%DLQ%billing": 1, "orders-commits": 1}) as broker:
+        begin = encode_record(Begin(owner="orders/q", number=7, ends={}))
+        broker.send(OutgoingMessage("orders-commits", begin))
         broker.send(OutgoingMessage("orders", b'{"id": 1}', tags="new", keys="1"))
         broker.send(OutgoingMessage("%DLQ%billing", b"x"))
         with Client(broker.name_server) as client:

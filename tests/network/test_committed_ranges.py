@@ -8,31 +8,31 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import from_arrow_schema
+from tests.support.committed_query import Query
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.client.commits import commit_log
+from pyspark_rocketmq.client.commits.commit_log import Committed, read_committed
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches, read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.dstream import LocationStrategies, rdd
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError, RemoteProtocolError
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.model.nested_offsets import nest
-from pyspark_rocketmq.offsets import commit_log
-from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
+from pyspark_rocketmq.options import SourceOptions, parse_direct_options, parse_options
 from pyspark_rocketmq.planning.commits import visible
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.spark.features import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark_rocketmq.spark.read.committed import CommittedBatchReader, CommittedStreamReader
-from pyspark_rocketmq.spark.read.schema import read_schema
+from pyspark_rocketmq.spark.read.schema import read_schema, to_projection
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
-from pyspark_rocketmq.spark.write.range_commits import RangeCommits
-from pyspark_rocketmq.spark.write.sink_schema import sink_layout
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
-from pyspark_rocketmq.spark.write.write_task import WriteScope, WriteTask
 from pyspark_rocketmq.testing import MockCluster
 
-BODY = pa.schema([("body", pa.string())])
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 LOG = MessageQueue("orders-commits", "broker-a", 0)
 
@@ -44,36 +44,6 @@ def mq() -> Iterator[MockCluster]:
         yield cluster
 
 
-class Query:
-    """The driver and the tasks of a query that writes; another with the same id is its next run."""
-
-    def __init__(
-        self, mq: MockCluster, client: Client, query_id: str = "query", topic: str = "orders", **given: str
-    ) -> None:
-        given = {"nameServer": mq.name_server, "topic": topic, "deliveryGuarantee": "transactional"} | given
-        given = {"transactionVisibility": "committed", "outageTimeout": "0s", "batchSize": "3"} | given
-        self.options = parse_options(SinkOptions, given, environ={})
-        self.id = query_id
-        self.commits = RangeCommits(client, self.options)
-        self._client = client
-
-    def write(self, number: int, *bodies: str) -> Ranges | None:
-        """Run one task."""
-        name = TransactionName(self.id, number)
-        scope = WriteScope(job=str(name), partition=0, transaction=name)
-        layout = sink_layout(from_arrow_schema(BODY), self.options)
-        rows = pa.RecordBatch.from_pydict({"body": list(bodies)}, schema=BODY)
-        return WriteTask(self._client, self.options, layout, scope).run([rows]).ranges
-
-    def commit(self, number: int, *parts: Ranges | None) -> None:
-        """Commit a batch as the driver does, with what its tasks returned."""
-        self.commits.commit(TransactionName(self.id, number), parts)
-
-    def run(self, number: int, *bodies: str) -> None:
-        """Write and commit a batch."""
-        self.commit(number, self.write(number, *bodies))
-
-
 @pytest.fixture
 def client(mq: MockCluster) -> Iterator[Client]:
     with Client(mq.name_server) as client:
@@ -82,7 +52,7 @@ def client(mq: MockCluster) -> Iterator[Client]:
 
 @pytest.fixture
 def query(mq: MockCluster, client: Client) -> Query:
-    return Query(mq, client)
+    return Query(mq.name_server, client)
 
 
 def send(client: Client, *bodies: str) -> None:
@@ -180,7 +150,7 @@ def test_a_batch_is_read_when_it_is_committed_and_not_before(mq, client, query, 
 def test_a_batch_that_comes_again_is_not_sent(mq, client, query, stream) -> None:
     query.run(1, "a", "b")
     sent = sum(mq.asked[code] for code in SENDS)
-    again = Query(mq, client)
+    again = Query(mq.name_server, client)
     again.commit(1, again.write(1, "a", "b"))
     assert sum(mq.asked[code] for code in SENDS) == sent
     again.run(2, "c")
@@ -198,7 +168,7 @@ def test_what_a_failed_attempt_wrote_is_no_row(mq, client, query, stream) -> Non
 def test_of_two_processes_that_commit_a_batch_together_one_does(
     mq, client, query, stream, monkeypatch
 ) -> None:
-    zombie, successor = query, Query(mq, client)
+    zombie, successor = query, Query(mq.name_server, client)
     written = [zombie.write(1, "a", "b"), successor.write(1, "a", "b")]
     look_up = zombie.commits._find
 
@@ -252,6 +222,49 @@ def test_an_available_now_run_ends_with_what_was_committed_at_its_start(mq, clie
     assert stream.drain() == Counter([*"abcd", "plain"])
     stream.restart()
     assert stream.drain() == Counter([*"abcd", "plain", "late"])
+
+
+def test_ranges_are_read_in_order_without_what_is_not_committed(mq, client, query) -> None:
+    query.write(1, "failed")
+    query.run(1, *"abcdefg")
+    send(client, "plain", "also plain")
+    query.write(2, *"open")
+    queues = client.read_queues("orders")
+    ranges = [OffsetRange(queue, 0, end) for queue, end in client.max_offsets(queues).items()]
+    committed = read_committed(client, {"orders": "orders-commits"})
+    options = ReadOptions(consumer_group="tools")
+    messages = [*read_messages(client, ranges, options, decided=committed)]
+    decode = DecodeOptions(columns=("body", "queueId", "brokerName", "queueOffset"), decided=committed)
+    rows = [row for batch in read_batches(client, ranges, options, decode) for row in batch.to_pylist()]
+    assert Counter(message.body.decode() for message in messages) == Counter(
+        [*"abcdefg", "plain", "also plain"]
+    )
+    assert [(row["brokerName"], row["queueId"], row["queueOffset"], row["body"]) for row in rows] == [
+        (message.broker_name, message.queue_id, message.queue_offset, message.body) for message in messages
+    ]
+    with pytest.raises(OptionError, match="orders-commits decides which of these messages are rows"):
+        [*read_messages(client, ranges, options, decided=Committed({"orders": "others"}))]
+
+
+def test_an_rdd_has_what_was_committed_when_it_was_created(mq, client, query, monkeypatch) -> None:
+    """Its tasks, without Spark; tests/spark has the rest."""
+    query.run(1, *"abc")
+    send(client, "plain")
+    part = query.write(2, "later")
+    made: list[Any] = []
+    monkeypatch.setattr(rdd, "RocketMQRDD", lambda *given, **more: made.append((given, more)))
+    ends = client.max_offsets(client.read_queues("orders"))
+    ranges = [OffsetRange(queue, 0, end) for queue, end in ends.items()]
+    given = {"nameServer": mq.name_server, "isolation": "read_committed"}
+    rdd.create_rdd(None, "reader", ranges, given, LocationStrategies.PreferConsistent, None)
+    query.commit(2, part)
+    ((_, planned, options, *_), more) = made[0]
+    messages = rdd._MessageReader(options, None, more["committed"])(0, planned)
+    assert Counter(message.body.decode() for message in messages) == Counter([*"abc", "plain"])
+    batches = rdd._BatchReader(options, to_projection(read_schema(("body",))), more["committed"])(0, planned)
+    assert sum(batch.num_rows for batch in batches) == 4
+    with pytest.raises(OptionError, match="a direct stream reads by offsets"):
+        parse_direct_options(given).source_of_stream(("orders",), "reader")
 
 
 def test_a_batch_waits_for_a_queue_that_does_not_answer(mq, client, query, caplog) -> None:
@@ -339,12 +352,12 @@ def test_a_message_in_a_commit_topic_that_is_no_record_is_an_error(mq, client, q
 def test_a_commit_topic_whose_broker_is_down_is_not_created_at_another(mq, client, query, stream) -> None:
     query.run(1, "a")
     mq.stop_broker("broker-a")
-    other = Query(mq, client)
+    other = Query(mq.name_server, client)
     with pytest.raises(BrokerNotFoundError, match="Create it once, with one queue at one broker"):
         other.write(2, "b")
     mq.start_broker("broker-a")
     client.invalidate("orders")
-    Query(mq, client).run(2, "b")
+    Query(mq.name_server, client).run(2, "b")
     assert stream.drain() == read_batch(mq) == Counter("ab")
 
 
@@ -359,7 +372,7 @@ def test_a_commit_that_came_too_late_is_sent_again(mq, client, query, stream, mo
         found = look_up(*args, **given)
         if not looks:
             for number in range(6):
-                Query(mq, client, "other").commits.abandon(TransactionName("other", number))
+                Query(mq.name_server, client, "other").commits.abandon(TransactionName("other", number))
         looks.append(found)
         return found
 
@@ -373,7 +386,7 @@ def test_a_commit_that_came_too_late_is_sent_again(mq, client, query, stream, mo
 def test_one_commit_topic_for_two_topics_keeps_their_jobs_apart(mq, client) -> None:
     mq.create_topic("payments", 1)
     for topic, body in (("orders", "a"), ("payments", "b")):
-        Query(mq, client, "monday", topic, commitTopic="orders-commits").run(0, body)
+        Query(mq.name_server, client, "monday", topic, commitTopic="orders-commits").run(0, body)
     assert read_batch(mq) == Counter("a")
     assert read_batch(mq, topic="payments", commitTopic="orders-commits") == Counter("b")
     both = Stream(mq, topic="orders,payments", commitTopic="orders-commits")
@@ -403,7 +416,7 @@ def test_a_commit_topic_that_was_created_again_is_told(mq, client, query, stream
     mq.create_topic("orders-commits", 1, brokers=["broker-a"])
     with Client(mq.name_server) as another:
         for number in range(1, 9):
-            Query(mq, another, "second").run(number, f"new{number}")
+            Query(mq.name_server, another, "second").run(number, f"new{number}")
     read_on = stream.restart if restart else stream.drain
     with pytest.raises(DataLossError, match="has other records now") as failure:
         read_on()
@@ -448,14 +461,45 @@ def test_each_commit_is_judged_once(mq, client, query, stream, monkeypatch) -> N
     assert len(judged) <= 2 * 29, "once to plan, and once to skip what lies between"
 
 
+def test_an_idle_query_does_not_read_records_again(mq, client, query, stream) -> None:
+    for number in range(1, 30):
+        query.run(number, f"{number}")
+    stream.drain()
+    asked = mq.asked[RequestCode.PULL_MESSAGE]
+    for _ in range(5):
+        assert not stream.trigger()
+    assert mq.asked[RequestCode.PULL_MESSAGE] == asked
+    query.run(30, "30")
+    assert stream.drain() == Counter(map(str, range(1, 31)))
+
+
 def test_a_write_goes_on_where_records_have_expired(mq, client, query) -> None:
     query.run(1, "a")
     query.run(2, "b")
     (last,) = [m.queue_offset for m in mq.messages("orders-commits", LOG)][-1:]
     mq.expire(LOG, last)
-    Query(mq, client).run(2, "b")
-    Query(mq, client).run(3, "c")
+    Query(mq.name_server, client).run(2, "b")
+    Query(mq.name_server, client).run(3, "c")
     assert read_batch(mq) >= Counter("bc")
+
+
+def test_commits_that_expire_before_their_messages_are_told(mq, client, query, caplog) -> None:
+    query.run(1, *"abcdefghijkl")
+    query.run(2, "m")
+    assert read_batch(mq).total() == 13
+    assert "have expired" not in caplog.text
+    newest = max(m.store_timestamp for queue in mq.queues("orders") for m in mq.messages("orders", queue))
+    eventually(lambda: SYSTEM_CLOCK.now_ms() > newest, what="a later time")
+    query.run(3, "n")
+    last = client.max_offsets([LOG])[LOG]
+    mq.expire(LOG, last - 2)
+    assert read_batch(mq) == Counter("n")
+    assert "messages are older than the first that is left, such as those of orders@broker-b" in caplog.text
+    caplog.clear()
+    stream = Stream(mq)
+    assert stream.drain() == Counter("n")
+    assert caplog.text.count("the first records of the commit topic orders-commits have expired") == 1
+    stream.stop()
 
 
 def test_a_queue_whose_broker_was_down_at_the_start_has_the_same_floor(mq, client, query) -> None:
@@ -473,9 +517,18 @@ def test_a_queue_whose_broker_was_down_at_the_start_has_the_same_floor(mq, clien
     stream.stop()
 
 
+def test_a_task_that_failed_holds_nothing_up(mq, client, query, stream) -> None:
+    query.run(1, "a")
+    failing = Query(mq.name_server, client, maxMessageBytes="100", batchBytes="100")
+    with pytest.raises(OptionError, match="maxMessageBytes"):
+        failing.write(2, "b", "c", "d", "x" * 200)
+    send(client, "plain")
+    assert stream.drain() == Counter(["a", "plain"])
+
+
 def test_a_batch_of_dead_letters_holds_nothing_up(mq, client, stream) -> None:
     mq.create_topic("dead", 1)
-    query = Query(mq, client, maxMessageBytes="100", batchBytes="100", deadLetterTopic="dead")
+    query = Query(mq.name_server, client, maxMessageBytes="100", batchBytes="100", deadLetterTopic="dead")
     query.run(1, "x" * 200)
     send(client, "plain")
     assert stream.drain() == Counter(["plain"])
@@ -493,7 +546,7 @@ def test_any_order_of_writes_commits_reads_and_restarts(mq, client, seed: int) -
     stream, made = Stream(mq), 0
     for _ in range(60):
         name = choose.choice([*writers])
-        query = Query(mq, client, name)
+        query = Query(mq.name_server, client, name)
         step = choose.choice(
             ("write", "write", "commit", "commit", "fail", "send", "read", "read", "restart")
         )
@@ -524,10 +577,10 @@ def test_any_order_of_writes_commits_reads_and_restarts(mq, client, seed: int) -
                 stream.restart()
     for name, left in pending.items():
         if left:
-            Query(mq, client, name).commit(writers[name], *open_parts[name])
+            Query(mq.name_server, client, name).commit(writers[name], *open_parts[name])
             expected.update(left)
             whole.append(set(left))
-        Query(mq, client, name).commits.abandon(
+        Query(mq.name_server, client, name).commits.abandon(
             TransactionName(name, writers[name])
         )  # else others wait for it
     assert stream.drain() == read_batch(mq) == expected

@@ -15,7 +15,10 @@ from tests.spark.conftest import Sender
 from tests.spark.test_docs_blocks import blocks
 from tests.support.topics import TopicFactory, create_topic
 
+from pyspark_rocketmq.client import Client, OffsetRange
 from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.dstream import RocketMQUtils
+from pyspark_rocketmq.errors import OptionError
 
 Read = Callable[..., DataFrame]
 
@@ -61,6 +64,17 @@ def test_a_batch_write_is_read_whole_and_once_for_each_job(
         write(rows, "monday")
         assert committed(read, name) == Counter(str(number) for number in range(5_000))
     assert bodies(read, name).total() > 5_000, "who reads without isolation sees the failed write, too"
+    with Client(mq.name_server) as client:
+        ends = client.max_offsets(client.read_queues(name))
+    given = {"nameServer": mq.name_server, "isolation": "read_committed"}
+    ranges = [OffsetRange(queue, 0, end) for queue, end in ends.items()]
+    rdd = RocketMQUtils.createRDD(spark.sparkContext, "reader", ranges, given)
+    assert rdd.count() == 5_000
+    assert Counter(rdd.map(lambda message: message.body.decode()).collect()) == committed(read, name)
+    batches = rdd.recordBatches(["body"], bodyAs="string")
+    assert batches.map(lambda batch: batch.num_rows).sum() == 5_000
+    with pytest.raises(OptionError, match=r"use spark\.read with isolation=read_committed"):
+        rdd.toDF(spark)
 
 
 def test_a_stream_copies_committed_batches_also_after_a_crash(
@@ -124,7 +138,7 @@ def test_what_committed_ranges_md_shows(
 ) -> None:
     events, orders = topic(queues=2), committed_topic()
     send(events, 20)
-    (block,) = blocks("committed-ranges.md")
-    block = block.replace("127.0.0.1:9876", mq.name_server).replace("/tmp/committed", str(tmp_path))
-    exec(block.replace('"events"', repr(events)).replace('"orders"', repr(orders)), {"spark": spark})
-    assert capsys.readouterr().out.strip() == "20"
+    for block in blocks("committed-ranges.md"):
+        code = block.replace("127.0.0.1:9876", mq.name_server).replace("/tmp/committed", str(tmp_path))
+        exec(code.replace('"events"', repr(events)).replace('"orders"', repr(orders)), {"spark": spark})
+        assert capsys.readouterr().out.strip() == "20"

@@ -1,8 +1,9 @@
 """A RocketMQ client in pure Python, usable without Spark.
 
 ``Client`` provides routes and offsets; ``Producer`` and ``SendPipeline`` send; ``PullConsumer`` reads at
-offsets, ``PushConsumer`` as a member of a group; ``Admin`` creates and describes resources. Names are
-imported on first use, so that programs that do not need Arrow do not load it.
+offsets, ``PushConsumer`` as a member of a group, ``CommittedConsumer`` what is committed; ``Admin`` creates
+and describes resources. Names are imported on first use, so that programs that do not need Arrow do not load
+it.
 
 Examples
 --------
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.client.aio.consumer import AsyncPullConsumer
     from pyspark_rocketmq.client.aio.producer import AsyncProducer
     from pyspark_rocketmq.client.client import Client
+    from pyspark_rocketmq.client.commits.committed_consumer import CommittedConsumer
     from pyspark_rocketmq.client.groups.push_consumer import PushConsumer
     from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, ConsumeResult, PushOptions
     from pyspark_rocketmq.client.read.pull_consumer import PullConsumer
@@ -59,6 +61,7 @@ __all__ = [
     "Client",
     "ClientOptions",
     "ClusterInfo",
+    "CommittedConsumer",
     "Compression",
     "ConsumeFromWhere",
     "ConsumeResult",
@@ -96,6 +99,7 @@ __getattr__, __dir__ = lazy_names(
         ".client": ("Client",),
         ".groups.push_consumer": ("PushConsumer",),
         ".groups.push_options": ("ConsumeFromWhere", "ConsumeResult", "PushOptions"),
+        ".commits.committed_consumer": ("CommittedConsumer",),
         ".read.pull_consumer": ("PullConsumer",),
         ".send.message_encoding": ("Outgoing", "encode_many", "encode_one"),
         ".send.producer": ("Producer", "ProducerOptions"),

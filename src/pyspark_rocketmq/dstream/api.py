@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from typing import Any, Final, TypeVar
 
 from pyspark import SparkContext, StorageLevel
@@ -16,8 +15,8 @@ from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
 from pyspark_rocketmq.dstream.direct.stream import BatchMaker, RocketMQDStream
 from pyspark_rocketmq.dstream.pace import pace_of
 from pyspark_rocketmq.dstream.queue_stream import queue_stream
-from pyspark_rocketmq.dstream.ranges import RangesLike, to_ranges
-from pyspark_rocketmq.dstream.rdd import MessageHandler, RocketMQRDD, key_value
+from pyspark_rocketmq.dstream.ranges import RangesLike
+from pyspark_rocketmq.dstream.rdd import MessageHandler, RocketMQRDD, create_rdd, key_value
 from pyspark_rocketmq.dstream.receiver.receivers import ReliableRocketMQReceiver, RocketMQReceiver
 from pyspark_rocketmq.dstream.receiver.server import ReceiverInfo
 from pyspark_rocketmq.dstream.receiver.stream import (
@@ -107,17 +106,11 @@ class RocketMQUtils:
         ------
         OptionError
             A range, the group or an option is invalid.
+        RocketMQError
+            With ``isolation=read_committed``, which leaves out what is not committed now.
         """
-        ranges = to_ranges(offsetRanges)
-        topics = tuple(sorted({found.topic for found in ranges}))
-        if not topics:
-            raise OptionError("an RDD needs at least one offset range, an empty one perhaps")
-        given = dict(options or {})
-        source = parse_direct_options(given).source(topics, _parse(GROUP, "groupId", groupId))
-        if source.sql_filter is not None:
-            with closing(PlanningClient(source.client)) as client:
-                check_filter(client, {found.queue for found in ranges}, source)
-        return RocketMQRDD(sc, ranges, source, given, locationStrategy, handler=messageHandler)
+        group = _parse(GROUP, "groupId", groupId)
+        return create_rdd(sc, group, offsetRanges, options or {}, locationStrategy, messageHandler)
 
     @staticmethod
     def createMQPullStream(  # noqa: PLR0917 - rocketmq-spark's signature
@@ -171,7 +164,7 @@ class RocketMQUtils:
         group = _parse(GROUP, "groupId", groupId)
         strategy, asked = _with_kafka_reset(consumerStrategy, options or {})
         given = _with_conf(ssc.sparkContext, asked)
-        source = parse_direct_options(given).source(names, group)
+        source = parse_direct_options(given).source_of_stream(names, group)
         started_at_ms = SYSTEM_CLOCK.now_ms()
         client = PlanningClient(source.client)
         try:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 from pyspark.core.rdd import PipelinedRDD
 
 from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.commits.commit_log import Committed, read_committed
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.dstream.jvm import elements_rdd, executors
-from pyspark_rocketmq.dstream.ranges import HasOffsetRanges, OffsetRanges, reads_now
+from pyspark_rocketmq.dstream.ranges import HasOffsetRanges, OffsetRanges, RangesLike, reads_now, to_ranges
 from pyspark_rocketmq.dstream.record_batches import HasRecordBatches
 from pyspark_rocketmq.dstream.strategies import LocationStrategy
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
 from pyspark_rocketmq.model.nested_offsets import nest
-from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, check_filter
+from pyspark_rocketmq.options import DirectOptions, SourceOptions, parse_direct_options
 from pyspark_rocketmq.options.choices import policy_of_objects
+from pyspark_rocketmq.planning.commits.visible import clip
 from pyspark_rocketmq.spark.read.partition import read_options, read_ranges
 from pyspark_rocketmq.spark.read.schema import Projection, read_schema
 from pyspark_rocketmq.spark.task_client import task_client
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["MessageHandler", "RocketMQRDD", "key_value"]
+__all__ = ["MessageHandler", "RocketMQRDD", "create_rdd", "key_value"]
 
 MessageHandler = Callable[[Message], Any]
 
@@ -46,6 +50,7 @@ class _MessageReader:
 
     options: SourceOptions
     handler: MessageHandler | None
+    committed: Committed | None
 
     def __call__(self, _: int, ranges: Iterable[OffsetRange]) -> Iterator[Any]:
         found = list(ranges)
@@ -56,6 +61,7 @@ class _MessageReader:
             read_options(self.options),
             on_corrupt=policy_of_objects(self.options.on_corrupt),
             check_crc=self.options.check_crc,
+            decided=self.committed,
         )
         return messages if self.handler is None else map(self.handler, messages)
 
@@ -64,11 +70,14 @@ class _MessageReader:
 class _BatchReader:
     options: SourceOptions
     projection: Projection
+    committed: Committed | None
 
     def __call__(self, _: int, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
         found = list(ranges)
         reads_now(found)
-        return read_ranges(task_client(self.options.client), found, self.options, self.projection)
+        return read_ranges(
+            task_client(self.options.client), found, self.options, self.projection, committed=self.committed
+        )
 
 
 class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatches["RocketMQRDD"]):
@@ -93,6 +102,8 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
         Replaces the reader of messages.
     placed : Mapping, optional
         Where the queues were read previously.
+    committed : Committed, optional
+        Which messages of transactional writes are elements; all by default.
     """
 
     def __init__(
@@ -106,6 +117,7 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
         handler: MessageHandler | None = None,
         reader: _BatchReader | None = None,
         placed: Mapping[MessageQueue, str] | None = None,
+        committed: Committed | None = None,
     ) -> None:
         full = [found for found in ranges if len(found) > 0]
         queues = [
@@ -113,11 +125,14 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
         ]  # also those without new messages: they keep their executors
         self.placed = location.locations(queues, executors(sc), placed) if full else dict(placed or {})
         places = [[self.placed[r.queue]] if r.queue in self.placed else [] for r in full]
-        super().__init__(elements_rdd(sc, full, places), reader or _MessageReader(options, handler))
+        super().__init__(
+            elements_rdd(sc, full, places), reader or _MessageReader(options, handler, committed)
+        )
         self._ranges = ranges
         self._options = options
         self._given = given
         self._location = location
+        self._committed = committed
 
     @property
     def offsetRanges(self) -> OffsetRanges:
@@ -127,18 +142,20 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
     def count(self) -> int:
         """Return the number of messages, computed from the ranges alone if that is exact.
 
-        It is exact if the brokers filter nothing and still have every offset; else the messages are read and
-        counted. Compacted topics have gaps that only reading shows: use ``mapPartitions`` for them.
+        It is exact if nothing is filtered and the brokers still have every offset; else the messages are
+        read and counted. Compacted topics have gaps that only reading shows: use ``mapPartitions`` for them.
         """
-        if self._options.selector.takes_all and _has_all(shared_client(self._options.client), self._ranges):
+        exact = self._options.selector.takes_all and self._committed is None
+        if exact and _has_all(shared_client(self._options.client), self._ranges):
             return self._ranges.planned
         return super().count()
 
     def _read_batches(self, projection: Projection) -> RocketMQRDD:
         return RocketMQRDD(
             *(self.ctx, self._ranges, self._options, self._given, self._location),
-            reader=_BatchReader(self._options, projection),
+            reader=_BatchReader(self._options, projection, self._committed),
             placed=self.placed,
+            committed=self._committed,
         )
 
     def toDF(self, spark: SparkSession, **options: Any) -> DataFrame:  # type: ignore[override]
@@ -153,8 +170,14 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
         Raises
         ------
         OptionError
-            Two ranges are of the same queue.
+            Two ranges are of the same queue, or the RDD has ``isolation=read_committed``.
         """
+        if self._committed is not None:
+            raise OptionError(
+                "toDF reads the topic again, when other batches may be committed: use spark.read with "
+                "isolation=read_committed, or recordBatches",
+                option="isolation",
+            )
         queues = [found.queue for found in self._ranges]
         if len(set(queues)) < len(queues):
             raise OptionError("a DataFrame reads one range of a queue: make one for each and unite them")
@@ -177,6 +200,40 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
             .options(**options)
             .load()
         )
+
+
+def create_rdd(  # noqa: PLR0917 - as its arguments come
+    sc: SparkContext,
+    group: str,
+    given_ranges: RangesLike,
+    given: Mapping[str, Any],
+    location: LocationStrategy,
+    handler: MessageHandler | None,
+) -> RocketMQRDD:
+    """Return the RDD of ``RocketMQUtils.createRDD``, whose errors these are."""
+    ranges = to_ranges(given_ranges)
+    topics = tuple(sorted({found.topic for found in ranges}))
+    if not topics:
+        raise OptionError("an RDD needs at least one offset range, an empty one perhaps")
+    options = parse_direct_options(given)
+    source = options.source(topics, group)
+    if source.sql_filter is not None:
+        with closing(PlanningClient(source.client)) as client:
+            check_filter(client, {found.queue for found in ranges}, source)
+    committed = _committed_in(ranges, options) if options.isolation.committed_only else None
+    return RocketMQRDD(sc, ranges, source, dict(given), location, handler=handler, committed=committed)
+
+
+def _committed_in(ranges: OffsetRanges, options: DirectOptions) -> Committed:
+    """Return which messages of transactional writes are committed now. Raises as `read_committed`."""
+    by = {found.topic: options.isolation.commit_topic_of(found.topic) for found in ranges}
+    committed = read_committed(shared_client(options.client), by)
+    begins: dict[MessageQueue, int] = {}
+    ends: dict[MessageQueue, int] = {}
+    for found in ranges:
+        begins[found.queue] = min(found.from_offset, begins.get(found.queue, found.from_offset))
+        ends[found.queue] = max(found.until_offset, ends.get(found.queue, 0))
+    return replace(committed, ranges=clip(committed.ranges, begins=begins, ends=ends))
 
 
 def _schema(options: Mapping[str, Any]) -> Any:

@@ -210,6 +210,11 @@ class SourceOffset:
         """Whether the start has been resolved."""
         return self.started_at_ms is not None
 
+    @property
+    def positions(self) -> dict[MessageQueue, int]:
+        """The next offset of each queue, and the next record of each commit topic."""
+        return {**self.offsets, **{queue: at.read for queue, at in self.commits.items()}}
+
     def named_as(self, seen: Iterable[MessageQueue]) -> Self:
         """Return the same position with the current names of the queues.
 

@@ -180,7 +180,6 @@ class IsolationOptions(Options):
         choice(Isolation),
         default=Isolation.READ_UNCOMMITTED,
         default_text="read_uncommitted",
-        only=("read", "readStream"),
         example="read_committed",
         doc="read_committed: of writes with transactionVisibility=committed, only committed batches are "
         "rows, each whole.",
@@ -198,6 +197,16 @@ class IsolationOptions(Options):
     def committed_only(self) -> bool:
         """Whether uncommitted batches are left out."""
         return self.isolation is Isolation.READ_COMMITTED
+
+    def check(self) -> None:
+        """Check that the options belong together.
+
+        Raises
+        ------
+        OptionError
+        """
+        if self.commit_topic is not None and not self.committed_only:
+            raise OptionError("commitTopic needs isolation=read_committed", option="commitTopic")
 
     def commit_topic_of(self, topic: str) -> str:
         """Return the topic that says which transactional writes to a topic are committed."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options.bounds import IsolationOptions
 from pyspark_rocketmq.options.choices import COUNT_OR_NONE, CorruptPolicy
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import Options, group, option
@@ -64,11 +66,13 @@ class DirectOptions(Options):
         doc="Fail if messages of a range are lost. For a stream, the argument of the same name overrides it.",
     )
 
+    isolation: IsolationOptions = group(IsolationOptions, has_defaults=True)
     on_corrupt: CorruptPolicy = on_corrupt_option(objects=True)
     check_crc: bool = check_crc_option()
 
     def __post_init__(self) -> None:
         selector_of(self.tags, self.sql_filter)  # raises where both are given
+        self.isolation.check()
 
     def source(self, topics: tuple[str, ...], consumer_group: str) -> SourceOptions:
         """Return the options of reading that every API shares."""
@@ -86,6 +90,22 @@ class DirectOptions(Options):
             on_corrupt=self.on_corrupt,
             check_crc=self.check_crc,
         )
+
+    def source_of_stream(self, topics: tuple[str, ...], consumer_group: str) -> SourceOptions:
+        """Return the options of reading of a direct stream.
+
+        Raises
+        ------
+        OptionError
+            ``isolation=read_committed``, which only RDDs have.
+        """
+        if self.isolation.committed_only:
+            raise OptionError(
+                "a direct stream reads by offsets, and the rows of a transactional write come with its "
+                "commit: use spark.readStream with isolation=read_committed, or createRDD",
+                option="isolation",
+            )
+        return self.source(topics, consumer_group)
 
 
 def parse_direct_options(given: Mapping[str, Any]) -> DirectOptions:

@@ -329,10 +329,9 @@ class SourceOptions(Options):
         least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
             raise OptionError(f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}")
+        self.isolation.check()
         if self.isolation.committed_only:
             self._check_isolation()
-        elif self.isolation.commit_topic is not None:
-            raise OptionError("commitTopic needs isolation=read_committed", option="commitTopic")
         if self.commit_offsets and self.consumer_group is None:
             raise OptionError("commitOffsets needs a group to commit for: give consumerGroup")
         for policy in (self.start_policy(streaming=True), self.end_policy()):

@@ -8,17 +8,19 @@ import typer
 
 from pyspark_rocketmq.cli.command_groups import CommandGroup
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect
-from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table
+from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, timestamp
+from pyspark_rocketmq.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.spark.write.transaction import Finished
+    from pyspark_rocketmq.tools.open_batches import OpenBatch
     from pyspark_rocketmq.tools.transactions import Unfinished
 
 __all__ = ["app"]
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="List and finish transactional writes that a crash interrupted.",
+    help="List, finish and give up transactional writes that a crash interrupted.",
     no_args_is_help=True,
 )
 
@@ -27,16 +29,83 @@ Folder = Annotated[
 ]
 
 
-@app.command("list", epilog=examples("tx list /data/checkpoints/orders", "tx list /data/tx --json"))
-def list_(folder: Folder, json: AsJson = False) -> None:
-    """List the batches whose commit was started and is not known to be finished."""
+CommitTopic = Annotated[
+    str | None, typer.Option("--commit-topic", help="The commit topic, if it is not TOPIC-commits.")
+]
+
+
+@app.command(
+    "list",
+    epilog=examples("tx list --topic orders", "tx list /data/checkpoints/orders", "tx list /data/tx --json"),
+)
+def list_(
+    folder: Annotated[
+        str | None,
+        typer.Argument(help="Half messages: a query's checkpointLocation, or its transactionLog."),
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Committed ranges: the topic that is written.")
+    ] = None,
+    commit_topic: CommitTopic = None,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """List the batches that were begun and are not known to be finished."""
+    from pyspark_rocketmq.tools.open_batches import commit_topic_of, find_open_batches
     from pyspark_rocketmq.tools.transactions import open_log, unfinished
 
+    if (folder is None) == (topic is None):
+        raise OptionError("give either a folder or --topic")
+    if topic is not None:
+        with connect(namesrv, option) as client:
+            batches = find_open_batches(client, commit_topic_of(topic, commit_topic))
+        _show_open(topic, batches, json=json)
+        return
+    assert folder is not None
     found = unfinished(open_log(folder))
     if json:
         print_json([_plain(each) for each in found])
         return
     _print(folder, found)
+
+
+@app.command("abort", epilog=examples("tx abort orders orders/9a2c 7 --yes"))
+def abort_(
+    topic: Annotated[str, typer.Argument(help="The topic that is written.")],
+    query: Annotated[str, typer.Argument(help="The query or job, as 'tx list --topic' prints it.")],
+    batch: Annotated[int, typer.Argument(help="The number of its batch.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Give the batch up. Without it the command only lists it.")
+    ] = False,
+    commit_topic: CommitTopic = None,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Give up a batch of committed ranges: its rows are never visible, also if its query continues.
+
+    For batches of queries that will never be started again. A query that continues skips the batch, and its
+    rows are lost.
+    """
+    from pyspark_rocketmq.tools.open_batches import commit_topic_of, find_open_batches, give_up
+
+    name = commit_topic_of(topic, commit_topic)
+    with connect(namesrv, option) as client:
+        found = [
+            each for each in find_open_batches(client, name) if (each.owner, each.number) == (query, batch)
+        ]
+        if not found:
+            raise OptionError("there is no such open batch: see tx list --topic", query=query, batch=batch)
+        done = yes and give_up(client, name, found[0])
+    if json:
+        print_json({**_plain_open(found[0]), "applied": done})
+        return
+    _show_open(topic, tuple(found))
+    if yes:
+        console().print("given up" if done else "nothing was changed: it was committed meanwhile")
+    else:
+        console().print("nothing was changed: give it up with --yes")
 
 
 @app.command("recover", epilog=examples("tx recover /data/checkpoints/orders --yes"))
@@ -80,6 +149,20 @@ def recover_(
             else "nothing was changed: finish them with --yes"
         )
         console().print(text)
+
+
+def _show_open(topic: str, found: tuple[OpenBatch, ...], *, json: bool = False) -> None:
+    if json:
+        print_json([_plain_open(each) for each in found])
+    elif not found:
+        typer.echo(f"no open batches in {topic}")
+    else:
+        rows = [[each.owner, str(each.number), timestamp(each.begun_at_ms)] for each in found]
+        print_table(["query or job", "batch", "begun"], rows)
+
+
+def _plain_open(each: OpenBatch) -> dict[str, object]:
+    return {"query": each.owner, "batch": each.number, "startTimestamp": each.begun_at_ms}
 
 
 def _plain(each: Unfinished) -> dict[str, object]:

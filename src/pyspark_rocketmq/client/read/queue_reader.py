@@ -10,7 +10,7 @@ Reading has no side effects at the broker; the same ranges give the same rows ag
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar, assert_never
 
@@ -25,8 +25,10 @@ from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, RangeReport
 from pyspark_rocketmq.options.choices import BodyType, ObjectPolicy
 from pyspark_rocketmq.record.decode.arrow import BatchDecoder, Chunk, Column
+from pyspark_rocketmq.record.decode.commit_marks import Decided
 from pyspark_rocketmq.record.decode.corrupt import Corrupt, OnCorrupt
 from pyspark_rocketmq.record.decode.objects import MessageDecoder
+from pyspark_rocketmq.record.properties import PROPERTY_COMMIT_TOPIC
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
@@ -56,9 +58,8 @@ class DecodeOptions:
         How a message that cannot be decoded is handled: an error, nulls in the affected columns, or no row.
     check_crc : bool
         Compare each stored body with its checksum.
-    decided_by : Mapping, optional
-        By topic, the commit topic that decides about the messages of transactional writes: they are filtered
-        out. Empty: it is not known.
+    decided : Callable, optional
+        Returns, for a queue, which messages of transactional writes are rows. Others are filtered out.
     max_batch_rows, max_batch_bytes : int
         A batch is returned when it holds this many rows or bytes of answers. Memory pools return
         blocks above some MiB to the system at once: larger batches cause page faults each time (measured: 0.2
@@ -69,7 +70,7 @@ class DecodeOptions:
     body_as: BodyType = "binary"
     on_corrupt: OnCorrupt = "fail"
     check_crc: bool = False
-    decided_by: Mapping[str, str] | None = None
+    decided: Callable[[MessageQueue], Decided] | None = None
     max_batch_rows: int = 10_000
     max_batch_bytes: int = 4 << 20
 
@@ -129,10 +130,12 @@ def read_messages(
     *,
     on_corrupt: ObjectPolicy = "fail",
     check_crc: bool = False,
+    decided: Callable[[MessageQueue], Decided] | None = None,
 ) -> Iterator[Message]:
     """Read ranges as one `Message` object each: convenient, and many times slower than `read_batches`.
 
-    A message that cannot be decoded is an error or, with ``on_corrupt="skip"``, omitted with a warning.
+    A message that cannot be decoded is an error or, with ``on_corrupt="skip"``, omitted with a warning. For
+    ``decided``, see `DecodeOptions`.
 
     Raises
     ------
@@ -141,15 +144,25 @@ def read_messages(
     """
     tags = options.selector.tags
     for run in _pull_runs(client, ranges, options, _OBJECTS_AT_ONCE, _BYTES_AT_ONCE):
-        decoder = MessageDecoder(run.pull.offsets.queue, on_corrupt=on_corrupt, check_crc=check_crc)
+        queue = run.pull.offsets.queue
+        decoder = MessageDecoder(queue, on_corrupt=on_corrupt, check_crc=check_crc)
+        rows = None if decided is None else decided(queue)
         decoded = 0
         for message in _decode(decoder.messages, run.chunks, on_corrupt, run.again(client, options)):
             decoded += 1
-            if tags is None or message.tags in tags:
+            if (tags is None or message.tags in tags) and (rows is None or _is_row(message, rows)):
                 yield message
         run.pull.account_for(run.chunks, decoded + decoder.corrupt.skipped)
         for corrupt in decoder.corrupt.first:
             _LOG.warning("skipped, it does not decode: %s", corrupt)
+
+
+def _is_row(message: Message, decided: Decided) -> bool:
+    mark = message.properties.get(PROPERTY_COMMIT_TOPIC)
+    if mark is None:
+        return True
+    decided.check((mark,))
+    return decided.has(message.queue_offset)
 
 
 @dataclass(slots=True)
@@ -256,7 +269,7 @@ def _make_decoder(queue: MessageQueue, decode: DecodeOptions, tags: frozenset[st
         check_crc=decode.check_crc,
         max_batch_rows=decode.max_batch_rows,
         max_batch_bytes=decode.max_batch_bytes,
-        decided_by=None if decode.decided_by is None else decode.decided_by[queue.topic],
+        decided=None if decode.decided is None else decode.decided(queue),
     )
 
 

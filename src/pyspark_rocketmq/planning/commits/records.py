@@ -18,13 +18,14 @@ not read twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, assert_never
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 from pyspark_rocketmq.errors import RemoteProtocolError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.model.nested_offsets import flatten, nest
+from pyspark_rocketmq.model.nested_offsets import nest
 
 __all__ = [
     "Abort",
@@ -35,6 +36,8 @@ __all__ = [
     "decode_record",
     "encode_record",
 ]
+
+T = TypeVar("T")
 
 _VERSION: Final = 1
 
@@ -68,7 +71,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abort:
-    """What was written so far for a batch of the owner, or an earlier one, is never committed."""
+    """Readers need not wait for what was written so far for a batch of the owner, or an earlier one."""
 
     owner: str
     number: int
@@ -108,17 +111,14 @@ def decode_record(body: bytes, **facts: object) -> Record:
         It is no record, or one of a newer release.
     """
     try:
-        document = json.loads(body)
+        document = json.loads(body.decode())
         version, kind = document["version"], document["kind"]
         owner, number = str(document["owner"]), int(document["number"])
         if version == _VERSION and kind == "commit":
-            ranges = {
-                queue: tuple((int(begin), int(end)) for begin, end in parts)
-                for queue, parts in flatten(document["ranges"]).items()
-            }
+            ranges = _by_queue(document["ranges"], _parts)
             return Commit(owner=owner, number=number, since=int(document["since"]), ranges=ranges)
         if version == _VERSION and kind == "begin":
-            ends = {queue: int(end) for queue, end in flatten(document["ends"]).items()}
+            ends = _by_queue(document["ends"], int)
             return Begin(owner=owner, number=number, ends=ends)
         if version == _VERSION and kind == "abort":
             return Abort(owner=owner, number=number)
@@ -133,3 +133,24 @@ def decode_record(body: bytes, **facts: object) -> Record:
         "read it with that release",
         **facts,
     )
+
+
+def _by_queue(
+    nested: Mapping[str, Mapping[str, Mapping[str, Any]]], parse: Callable[[Any], T]
+) -> dict[MessageQueue, T]:
+    """Return the values of `nest` by queue; thousands of records name the same few queues."""
+    return {
+        _queue(topic, broker_name, queue_id): parse(value)
+        for topic, brokers in nested.items()
+        for broker_name, queues in brokers.items()
+        for queue_id, value in queues.items()
+    }
+
+
+def _parts(given: Iterable[tuple[Any, Any]]) -> tuple[tuple[int, int], ...]:
+    return tuple([(int(begin), int(end)) for begin, end in given])
+
+
+@lru_cache(maxsize=4096)
+def _queue(topic: str, broker_name: str, queue_id: str) -> MessageQueue:
+    return MessageQueue(topic, broker_name, int(queue_id))

@@ -101,13 +101,19 @@ def join(parts: Iterable[Ranges]) -> dict[MessageQueue, tuple[tuple[int, int], .
     return {queue: _join(ranges) for queue, ranges in pieces.items() if ranges}
 
 
-def _join(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _join(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    ranges.sort()
     joined: list[tuple[int, int]] = []
-    for begin, end in sorted(ranges):
-        if joined and begin <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        elif begin < end:
-            joined.append((begin, end))
+    low = high = -1
+    for begin, end in ranges:
+        if begin > high:
+            if low < high:
+                joined.append((low, high))
+            low, high = begin, end
+        elif end > high:
+            high = end
+    if low < high:
+        joined.append((low, high))
     return tuple(joined)
 
 

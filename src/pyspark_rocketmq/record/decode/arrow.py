@@ -18,6 +18,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options.choices import BodyType
 from pyspark_rocketmq.record.decode.columns import COLUMNS, ColumnBuilder, Constants
+from pyspark_rocketmq.record.decode.commit_marks import Decided
 from pyspark_rocketmq.record.decode.corrupt import Corrupt, OnCorrupt
 from pyspark_rocketmq.record.decode.rows import Chunk, Rows
 from pyspark_rocketmq.record.decode.scan import scan
@@ -77,9 +78,8 @@ class BatchDecoder:
         At most 1 GiB: strings have 32-bit offsets.
     body_limit : int
         What one decompressed body may take, in bytes.
-    decided_by : str, optional
-        The commit topic that decides about the messages of transactional writes: they are left out. Empty:
-        there was none, and such a message is an error.
+    decided : Decided, optional
+        Which messages of transactional writes are rows: others are left out.
 
     Raises
     ------
@@ -98,7 +98,7 @@ class BatchDecoder:
         max_batch_rows: int = 10_000,
         max_batch_bytes: int = 64 * 1024 * 1024,
         body_limit: int = MAX_BODY_BYTES,
-        decided_by: str | None = None,
+        decided: Decided | None = None,
     ) -> None:
         if not columns:
             raise OptionError("a record batch needs at least one column")
@@ -118,9 +118,9 @@ class BatchDecoder:
         self._max_batch_rows = max_batch_rows
         self._max_batch_bytes = max_batch_bytes
         self._body_limit = body_limit
-        self._decided_by = decided_by
+        self._decided = decided
         self.undecided = 0
-        """How many messages ``decided_by`` has left out."""
+        """How many messages of transactional writes were left out."""
         self._row_bytes = _ROW_OVERHEAD + len(queue.topic.encode()) + len(queue.broker_name.encode())
         self._constants = Constants()
 
@@ -190,8 +190,8 @@ class BatchDecoder:
 
     def _batch(self, rows: Rows) -> pa.RecordBatch:
         builder = ColumnBuilder(rows, self._queue, self._constants, self.corrupt)
-        if self._decided_by is not None:
-            builder = self._without_undecided(builder, self._decided_by)
+        if self._decided is not None:
+            builder = self._without_undecided(builder, self._decided)
         arrays = [
             builder.build(column.source, field.type)
             for column, field in zip(self._columns, self._schema, strict=True)
@@ -202,27 +202,14 @@ class BatchDecoder:
             return batch
         return batch.filter(pa.array(~marked))
 
-    def _without_undecided(self, builder: ColumnBuilder, decided_by: str) -> ColumnBuilder:
-        """Leave out the messages of transactional writes.
-
-        Raises
-        ------
-        OptionError
-            Another commit topic decides about some of them.
-        """
+    def _without_undecided(self, builder: ColumnBuilder, decided: Decided) -> ColumnBuilder:
+        """Leave out the messages of transactional writes that are no rows. Raises as `Decided.check`."""
         marks = builder.properties.column(PROPERTY_COMMIT_TOPIC)
         if marks.null_count == len(marks):
             return builder
-        strangers = set(pc.unique(marks).to_pylist()) - {None, decided_by}
-        if strangers:
-            read = decided_by or "it was not found: its broker may be down. No commit topic"
-            raise OptionError(
-                f"{min(strangers)} decides which of these messages are rows, and {read} was read: set "
-                "commitTopic",
-                option="commitTopic",
-                topic=self._queue.topic,
-            )
-        kept = np.flatnonzero(pc.is_null(marks).to_numpy(zero_copy_only=False))
+        decided.check(pc.unique(marks).to_pylist())
+        unmarked = pc.is_null(marks).to_numpy(zero_copy_only=False)
+        kept = np.flatnonzero(unmarked | decided.lists(builder.rows.offset))
         self.undecided += len(marks) - len(kept)
         return ColumnBuilder(builder.rows[kept], self._queue, self._constants, self.corrupt)
 

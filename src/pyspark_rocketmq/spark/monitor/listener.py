@@ -227,7 +227,8 @@ class RocketMQQueryListener(StreamingQueryListener):
         Before Spark 4.2, reports have no newest offsets: then it is the lag at the time of the report.
         """
         newest = _read(source.latestOffset)
-        lag = Lag() if newest is None else lag_between(end.offsets, newest.offsets)
+        known = {queue: at.known for queue, at in end.commits.items()}
+        lag = Lag() if newest is None else lag_between(end.positions, {**newest.offsets, **known})
         measured: dict[str, Any] = {
             "group": _group(end),
             "now_ms": self._clock.now_ms(),
@@ -237,7 +238,7 @@ class RocketMQQueryListener(StreamingQueryListener):
             with self._asking:
                 client = self._client(end)
                 if newest is None:
-                    return newest_lag(client, end.offsets, **measured)
+                    return newest_lag(client, end.positions, **measured)
                 return measure_lag(client, lag, **measured)
         except RocketMQError as error:
             _LOG.warning("how long messages have waited is not known: %s", error)
@@ -250,7 +251,7 @@ class RocketMQQueryListener(StreamingQueryListener):
             with self._asking:
                 client = self._client(offset)
                 lag = newest_lag(
-                    client, offset.offsets, group=_group(offset), now_ms=now, weights=self._weights
+                    client, offset.positions, group=_group(offset), now_ms=now, weights=self._weights
                 )
         except RocketMQError as error:
             _LOG.warning("the lag of %s is not known: %s", status.label, error)
@@ -280,7 +281,12 @@ def _read(text: str | None) -> SourceOffset | None:
 
 
 def _planned(source: SourceProgress, end: SourceOffset) -> int | None:
-    """Return the number of offsets in a batch, from its end and its start."""
+    """Return the number of offsets in a batch, from its end and its start; None if they do not show it.
+
+    With ``isolation=read_committed``, rows also come from before its start.
+    """
+    if end.committed_only:
+        return None
     start = _read(source.startOffset)
     if start == end:
         return 0

@@ -7,7 +7,7 @@ read when its commit is: the batch that follows the commit has all of them, wher
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -17,10 +17,16 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.commits.commit_log import (
+    CommitLog,
+    Committed,
+    find_commit_queues,
+    read_committed,
+    warn_of_lost_commits,
+)
 from pyspark_rocketmq.client.send.readable import wait_until_readable
 from pyspark_rocketmq.errors import BrokerNotFoundError
 from pyspark_rocketmq.model import Latest, MessageQueue, OffsetRange
-from pyspark_rocketmq.offsets.commit_log import CommitLog, find_commit_queue
 from pyspark_rocketmq.offsets.queue_lookup import is_outage, retry_until
 from pyspark_rocketmq.offsets.stream_offset import CommitPosition, SourceOffset
 from pyspark_rocketmq.options import SourceOptions
@@ -74,6 +80,9 @@ class _Look:
     at: CommitPosition
     end: int
     commits: Sequence[tuple[int, Commit]]
+    """Those that were not read."""
+    ranges: Ranges
+    """What commits list, also those that were read, as far as queues may still have such messages."""
     begun: Sequence[Entry]
 
 
@@ -93,6 +102,7 @@ class CommittedStreamReader(RocketMQStreamReader):
         self._looks: Mapping[MessageQueue, _Look] = {}
         self._frozen_commits: Mapping[MessageQueue, int] | None = None
         self._seen: dict[tuple[MessageQueue, int], float] = {}
+        self._sifted: dict[MessageQueue, tuple[Any, int, Sequence[tuple[int, Commit]], Sequence[Entry]]] = {}
 
     # --- what Spark calls ---
 
@@ -140,12 +150,11 @@ class CommittedStreamReader(RocketMQStreamReader):
         for queue, at in until.commits.items():
             log = self._log(queue)
             log.check_last(at.known, at.stored_at_ms)
-            known += (commit.ranges for _, commit in log.commits(at.needed, at.known))
-            rows += (commit.ranges for _, commit in log.commits(at.begin, at.read))
+            known.append(log.ranges(at.needed, at.known))
+            rows.append(log.ranges(at.begin, at.read))
         unmarked = subtract(plan_ranges(begin.offsets, until.offsets, until.begin), join(known))
         marked = clip(_selected(join(rows), self._options), begins=until.floor)
-        names = map(self._options.isolation.commit_topic_of, _topics(self._options))
-        return [*_plan(unmarked, listed(marked), self._options, frozenset(names))]
+        return [*_plan(unmarked, listed(marked), self._options, _commit_topics(self._options))]
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         """Retry while the brokers of commit topics are down, as long as for those of the queues."""
@@ -160,6 +169,8 @@ class CommittedStreamReader(RocketMQStreamReader):
         if self._origin is None:
             origin = super()._resolve_start()
             floor = {} if isinstance(self._policy, Latest) else origin.offsets
+            for queue in self._looks if floor else ():
+                warn_of_lost_commits(self._open_client(), queue, floor)
             self._origin = replace(origin, committed_only=True, floor=floor)
         return self._origin
 
@@ -183,22 +194,33 @@ class CommittedStreamReader(RocketMQStreamReader):
         first = log.check(at.read, at.known, end=end, stored_at_ms=at.stored_at_ms)
         if self._frozen_commits is not None:
             end = max(min(end, self._frozen_commits[queue]), at.known)
+        key = (at, first, end, last.offsets)
+        if self._sifted.get(queue, (None,))[0] != key:  # an idle query asks the same again and again
+            self._sifted[queue] = (key, *self._sift(log, at, first, end, last))
+        _, needed, commits, open_ = self._sifted[queue]
+        begun = [entry for entry in open_ if self._is_new(queue, entry)]
+        needed = min([needed, *(entry.offset for entry in begun)])
+        needed = min(max(first, end - MAX_KNOWN, needed), at.read)
+        at = CommitPosition(at.read, at.read, needed, end, log.stored_at_ms(end) if end > first else 0)
+        commits = [each for each in commits if each[0] >= at.read]
+        return _Look(at, end, commits, log.ranges(needed, end), begun)
+
+    def _sift(
+        self, log: CommitLog, at: CommitPosition, first: int, end: int, last: SourceOffset
+    ) -> tuple[int, Sequence[tuple[int, Commit]], Sequence[Entry]]:
+        """Return the first record that is still needed, the commits from there on, and the open batches."""
+        begin = max(first, at.needed)
         needed = at.read
-        for offset, commit in log.commits(max(first, at.needed), at.read):
+        for offset, commit in log.commits(begin, at.read):
             mine = _selected(commit.ranges, self._options)
             if any(parts[-1][1] > last.offsets.get(each, 0) for each, parts in mine.items()):
-                needed = min(needed, offset)
-        begun = [
-            entry
-            for entry in find_open(log.entries(max(first, at.needed), end))
-            if self._is_new(queue, entry)
-        ]
-        needed = max(first, end - MAX_KNOWN, min([needed, *(entry.offset for entry in begun)]))
-        needed = min(needed, at.read)
-        commits = log.commits(needed, end)
-        log.forget(min(needed, end - 1))
-        at = CommitPosition(at.read, at.read, needed, end, log.stored_at_ms(end) if end > first else 0)
-        return _Look(at, end, commits, begun)
+                needed = offset
+                break
+        open_ = find_open(log.entries(begin, end))
+        oldest = max(first, end - MAX_KNOWN, min([needed, *(entry.offset for entry in open_)]))
+        commits = log.commits(min(oldest, at.read), end)
+        log.forget(min(begin, end - 1))  # what the same start needs again
+        return needed, commits, open_
 
     def _is_new(self, queue: MessageQueue, entry: Entry) -> bool:
         """Whether unmarked messages still wait for a batch: for a time, whatever the brokers' clocks say."""
@@ -229,7 +251,7 @@ class CommittedStreamReader(RocketMQStreamReader):
         for look in self._looks.values():  # half of the limit, so that neither kind of message starves
             read, rows = self._choose(look, reach, most and max(1, most // 2), rows)
             look.at = replace(look.at, read=read)
-        known = join(commit.ranges for look in self._looks.values() for _, commit in look.commits)
+        known = join(look.ranges for look in self._looks.values())
         begun = [entry for look in self._looks.values() for entry in look.begun]
         holds = find_holds(begun) if self._frozen is None else {}
         open_to = {
@@ -243,9 +265,13 @@ class CommittedStreamReader(RocketMQStreamReader):
         self, look: _Look, reach: Mapping[MessageQueue, int], most: int | None, rows: int
     ) -> tuple[int, int]:
         """Return up to where commits are read now, and the number of all rows with theirs."""
+        total = sum(commit.rows for _, commit in look.commits)
+        all_ends = {queue: parts[-1][1] for queue, parts in _selected(look.ranges, self._options).items()}
+        if (most is None or rows + total <= most) and all(
+            end <= reach.get(queue, 0) for queue, end in all_ends.items()
+        ):
+            return look.end, rows + total
         for offset, commit in look.commits:
-            if offset < look.at.begin:
-                continue
             mine = _selected(commit.ranges, self._options)
             behind = [queue for queue, parts in mine.items() if parts[-1][1] > reach.get(queue, 0)]
             if behind:
@@ -281,14 +307,8 @@ class CommittedBatchReader(RocketMQBatchReader):
             Committed messages cannot be read after ten seconds.
         """
         with closing(self._connect(self._options.client)) as client:
-            queues = _commit_queues(client, self._options)
-            begins, ends = client.min_offsets(queues), client.max_offsets(queues)
-            commits = [
-                commit.ranges
-                for queue in queues
-                for _, commit in CommitLog(client, queue).commits(begins[queue], ends[queue])
-            ]
-            rows = _selected(join(commits), self._options)
+            committed = read_committed(client, _commit_topics(self._options))
+            rows = _selected(committed.ranges, self._options)
             last = {queue: parts[-1][1] for queue, parts in rows.items()}
             if isinstance(self._end, Latest) and not wait_until_readable(
                 client, last, timeout_ms=_READABLE_MS
@@ -298,39 +318,41 @@ class CommittedBatchReader(RocketMQBatchReader):
                     topic=", ".join(sorted({queue.topic for queue in last})),
                 )
             ranges = self._ranges(client)
+            begins = {each.queue: each.from_offset for each in ranges}
+            for queue in _commit_queues(client, self._options):
+                warn_of_lost_commits(client, queue, begins)
             within = clip(
                 rows,
-                begins={each.queue: each.from_offset for each in ranges},
+                begins=begins,
                 ends={each.queue: each.until_offset for each in ranges},
             )
             unmarked = subtract(ranges, rows)
-            known = frozenset(queue.topic for queue in queues)
-            return _plan(unmarked, listed(within), self._options, known)
+            return _plan(unmarked, listed(within), self._options, committed.by)
 
 
 def _plan(
     unmarked: Iterable[OffsetRange],
     marked: Iterable[OffsetRange],
     options: SourceOptions,
-    known: Collection[str],
+    by: Mapping[str, str],
 ) -> list[RangesPartition]:
     """Return the partitions of unmarked messages, then those of committed batches.
 
     Parameters
     ----------
-    known : collection of str
-        The commit topics that were read, or will be: marked messages that these decide about are left out.
+    by : Mapping
+        By topic, the commit topic that was read: marked messages that it decides about are left out.
     """
-    partitions: list[RangesPartition] = []
-    for partition in plan_partitions(unmarked, options):
-        names = {part.topic: options.isolation.commit_topic_of(part.topic) for part in partition.value}
-        decided_by = {topic: name if name in known else "" for topic, name in names.items()}
-        partitions.append(UnmarkedPartition(partition.value, decided_by))
+    partitions: list[RangesPartition] = [
+        UnmarkedPartition(partition.value, Committed(by)) for partition in plan_partitions(unmarked, options)
+    ]
     return partitions + plan_partitions(marked, options)
 
 
-def _topics(options: SourceOptions) -> tuple[str, ...]:
-    return options.topics or tuple(sorted({queue.topic for queue in options.assign}))
+def _commit_topics(options: SourceOptions) -> dict[str, str]:
+    """Return the commit topic of each topic."""
+    topics = options.topics or tuple(sorted({queue.topic for queue in options.assign}))
+    return {topic: options.isolation.commit_topic_of(topic) for topic in topics}
 
 
 def _selected(ranges: Ranges, options: SourceOptions) -> dict[MessageQueue, Sequence[tuple[int, int]]]:
@@ -345,6 +367,4 @@ def _selected(ranges: Ranges, options: SourceOptions) -> dict[MessageQueue, Sequ
 
 def _commit_queues(client: Client, options: SourceOptions) -> tuple[MessageQueue, ...]:
     """Return the queues of the commit topics that exist."""
-    names = dict.fromkeys(map(options.isolation.commit_topic_of, _topics(options)))
-    found = (find_commit_queue(client, name) for name in names)
-    return tuple(queue for queue in found if queue is not None)
+    return find_commit_queues(client, _commit_topics(options).values())

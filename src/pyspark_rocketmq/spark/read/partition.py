@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.commits.commit_log import Committed
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.model import OffsetRange
@@ -56,13 +57,13 @@ class UnmarkedPartition(RangesPartition):
     Parameters
     ----------
     value : tuple of OffsetRange
-    decided_by : Mapping
-        By topic, its commit topic; empty if that is not known.
+    committed : Committed
+        Which of them are rows after all.
     """
 
-    def __init__(self, value: tuple[OffsetRange, ...], decided_by: Mapping[str, str]) -> None:
+    def __init__(self, value: tuple[OffsetRange, ...], committed: Committed) -> None:
         super().__init__(value)
-        self.decided_by = decided_by
+        self.committed = committed
 
 
 def plan_partitions(ranges: Iterable[OffsetRange], options: SourceOptions) -> list[RangesPartition]:
@@ -94,9 +95,9 @@ def read_partition(
         A broker did not answer in time.
     """
     if isinstance(partition, RangesPartition):  # else Spark's stand-in for "no partition at all"
-        decided_by = partition.decided_by if isinstance(partition, UnmarkedPartition) else None
+        committed = partition.committed if isinstance(partition, UnmarkedPartition) else None
         client = task_client(options.client)
-        yield from read_ranges(client, partition.value, options, projection, decided_by=decided_by)
+        yield from read_ranges(client, partition.value, options, projection, committed=committed)
 
 
 def read_ranges(
@@ -105,7 +106,7 @@ def read_ranges(
     options: SourceOptions,
     projection: Projection,
     *,
-    decided_by: Mapping[str, str] | None = None,
+    committed: Committed | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read ranges as record batches and account for every offset. Raises as `read_partition`."""
     account = Account(ranges)
@@ -119,7 +120,7 @@ def read_ranges(
             body_as=projection.body_as,
             on_corrupt=options.on_corrupt.value,
             check_crc=options.check_crc,
-            decided_by=decided_by,
+            decided=committed,
         ),
         on_report=account.add,
     ):

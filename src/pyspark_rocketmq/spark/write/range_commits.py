@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.commits.commit_log import read_entries, require_commit_queue
 from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
 from pyspark_rocketmq.client.send.readable import wait_until_readable
@@ -22,7 +23,6 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, OutgoingMessage, SendResult
 from pyspark_rocketmq.model.names import COMMIT_TOPIC_SUFFIX
-from pyspark_rocketmq.offsets.commit_log import find_commit_queue, read_entries
 from pyspark_rocketmq.options import SinkOptions
 from pyspark_rocketmq.planning.commits.records import Abort, Begin, Commit, Ranges, Record, encode_record
 from pyspark_rocketmq.planning.commits.visible import Entry, is_valid, join
@@ -39,6 +39,9 @@ _FIRST_WINDOW: Final = 4_096
 """How many of the last records are searched for a batch's commit first; each further window is longer."""
 
 _READABLE_MS: Final = 10_000
+
+_HINT_MS: Final = 1_000
+"""How long a failed task tries to tell readers about it."""
 
 _LEAST_COMMITS: Final = 3
 """How often a commit is sent, at least, before it fails because others come in between."""
@@ -112,27 +115,43 @@ class RangeCommits:
             if begun:
                 self.abandon(name)
             return
+        if not self._decide(name, ranges):
+            _LOG.warning("batch %s is committed already: what was written now are no rows", name)
+            self.abandon(name)
+
+    def give_up(self, name: TransactionName) -> bool:
+        """Decide that a batch has no rows, whoever continues with it; False if it is committed already."""
+        return self._decide(name, {})
+
+    def _decide(self, name: TransactionName, ranges: Ranges) -> bool:
+        """Send the valid commit of a batch; False if another one is valid."""
         patience = self._client.deadline(self._options.outage_timeout_ms)
         for attempt in itertools.count(1):
             committed, end = self._find(name, thorough=True)
             if committed:
-                _LOG.warning("batch %s is committed already: what was written now are no rows", name)
-                self.abandon(name)
-                return
+                return False
             commit = Commit(owner=self._owner(name), number=name.number, since=end, ranges=ranges)
             offset = self._append(commit)
             wait_until_readable(self._client, {self._log_queue(): offset + 1}, timeout_ms=_READABLE_MS)
             others = self._patiently(partial(self._records, name, end, offset))
             if is_valid(offset, commit, others):
-                return
+                break
             # Another process was faster, or too many records came in between: look again.
             if patience.expired and attempt >= _LEAST_COMMITS:
                 raise SendError(f"batch {name} is not committed: too many records came in between", failed=0)
+        return True
 
-    def abandon(self, name: TransactionName) -> None:
-        """Tell readers that what was written so far for a batch is never committed. It is a hint."""
+    def abandon(self, name: TransactionName, *, timeout_ms: float | None = None) -> None:
+        """Tell readers not to wait for what was written so far for a batch. It is a hint.
+
+        Parameters
+        ----------
+        name : TransactionName
+        timeout_ms : float, optional
+            How long it is tried; by default ``outageTimeout``.
+        """
         try:
-            self._append(Abort(owner=self._owner(name), number=name.number))
+            self._append(Abort(owner=self._owner(name), number=name.number), timeout_ms=timeout_ms)
         except RocketMQError as error:
             _LOG.warning("readers are not told that batch %s was abandoned: %s", name, error)
 
@@ -178,7 +197,7 @@ class RangeCommits:
         found = read_entries(self._client, self._log_queue(), begin, end, selector=selector)
         return [entry for entry in found if entry.record.owner == self._owner(name)]
 
-    def _append(self, record: Record) -> int:
+    def _append(self, record: Record, *, timeout_ms: float | None = None) -> int:
         """Add a record, at least once, and return its offset."""
         message = OutgoingMessage(self._topic, encode_record(record), tags=_tag(record.owner))
 
@@ -190,7 +209,7 @@ class RangeCommits:
                 cause = error.__cause__
                 raise (cause if isinstance(cause, RocketMQError) and cause.retriable else error) from None
 
-        return self._patiently(attempt)
+        return self._patiently(attempt, timeout_ms=timeout_ms)
 
     def _log_queue(self) -> MessageQueue:
         """Return the commit topic's only queue.
@@ -200,18 +219,14 @@ class RangeCommits:
         """
         if self._queue is None:
             self._client.invalidate(self._topic)
-            self._queue = find_commit_queue(self._client, self._topic)
-            if self._queue is None:
-                raise BrokerNotFoundError(
-                    f"the commit topic {self._topic} does not exist, or its broker is down. Create it once, "
-                    f"with one queue at one broker: pyspark-rocketmq topic create {self._topic} --queues 1 "
-                    "--broker NAME",
-                    topic=self._topic,
-                )
+            self._queue = require_commit_queue(self._client, self._topic)
         return self._queue
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Retry while brokers or name servers are down: name servers forget the topics of such brokers."""
+    def _patiently(self, ask: Callable[[], T], *, timeout_ms: float | None = None) -> T:
+        """Retry while brokers or name servers are down: name servers forget the topics of such brokers.
+
+        They are waited for as long as ``outageTimeout`` says, unless another timeout is given.
+        """
 
         def attempt() -> T:
             try:
@@ -222,7 +237,9 @@ class RangeCommits:
 
         return retry(
             attempt,
-            deadline=self._client.deadline(self._options.outage_timeout_ms),
+            deadline=self._client.deadline(
+                self._options.outage_timeout_ms if timeout_ms is None else timeout_ms
+            ),
             clock=self._client.clock,
             random=self._client.random,
             on_stale_route=lambda: self._client.invalidate(self._topic),
@@ -263,6 +280,14 @@ class TaskRanges:
         """Add the messages of one send, which have consecutive offsets."""
         begin = stored.queue_offset
         self._parts.setdefault(stored.queue, []).append((begin, begin + count))
+
+    def abandon(self) -> None:
+        """Tell readers not to wait for the batch: the task has failed. It is a hint, and is not waited for.
+
+        The messages of other tasks may still be committed, and are then read twice by those who do not wait.
+        """
+        if self._begun and not self.committed:
+            self._commits.abandon(self._name, timeout_ms=_HINT_MS)
 
     def joined(self) -> Ranges | None:
         """Return the ranges, adjacent ones joined; None if readers were told of none."""

@@ -198,10 +198,12 @@ class WriteTask:
         return self._report
 
     def _roll_back(self, pipeline: SendPipeline) -> None:
-        """Roll back half messages that only this task knows."""
+        """Roll back half messages that only this task knows, or tell readers not to wait for its messages."""
         if self._transaction is not None:
             self._judge(pipeline.drain())  # those that were in flight are stored too
             roll_back(self._producer.client, self._transaction.group, self._halves.table())
+        if self._ranges is not None:
+            self._ranges.abandon()
 
     # --- rows to sends ---
 

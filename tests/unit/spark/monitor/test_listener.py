@@ -12,7 +12,7 @@ from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
+from pyspark_rocketmq.offsets.stream_offset import CommitPosition, SourceIdentity, SourceOffset
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.spark.monitor.lag import Lag, QueueLag, Spread, lag
 from pyspark_rocketmq.spark.monitor.listener import RocketMQQueryListener
@@ -134,6 +134,17 @@ def test_rows_are_held_against_ranges(world: World, caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.WARNING, LOGGER):
         world.progress(world.offset(4, 9, 10), world.offset(4, 10, 10), 2)
     assert "1 rows more than offsets" in caplog.text
+
+
+def test_of_committed_batches_the_lag_is_that_of_their_records(world: World) -> None:
+    log = MessageQueue("orders-commits", "a", 0)
+    world.mq.logs[log] = world.mq.logs[A0][:7]
+    commits = {log: CommitPosition(begin=3, read=5, needed=3, known=7)}
+    start = world.offset(0, 0, 0, committed_only=True)
+    world.progress(start, world.offset(10, 10, 10, committed_only=True, commits=commits), 200)
+    (status,) = world.listener.statuses()
+    assert (status.planned, status.rows, status.skipped) == (None, 200, None)
+    assert {each.queue: each.messages for each in status.lag.queues}[log] == 2
 
 
 def test_a_heartbeat_is_no_row_of_the_ranges(world: World):

@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
+import pyarrow as pa
+
 from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
-from pyspark_rocketmq.errors import DataLossError, OptionError
+from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, OffsetRange
-from pyspark_rocketmq.planning.commits.records import Commit, decode_record
-from pyspark_rocketmq.planning.commits.visible import MAX_SPAN, Entry, is_valid
+from pyspark_rocketmq.planning.commits.records import Commit, Ranges, decode_record
+from pyspark_rocketmq.planning.commits.visible import MAX_SPAN, Entry, is_valid, join
+from pyspark_rocketmq.record.decode.commit_marks import Decided
 
-__all__ = ["CommitLog", "find_commit_queue", "read_entries"]
+__all__ = ["CommitLog", "Committed", "find_commit_queue", "find_commit_queues"]
+__all__ += ["read_committed", "read_entries", "require_commit_queue", "warn_of_lost_commits"]
+
+_LOG: Final = logging.getLogger(__name__)
 
 _EVERYTHING: Final = MessageSelector()
+
+_DECODE: Final = DecodeOptions(columns=("queueOffset", "storeTimestamp", "body"))
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Which messages of transactional writes are rows: called with a queue. Picklable for Spark.
+
+    Parameters
+    ----------
+    by : Mapping
+        By topic, its commit topic; empty if that was not found.
+    ranges : Ranges
+        Which marked messages are rows.
+    """
+
+    by: Mapping[str, str]
+    ranges: Ranges = field(default_factory=dict)
+
+    def __call__(self, queue: MessageQueue) -> Decided:
+        """Return the part of a queue."""
+        return Decided(queue.topic, self.by[queue.topic], self.ranges.get(queue, ()))
+
+
+def find_commit_queues(client: Client, topics: Iterable[str]) -> tuple[MessageQueue, ...]:
+    """Return the queues of the commit topics that exist. Raises as `find_commit_queue`."""
+    found = (find_commit_queue(client, name) for name in dict.fromkeys(topics))
+    return tuple(queue for queue in found if queue is not None)
 
 
 def find_commit_queue(client: Client, topic: str) -> MessageQueue | None:
@@ -42,6 +78,26 @@ def find_commit_queue(client: Client, topic: str) -> MessageQueue | None:
     return queues[0] if queues else None
 
 
+def require_commit_queue(client: Client, topic: str) -> MessageQueue:
+    """Return the only queue of a commit topic.
+
+    Raises
+    ------
+    BrokerNotFoundError
+        The topic does not exist, or its broker is down, which cannot be told apart.
+    OptionError, NameServerError
+        As `find_commit_queue`.
+    """
+    queue = find_commit_queue(client, topic)
+    if queue is None:
+        raise BrokerNotFoundError(
+            f"the commit topic {topic} does not exist, or its broker is down. Create it once, with one queue "
+            f"at one broker: pyspark-rocketmq topic create {topic} --queues 1 --broker NAME",
+            topic=topic,
+        )
+    return queue
+
+
 def read_entries(
     client: Client, queue: MessageQueue, begin: int, end: int, *, selector: MessageSelector = _EVERYTHING
 ) -> Iterator[Entry]:
@@ -59,9 +115,11 @@ def read_entries(
     if begin >= end:
         return
     options = ReadOptions(consumer_group=TOOLS_GROUP, selector=selector)
-    for message in read_messages(client, [OffsetRange(queue, begin, end)], options):
-        record = decode_record(message.body, queue=queue, queue_offset=message.queue_offset)
-        yield Entry(message.queue_offset, message.store_timestamp, record)
+    for batch in read_batches(client, [OffsetRange(queue, begin, end)], options, _DECODE):
+        offsets, times, bodies = batch.columns
+        stored_at_ms = times.cast(pa.timestamp("ms", times.type.tz)).cast(pa.int64()).to_pylist()
+        for offset, at_ms, body in zip(offsets.to_pylist(), stored_at_ms, bodies.to_pylist(), strict=True):
+            yield Entry(offset, at_ms, decode_record(body, queue=queue, queue_offset=offset))
 
 
 class CommitLog:
@@ -79,9 +137,10 @@ class CommitLog:
         self.queue = queue
         self._entries: list[Entry] = []
         self._offsets: list[int] = []
-        self._commits: dict[str, list[Entry]] = {}
-        """The commits of each owner."""
+        self._commits: dict[str, tuple[list[int], list[Entry]]] = {}
+        """The commits of each owner, and their offsets."""
         self._valid: dict[int, bool] = {}
+        self._joined: dict[tuple[int, int], Ranges] = {}
         self._first = 0
         self._begin = 0
         self._end = 0
@@ -104,6 +163,16 @@ class CommitLog:
             if first < self._begin:
                 self._cover(max(min(judged), first), end)
         return [each for each in found if self._judge(*each)]
+
+    def ranges(self, begin: int, end: int) -> Ranges:
+        """Return what the valid commits of a range of offsets list, joined. Raises as `entries`."""
+        self._cover(begin, end)
+        known = self._joined.get((begin, end))
+        if known is None:
+            known = join(commit.ranges for _, commit in self.commits(begin, end))
+            latest = list(self._joined.items())[-1:]  # a micro-batch asks for one or two
+            self._joined = {**dict(latest), (begin, end): known}
+        return known
 
     def forget(self, before: int) -> None:
         """Drop the records before an offset: they are read again if they are needed."""
@@ -167,10 +236,9 @@ class CommitLog:
 
     def _judge(self, offset: int, commit: Commit) -> bool:
         if offset not in self._valid:
-            mine = self._commits[commit.owner]
-            begin = bisect_left(mine, commit.since, key=lambda entry: entry.offset)
-            end = bisect_left(mine, offset, key=lambda entry: entry.offset)
-            self._valid[offset] = is_valid(offset, commit, mine[begin:end])
+            offsets, mine = self._commits[commit.owner]
+            between = slice(bisect_left(offsets, commit.since), bisect_left(offsets, offset))
+            self._valid[offset] = is_valid(offset, commit, mine[between])
         return self._valid[offset]
 
     def _cover(self, begin: int, end: int) -> None:
@@ -197,6 +265,60 @@ class CommitLog:
         self._commits = {}
         for entry in entries:
             if isinstance(entry.record, Commit):
-                self._commits.setdefault(entry.record.owner, []).append(entry)
+                offsets, mine = self._commits.setdefault(entry.record.owner, ([], []))
+                offsets.append(entry.offset)
+                mine.append(entry)
         first = self._offsets[0] if entries else 0
         self._valid = {offset: valid for offset, valid in self._valid.items() if offset >= first}
+
+
+def read_committed(client: Client, by: Mapping[str, str]) -> Committed:
+    """Read whole commit topics: what they say now. Take the ends of the queues after that.
+
+    Parameters
+    ----------
+    client : Client
+    by : Mapping
+        By topic, its commit topic.
+
+    Raises
+    ------
+    OptionError, RemoteProtocolError, RocketMQError
+        As `find_commit_queue` and `read_entries`.
+    """
+    queues = find_commit_queues(client, by.values())
+    begins, ends = client.min_offsets(queues), client.max_offsets(queues)
+    commits = [
+        commit.ranges
+        for queue in queues
+        for _, commit in CommitLog(client, queue).commits(begins[queue], ends[queue])
+    ]
+    known = {queue.topic for queue in queues}
+    return Committed({topic: name if name in known else "" for topic, name in by.items()}, join(commits))
+
+
+def warn_of_lost_commits(client: Client, log: MessageQueue, begins: Mapping[MessageQueue, int]) -> None:
+    """Warn if a read begins with messages whose commits may have expired.
+
+    Brokers delete whole files: at the broker of the commit topic, a commit never expires before its messages.
+    At another one it does if that has less retention, or more traffic.
+    """
+    elsewhere = {queue: at for queue, at in begins.items() if queue.broker_name != log.broker_name}
+    try:
+        first = client.min_offsets([log])[log]
+        if not first or not elsewhere:
+            return
+        for entry in read_entries(client, log, first, first + 1):
+            found = client.offsets_at(dict.fromkeys(elsewhere, entry.stored_at_ms))
+            older = {queue: at - begins[queue] for queue, at in found.items() if at > begins[queue]}
+            if older:
+                _LOG.warning(
+                    "the first records of the commit topic %s have expired, and %d messages are older than "
+                    "the first that is left, such as those of %s: if they are of committed batches, they are "
+                    "no rows. Give the broker of a commit topic at least the retention of the others",
+                    log.topic,
+                    sum(older.values()),
+                    min(older),
+                )
+    except RocketMQError as error:
+        _LOG.info("whether commits have expired is not known: %s", error)

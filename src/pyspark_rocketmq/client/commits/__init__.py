@@ -1,0 +1,1 @@
+"""Committed ranges: commit topics, and a consumer of what they say is committed."""

@@ -1,0 +1,201 @@
+"""Committed batches of transactional writes, read without Spark."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from tests.support.committed_query import Query
+
+from pyspark_rocketmq.client import Client, CommittedConsumer, OutgoingMessage, Producer
+from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.planning.commits.records import Ranges
+from pyspark_rocketmq.testing import MockCluster
+
+LOG = MessageQueue("orders-commits", "broker-a", 0)
+
+
+@pytest.fixture
+def mq() -> Iterator[MockCluster]:
+    with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as cluster:
+        cluster.create_topic("orders-commits", 1, brokers=["broker-a"])
+        yield cluster
+
+
+@pytest.fixture
+def client(mq: MockCluster) -> Iterator[Client]:
+    with Client(mq.name_server) as client:
+        yield client
+
+
+@pytest.fixture
+def query(mq: MockCluster, client: Client) -> Query:
+    return Query(mq.name_server, client)
+
+
+def send(client: Client, *bodies: str) -> None:
+    producer = Producer(client)
+    for body in bodies:
+        producer.send(OutgoingMessage("orders", body.encode()))
+
+
+def rows(consumer: CommittedConsumer, most: int = 10_000) -> list[str]:
+    return [message.body.decode() for message in consumer.read(most)]
+
+
+def test_a_batch_is_returned_whole_when_it_is_committed(client: Client, query: Query) -> None:
+    consumer = CommittedConsumer("orders", client=client)
+    send(client, "plain")
+    first, second = query.write(1, *"abcd"), query.write(1, "e")
+    query.write(2, "never")
+    assert rows(consumer) == ["plain"]
+    query.commit(1, first, second)
+    assert sorted(rows(consumer)) == [*"abcde"]
+    assert rows(consumer) == []
+    assert sorted(rows(CommittedConsumer("orders", client=client))) == [*"abcde", "plain"]
+
+
+def test_a_start_at_the_end_returns_what_is_committed_later(client: Client, query: Query) -> None:
+    query.run(1, "old")
+    part = query.write(2, "a", "b")
+    send(client, "old")
+    consumer = CommittedConsumer("orders", client=client, start="latest")
+    query.commit(2, part)
+    send(client, "plain")
+    assert sorted(rows(consumer)) == ["a", "b", "plain"]
+
+
+def test_a_larger_batch_is_not_divided(client: Client, query: Query) -> None:
+    query.run(1, *"abcde")
+    query.run(2, *"fg")
+    query.run(3, *"hi")
+    send(client, *(f"plain{number}" for number in range(6)))
+    consumer = CommittedConsumer("orders", client=client)
+    calls = []
+    while found := rows(consumer, 4):
+        calls.append(found)
+    assert sorted(calls[0][:5]) == [*"abcde"]
+    assert {*"fghi"} <= {*calls[1]}
+    assert Counter(body for call in calls for body in call) == Counter(
+        [*"abcdefghi", *(f"plain{number}" for number in range(6))]
+    )
+    assert max(map(len, calls[1:])) <= 6
+
+
+def test_many_messages_that_are_not_committed_are_no_end(client: Client, query: Query) -> None:
+    consumer = CommittedConsumer("orders", client=client)
+    query.write(1, *(f"never{number}" for number in range(40)))
+    send(client, "a", "b", "c", "d")
+    found = [*rows(consumer, 4), *rows(consumer, 4), *rows(consumer, 4), *rows(consumer, 4)]
+    assert sorted(found) == [*"abcd"]
+
+
+def test_lost_records_are_told(mq: MockCluster, client: Client, query: Query) -> None:
+    query.run(1, "a")
+    consumer = CommittedConsumer("orders", client=client)
+    consumer.read()
+    query.run(2, "b")
+    query.run(3, "c")
+    mq.expire(LOG, client.max_offsets([LOG])[LOG])
+    with pytest.raises(DataLossError) as failure:
+        consumer.read()
+    assert failure.value.condition == "COMMITS_LOST"
+
+
+def test_a_commit_topic_must_exist(client: Client) -> None:
+    with pytest.raises(BrokerNotFoundError, match="Create it once, with one queue at one broker"):
+        CommittedConsumer("orders", client=client, commit_topic="others")
+
+
+def test_messages_of_another_commit_topic_are_no_silent_loss(
+    mq: MockCluster, client: Client, query: Query
+) -> None:
+    mq.create_topic("others", 1, brokers=["broker-a"])
+    query.run(1, "a")
+    consumer = CommittedConsumer("orders", client=client, commit_topic="others")
+    with pytest.raises(OptionError, match="orders-commits decides which of these messages are rows"):
+        consumer.read()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "needs either name_server or client"),
+        ({"name_server": "127.0.0.1:1", "start": "middle"}, "start is earliest or latest"),
+        ({"name_server": "127.0.0.1:1", "position": "{}"}, "this is no position"),
+        ({"name_server": "127.0.0.1:1", "position": '{"version": 2}'}, "a newer release wrote this position"),
+    ],
+)
+def test_invalid_arguments(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        CommittedConsumer("orders", **given)  # type: ignore[arg-type]
+
+
+class Writers:
+    """Two queries whose batches are written, committed and given up in any order."""
+
+    def __init__(self, mq: MockCluster, client: Client, choose: random.Random) -> None:
+        self._mq, self._client, self._choose = mq, client, choose
+        self._numbers = dict.fromkeys(("first", "second"), 1)
+        self._parts: dict[str, list[Ranges | None]] = {name: [] for name in self._numbers}
+        self._bodies: dict[str, list[str]] = {name: [] for name in self._numbers}
+        self._made = 0
+        self.expected: Counter[str] = Counter()
+        self.batches: list[set[str]] = []
+
+    def step(self) -> None:
+        name = self._choose.choice([*self._numbers])
+        match self._choose.choice(("write", "write", "commit", "fail", "send")):
+            case "write":
+                made = self._bodies_of(name)
+                self._parts[name].append(self._query(name).write(self._numbers[name], *made))
+                self._bodies[name] += made
+            case "commit":
+                self.commit(name)
+            case "fail":
+                self._parts[name], self._bodies[name] = [], []
+            case _:
+                made = self._bodies_of("plain")
+                send(self._client, *made)
+                self.expected.update(made)
+
+    def commit(self, name: str) -> None:
+        if self._bodies[name]:
+            self._query(name).commit(self._numbers[name], *self._parts[name])
+            self.expected.update(self._bodies[name])
+            self.batches.append({*self._bodies[name]})
+            self._numbers[name] += 1
+            self._parts[name], self._bodies[name] = [], []
+
+    def _bodies_of(self, name: str) -> list[str]:
+        self._made += 1
+        return [f"{name}-{self._made}-{number}" for number in range(self._choose.randint(1, 9))]
+
+    def _query(self, name: str) -> Query:
+        return Query(self._mq.name_server, self._client, name)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_order_of_writes_commits_reads_and_restarts(mq: MockCluster, client: Client, seed: int) -> None:
+    choose = random.Random(seed)
+    writers = Writers(mq, client, choose)
+    consumer = CommittedConsumer("orders", client=client)
+    calls: list[list[str]] = []
+    for _ in range(60):
+        match choose.choice(("write", "write", "write", "read", "restart")):
+            case "write":
+                writers.step()
+            case "read":
+                calls.append(rows(consumer, choose.choice((1, 5, 10_000))))
+            case _:
+                consumer = CommittedConsumer("orders", client=client, position=consumer.position)
+    writers.commit("first")
+    writers.commit("second")
+    while found := rows(consumer):
+        calls.append(found)
+    assert Counter(body for call in calls for body in call) == writers.expected
+    for batch in writers.batches:
+        assert len([call for call in calls if batch & {*call}]) == 1

@@ -1,0 +1,53 @@
+"""A query that writes by committed ranges, without Spark."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.options import SinkOptions, parse_options
+from pyspark_rocketmq.planning.commits.records import Ranges
+from pyspark_rocketmq.spark.write.range_commits import RangeCommits
+from pyspark_rocketmq.spark.write.sink_schema import sink_layout
+from pyspark_rocketmq.spark.write.transaction_log import TransactionName
+from pyspark_rocketmq.spark.write.write_task import WriteScope, WriteTask
+
+__all__ = ["Query"]
+
+BODY = pa.schema([("body", pa.string())])
+
+
+class Query:
+    """The driver and the tasks of a query that writes; another with the same id is its next run."""
+
+    def __init__(
+        self,
+        name_server: str,
+        client: Client,
+        query_id: str = "query",
+        topic: str = "orders",
+        **given: str,
+    ) -> None:
+        given = {"nameServer": name_server, "topic": topic, "deliveryGuarantee": "transactional"} | given
+        given = {"transactionVisibility": "committed", "outageTimeout": "0s", "batchSize": "3"} | given
+        self.options = parse_options(SinkOptions, given, environ={})
+        self.id = query_id
+        self.commits = RangeCommits(client, self.options)
+        self._client = client
+
+    def write(self, number: int, *bodies: str) -> Ranges | None:
+        """Run one task."""
+        name = TransactionName(self.id, number)
+        scope = WriteScope(job=str(name), partition=0, transaction=name)
+        layout = sink_layout(from_arrow_schema(BODY), self.options)
+        rows = pa.RecordBatch.from_pydict({"body": list(bodies)}, schema=BODY)
+        return WriteTask(self._client, self.options, layout, scope).run([rows]).ranges
+
+    def commit(self, number: int, *parts: Ranges | None) -> None:
+        """Commit a batch as the driver does, with what its tasks returned."""
+        self.commits.commit(TransactionName(self.id, number), parts)
+
+    def run(self, number: int, *bodies: str) -> None:
+        """Write and commit a batch."""
+        self.commit(number, self.write(number, *bodies))
