@@ -16,11 +16,13 @@ from tests.support.wait import eventually
 from tests.support.wheel import ROOT, Installation, build
 
 from pyspark_rocketmq.devcluster.system.ports import free_port
+from pyspark_rocketmq.spark.features import FEATURES
 from pyspark_rocketmq.testing import MockCluster
 
 pytestmark = [pytest.mark.needs("programs", "packages"), pytest.mark.timeout(1_200)]
 
-CLIENT = "pyspark-client==4.2.0"
+CLIENT = "pyspark-client==" + ("4.2.0" if FEATURES.has("4.2") else FEATURES.version)
+"""A client that is not newer than the server."""
 NEEDED_BY_CLIENT = ("pandas", "grpcio", "grpcio-status", "googleapis-common-protos", "PyYAML", "zstandard")
 SAIL = "pysail==0.7.2"
 CONNECT_JOB = """
@@ -90,7 +92,7 @@ def seen(done: subprocess.CompletedProcess[str]) -> object:
 def test_a_connect_client_reads_writes_and_streams(
     client: Installation, messages: MockCluster, tmp_path: Path
 ) -> None:
-    """The server, which is newer, has the package; its Python is that of the tests."""
+    """The server has the package; its Python is that of the tests, and its Spark is not older."""
     port = free_port(random.Random())
     settings = {
         "spark.master": "local[1]",

@@ -18,13 +18,15 @@ from tests.support.wait import eventually
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 DEPLOY = "org.apache.spark.deploy"
+_OTHER_PYSPARK = () if SPARK_HOME.is_relative_to(sys.prefix) else (str(SPARK_HOME.parent),)
+"""Where another PySpark is than that of the environment, as in `make test-matrix`."""
 
 
 def environment(**more: str) -> dict[str, str]:
     """Return what a process of a deployment is given."""
     python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
     java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of many JVMs that live for seconds
-    path = str(ROOT / "src")
+    path = os.pathsep.join([*_OTHER_PYSPARK, str(ROOT / "src")])
     here = {"SPARK_LOCAL_IP": "127.0.0.1"}  # else a process listens on an address of the machine's network
     return {**os.environ, **python, **here, "PYTHONPATH": path, "JAVA_TOOL_OPTIONS": java, **more}
 
