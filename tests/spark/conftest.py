@@ -155,7 +155,7 @@ def stream(spark: SparkSession, mq: DevCluster, tmp_path: Path) -> Iterator[Call
         cluster: DevCluster | None = None,
         **options: object,
     ) -> StreamingQuery:
-        given = {"nameServer": (cluster or mq).name_server, "topic": topic} | options
+        given = {"nameServer": (cluster or mq).name_server} | ({"topic": topic} if topic else {}) | options
         df = spark.readStream.format(source).options(**given).load()
         trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
         query = (

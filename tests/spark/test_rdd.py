@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark import RDD, TaskContext
 from pyspark.errors import PythonException
 from tests.spark.conftest import same_messages
@@ -19,6 +20,9 @@ from pyspark_rocketmq.dstream import (
 )
 from pyspark_rocketmq.errors import NoOffsetRangesError, OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
+from pyspark_rocketmq.spark.features import FEATURES
+
+TASK_ERROR = PythonException if FEATURES.has("4.2") else Py4JJavaError
 
 
 @pytest.fixture
@@ -99,7 +103,7 @@ def test_the_look_up_of_rocketmq_spark_s_readme_is_refused_where_it_names_anothe
         yield ranges.get(TopicQueueId(name, TaskContext.get().partitionId()))
 
     for partitions in (rdd, rdd.recordBatches()):
-        with pytest.raises(PythonException, match="a partition's number is no queue id"):
+        with pytest.raises(TASK_ERROR, match="a partition's number is no queue id"):
             partitions.mapPartitions(look_up).collect()
     same = rdd_of([first, second])
     ranges = same.offsetRanges
@@ -181,7 +185,7 @@ def test_lost_messages_fail_the_rdd_unless_told_otherwise(rdd_of, whole, send, t
     send(name, 5)
     ranges = whole(name)
     Admin(client).delete_topic(name)
-    with pytest.raises(PythonException, match="QUEUE_LOST"):
+    with pytest.raises(TASK_ERROR, match="QUEUE_LOST"):
         rdd_of(ranges).collect()
     assert rdd_of(ranges, options={"failOnDataLoss": "false"}).collect() == []
 
