@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from tests.spark.streams_support import FLOWS, table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "streams.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
+@pytest.mark.since_spark("4.1")
 def test_the_page_runs(spark, capsys):
     assert len(BLOCKS) == 4
     names: dict[str, object] = {}

@@ -138,6 +138,7 @@ def postgres():
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.since_spark("4.1")
 def test_rows_that_are_added_to_tables(spark, postgres, running):
     """From tables that match, joined with one that changes, into a table."""
     url, job = postgres.fresh_database(), fresh_name("tables")

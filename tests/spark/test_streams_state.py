@@ -103,6 +103,7 @@ def every_result(windows):
     return windows.count_distinct("v", "exact").count_distinct_large("v", "large").waterMark(5)
 
 
+@pytest.mark.since_spark("4.1")
 def test_late_rows_make_the_result_anew_with_every_aggregate(spark, feed):
     """By hand; Spark calls a row late by the watermark of the batch before."""
     rows, query = feed(lambda stream: every_result(stream.window(WINDOW)).fireMode(2).toDataStream(), *LATE)
@@ -131,6 +132,7 @@ def test_late_rows_make_the_result_anew_with_every_aggregate(spark, feed):
 TYPED = "t long, k struct<x: int, y: date>, d decimal(12,2), f double, at timestamp, ok boolean"
 
 
+@pytest.mark.since_spark("4.1")
 def test_late_rows_make_results_of_their_own_of_the_fields_types(feed):
     def pipeline(stream):
         windows = stream.window(WINDOW).groupBy("k", "ok").sum("d").avg("f").max("at").min("d", "least")
@@ -209,6 +211,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.since_spark("4.1")
 def test_results_before_and_after_the_end_by_functions_that_see_each_record_once(feed):
     def pipeline(stream):
         windows = stream.window(WINDOW).groupBy("k").aggregate(Mean(), "newer", incremental=True)
@@ -224,6 +227,7 @@ def test_results_before_and_after_the_end_by_functions_that_see_each_record_once
     ]
 
 
+@pytest.mark.since_spark("4.1")
 def test_what_cannot_be_computed_record_by_record_says_so(feed):
     def pipeline(stream):
         windows = stream.window(WINDOW).agg(longest="max(length(k))").fireMode(2)
@@ -272,6 +276,7 @@ def rows_of(df, *names):
     return sorted(tuple(row[name] for name in names) for row in df.collect())
 
 
+@pytest.mark.since_spark("4.1")
 def test_the_state_of_a_running_job_can_be_read_and_expires(spark, tmp_path, folder, capsys, monkeypatch):
     source = StreamBuilder.dataStream("tests", "live", spark)
     stream = source.fromFile(
@@ -309,6 +314,7 @@ def test_the_state_of_a_running_job_can_be_read_and_expires(spark, tmp_path, fol
         state.table("nope")
 
 
+@pytest.mark.since_spark("4.1")
 def test_a_processor_has_timers_in_event_time(spark, feed):
     class Silence(StatefulProcessor):
         def init(self, handle):
@@ -342,6 +348,7 @@ def test_a_processor_has_timers_in_event_time(spark, feed):
     assert late_rows(query) == 1
 
 
+@pytest.mark.since_spark("4.1")
 def test_values_meet_the_latest_of_the_other_side(spark):
     builder = StreamBuilder("latest", spark)
     left, right = builder.source("left"), builder.source("right")
@@ -361,6 +368,7 @@ def test_values_meet_the_latest_of_the_other_side(spark):
     assert found == sorted(expected, key=lambda row: [str(value) for value in row])
 
 
+@pytest.mark.since_spark("4.1")
 def test_groups_that_grow_give_what_collected_ones_give(spark):
     batches = [
         [at(1, k="a", n=1), at(2, k="b", n=5)],
@@ -373,6 +381,7 @@ def test_groups_that_grow_give_what_collected_ones_give(spark):
     assert sorted(map(str, grown)) == sorted(map(str, values.aggregate(Mean()).test(batches, batches=True)))
 
 
+@pytest.mark.since_spark("4.1")
 def test_a_processor_over_rows_that_end(spark):
     source = StreamBuilder.dataStream("tests", "ends", spark)
     rows = source.fromCollection({"k": "a", "v": "x", "t": 1}, schema="t long, k string, v string")
@@ -399,6 +408,7 @@ def test_a_processor_over_rows_that_end(spark):
         (lambda s: s.selectFields("k").process("x", counts(1), "n int").toDF(), "no field 'x' here"),
     ],
 )
+@pytest.mark.since_spark("4.1")
 def test_what_a_processor_needs(spark, wrong, message):
     source = StreamBuilder.dataStream("tests", "wrong", spark)
     with pytest.raises(PlanError, match=message):
