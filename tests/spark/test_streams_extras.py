@@ -16,6 +16,7 @@ from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.errors import OptionError, PlanError
+from pyspark_rocketmq.spark.features import FEATURES
 from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
 from pyspark_rocketmq.streams.run.job_registry import checkpoint_of
 
@@ -138,7 +139,6 @@ def postgres():
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.since_spark("4.1")
 def test_rows_that_are_added_to_tables(spark, postgres, running):
     """From tables that match, joined with one that changes, into a table."""
     url, job = postgres.fresh_database(), fresh_name("tables")
@@ -188,8 +188,9 @@ def test_rows_that_are_added_to_tables(spark, postgres, running):
     query.stop()
     forget_last_commit(pipeline().plan().job)  # Spark does the batch again, and then what is new
     run("INSERT INTO readings_1 (id, place) VALUES (9, 'a'), (10, 'b')")
-    query = running(pipeline(), availableNow=True)
-    assert query.awaitTermination(PATIENCE_S)
+    for _ in range(1 if FEATURES.passes_positions else 2):  # before 4.2, the first only repeats it
+        query = running(pipeline(), availableNow=True)
+        assert query.awaitTermination(PATIENCE_S)
     assert rows()[2:] == [(4, "Roma"), (7, "Wien"), (9, "Roma"), (10, "Wien")]
     assert "hidden" not in plan + pipeline().explain() + repr(pipeline().plan())
 

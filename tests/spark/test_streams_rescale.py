@@ -17,7 +17,7 @@ from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
 from pyspark_rocketmq.streams.run.job_registry import find_job, job_lock
 
-pytestmark = pytest.mark.usefixtures("lean")
+pytestmark = [pytest.mark.usefixtures("lean"), pytest.mark.since_spark("4.2")]
 
 START_MS = 1_900_000_000_000
 KEYS = 40
@@ -29,7 +29,6 @@ def cli(mq, capsys, monkeypatch, tmp_path) -> CommandLine:
     return CommandLine(capsys, monkeypatch, mq.name_server)
 
 
-@pytest.mark.since_spark("4.1")
 def test_the_state_is_spread_anew_and_totals_are_exact(spark, mq, topic, client, group, cli, tmp_path):
     name, job = topic(queues=2), fresh_name("rescaled")
     with closing(sqlite3.connect(tmp_path / "r.db")) as connection, connection:
@@ -94,7 +93,6 @@ def test_the_state_is_spread_anew_and_totals_are_exact(spark, mq, topic, client,
     assert sorted(found) == sorted(expected)
 
 
-@pytest.mark.since_spark("4.1")
 def test_what_cannot_be_spread(spark, cli, tmp_path):
     with pytest.raises(OptionError, match="there is no job 'nope'"):
         streams.rescale("nope", 2, spark=spark)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pyspark
@@ -11,6 +12,7 @@ import pytest
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import SourceOptions, option_reference, parse_options
 from pyspark_rocketmq.spark.features import FEATURES, SparkFeatures
+from pyspark_rocketmq.streams import rescale
 from pyspark_rocketmq.streams.frame import extras
 
 ROOT = Path(__file__).parents[3]
@@ -65,6 +67,12 @@ def test_state_of_python_workers_is_there_since_4_1(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(extras, "FEATURES", OLD)
     with pytest.raises(OptionError, match=r"window#2 keeps state in Python workers, which needs Spark 4\.1"):
         extras.require_state("window#2")
+
+
+def test_a_job_is_rescaled_since_4_2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(import_module("pyspark_rocketmq.streams.run.rescale"), "FEATURES", OLDISH)
+    with pytest.raises(OptionError, match=r"rescaling a job needs Spark 4\.2 or later, but this is 4\.1\.4"):
+        rescale("shop.revenue", 8, checkpoint=str(tmp_path))
 
 
 def test_what_is_not_set_or_set_to_none_is_accepted() -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.spark.features import FEATURES
 from pyspark_rocketmq.streams.run.job_registry import checkpoint_of, find_job, job_lock, local_path
 
 __all__ = ["rescale"]
@@ -43,12 +44,13 @@ def rescale(
     Raises
     ------
     OptionError
-        The job does not exist, it has no state yet, or the number is not above 0.
+        The job does not exist, it has no state yet, the number is not above 0, or Spark is older than 4.2.
     RocketMQError
         The job runs, or Spark cannot rewrite the state (the batch of a killed run must be finished first).
     """
     from pyspark_rocketmq.streams.run.session import get_session  # noqa: PLC0415 - imports what runs jobs
 
+    FEATURES.require("4.2", "rescaling a job", "rescale it there, or keep its number of partitions")
     if partitions < 1:
         raise OptionError("a job's state needs at least one partition", partitions=partitions)
     place = checkpoint or _place(job)
