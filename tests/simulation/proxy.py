@@ -55,7 +55,7 @@ class Proxy:
         elif code in _KEPT:
             reply = Reply()
         else:
-            broker = self.brokers(fields.get("bname") or fields.get("n", ""))
+            broker = self.brokers(fields.get("n" if code == RequestCode.SEND_MESSAGE_V2 else "bname", ""))
             reply = None if broker is None else broker(frame, most)
         return None if reply is None else replace(reply, fields={**reply.fields, **_OF_PROXIES})
 

@@ -21,7 +21,7 @@ from pyspark_rocketmq.testing import MockCluster
 
 pytestmark = [pytest.mark.needs("programs", "packages"), pytest.mark.timeout(1_200)]
 
-CLIENT = "pyspark-client==" + ("4.2.0" if FEATURES.has("4.2") else FEATURES.version)
+CLIENT = "pyspark-client==" + ("4.2.0" if FEATURES.has("4.2") else "{}.{}.*".format(*FEATURES.level))
 """A client that is not newer than the server."""
 NEEDED_BY_CLIENT = ("pandas", "grpcio", "grpcio-status", "googleapis-common-protos", "PyYAML", "zstandard")
 SAIL = "pysail==0.7.2"

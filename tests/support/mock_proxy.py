@@ -30,6 +30,11 @@ _SEND_BUFFER = 16_384
 OF_PROXIES = {"TRACE_ON": "false", "MSG_REGION": ""}
 
 
+def named_by(code: int) -> str:
+    """Return which field names the broker to a proxy up to 5.3.2. Later ones read ``n`` of a batch, too."""
+    return "n" if code == RequestCode.SEND_MESSAGE_V2 else "bname"
+
+
 @dataclass(frozen=True)
 class _Forwarded:
     """A request as it came in."""
@@ -119,7 +124,7 @@ class MockProxy:
             return answer.command, self._with_own_address(bytes(answer.body))
         if code in KEPT:
             return Command(code=ResponseCode.SUCCESS, opaque=0), b""
-        broker = self._upstream.find_broker(fields.get("bname") or fields.get("n", ""))
+        broker = self._upstream.find_broker(fields.get(named_by(code), ""))
         if broker is None or broker.master is None:
             return None
         answer = self._ask(broker.master, request)

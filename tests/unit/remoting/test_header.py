@@ -162,10 +162,14 @@ def test_fields_on_the_wire(request_header: RequestHeader, code: int, fields: di
     assert type(request_header).parse(fields) == request_header
 
 
-def test_batch_differs_from_a_send_in_code_and_batch_only() -> None:
+def test_batch_differs_from_a_send_in_code_and_batch_and_names_its_broker_for_old_proxies_too() -> None:
     batch = SendBatchMessageRequest(**SEND)
     assert batch.CODE == 320
-    assert batch.fields() == {**SendMessageRequest(**SEND).fields(), "m": "true"}
+    assert batch.fields() == {
+        **SendMessageRequest(**SEND).fields(),
+        "m": "true",
+        "bname": SEND["broker_name"],
+    }
 
 
 def test_every_request_code_has_its_header() -> None:

@@ -27,6 +27,7 @@ from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 __all__ = ["Header", "HeaderField", "RequestHeader", "ResponseHeader", "header", "wire"]
 
 _WIRE: Final = "wire"
+_ALSO: Final = "also"
 
 _RESOURCES: Final = frozenset(
     {"topic", "origin_topic", "consumer_group", "producer_group", "group", "group_name"}
@@ -35,12 +36,16 @@ _RESOURCES: Final = frozenset(
 
 
 class HeaderField(NamedTuple):
-    """One declared field: its Python name, its name on the wire, its type, and whether it is required."""
+    """One declared field: its Python name, its name on the wire, its type, and whether it is required.
+
+    ``also`` is a second name under which it is sent.
+    """
 
     name: str
     wire: str
     type: type[str] | type[int] | type[bool]
     required: bool
+    also: str | None = None
 
 
 class Header:
@@ -53,6 +58,7 @@ class Header:
     _writers: ClassVar[tuple[tuple[str, Callable[[Any], str]], ...]] = ()
     _parsers: ClassVar[tuple[tuple[str, str, Callable[[str], Any], bool], ...]] = ()
     _resources: ClassVar[tuple[str, ...]] = ()
+    _copies: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     @classmethod
     def declare(cls, table: tuple[HeaderField, ...]) -> None:
@@ -61,6 +67,7 @@ class Header:
         cls._read = _reader([field.name for field in table])
         cls._writers = tuple((field.wire, _WRITE[field.type]) for field in table)
         cls._parsers = tuple((field.name, field.wire, _PARSE[field.type], field.required) for field in table)
+        cls._copies = tuple((field.also, field.wire) for field in table if field.also is not None)
         cls._resources = tuple(field.wire for field in table if field.name in _RESOURCES)
 
     def fields(self, namespace: Namespace = NO_NAMESPACE) -> dict[str, str]:
@@ -82,6 +89,8 @@ class Header:
             raise LocalProtocolError(
                 "a header has a value of another type than declared", header=cls.__name__
             ) from error
+        for also, name in cls._copies:
+            fields[also] = fields[name]
         if namespace is not NO_NAMESPACE:
             fields |= {name: namespace.qualify(fields[name]) for name in cls._resources if name in fields}
         return fields
@@ -129,9 +138,18 @@ class ResponseHeader(Header):
     __slots__ = ()
 
 
-def wire(name: str, *, default: Any = dataclasses.MISSING) -> Any:
-    """Declare a field whose name on the wire is not the camelCase of its Python name."""
-    return dataclasses.field(default=default, metadata={_WIRE: name})
+def wire(name: str, *, default: Any = dataclasses.MISSING, also: str | None = None) -> Any:
+    """Declare a field whose name on the wire is not the camelCase of its Python name.
+
+    Parameters
+    ----------
+    name : str
+    default
+        Required without one.
+    also : str, optional
+        A second name under which a required field is sent; it is read under the first.
+    """
+    return dataclasses.field(default=default, metadata={_WIRE: name, _ALSO: also})
 
 
 _H = TypeVar("_H", bound=Header)
@@ -149,6 +167,7 @@ def header(cls: type[_H]) -> type[_H]:
                 field.metadata.get(_WIRE) or _camel(field.name),
                 _scalar(hints[field.name]),
                 field.default is dataclasses.MISSING,
+                field.metadata.get(_ALSO),
             )
             for field in dataclasses.fields(typing.cast("Any", made))
         )

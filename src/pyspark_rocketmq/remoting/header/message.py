@@ -94,12 +94,14 @@ class SendMessageRequest(RequestHeader):
 class SendBatchMessageRequest(SendMessageRequest):
     """``SendMessageRequestHeaderV2`` for a batch; the body is the batch encoding.
 
-    ``batch`` (not the code) makes the broker unpack the body, so it is True here.
+    ``batch`` (not the code) makes the broker unpack the body, so it is True here. Proxies up to 5.3.2 look
+    for the broker in ``bname``, as in requests other than a send; later ones, and brokers, in ``n``.
     """
 
     CODE = RequestCode.SEND_BATCH_MESSAGE
 
     batch: bool = wire("m", default=True)
+    broker_name: str = wire("n", also="bname")
 
 
 @header
