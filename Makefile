@@ -189,7 +189,7 @@ OLDEST := 4.0
 
 .PHONY: smoke
 smoke: setup .venv-spark-$(OLDEST)/.ready  ## Run a few Spark tests with PySpark 4.0
-	TEST_SPARK=$(OLDEST) PYTHONPATH=$(CURDIR)/.venv-spark-$(OLDEST) $(PYTEST) \
+	TEST_SPARK=$(OLDEST) PYTHONPATH=$(CURDIR)/.venv-spark-$(OLDEST):$(CURDIR)/src $(PYTEST) \
 	  tests/spark/test_release.py tests/spark/test_batch.py tests/spark/test_stream.py tests/spark/test_write.py \
 	  -k "every_column or tags_choose or sent_back or copies_a_topic or under_test"
 
@@ -247,7 +247,7 @@ test-matrix: setup $(SPARKS:%=.venv-spark-%/.ready)  ## Run unit and Spark tests
 	@failed=; \
 	for spark in $(SPARKS); do \
 	  echo "== Spark $$spark"; \
-	  TEST_SPARK=$$spark PYTHONPATH=$(CURDIR)/.venv-spark-$$spark $(PYTEST) -q $(MATRIX_TESTS) || failed="$$failed Spark-$$spark"; \
+	  TEST_SPARK=$$spark PYTHONPATH=$(CURDIR)/.venv-spark-$$spark:$(CURDIR)/src $(PYTEST) -q $(MATRIX_TESTS) || failed="$$failed Spark-$$spark"; \
 	done; \
 	for python in $(PYTHONS); do \
 	  if ! python$$python -c '' 2>/dev/null; then echo "== Python $$python is MISSING: not tested"; continue; fi; \
