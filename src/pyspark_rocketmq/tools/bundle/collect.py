@@ -111,7 +111,7 @@ def write_bundle(
         archive.finish(
             created=datetime.fromtimestamp(clock.now_ms() / 1000, UTC).isoformat(timespec="seconds"),
             version=__version__,
-            topics=scope.topics or "all",
+            topics=scope.topics or f"all, at most {_MOST_TOPICS}",
             groups=scope.groups or "all",
             leftOut=_LEFT_OUT,
         )

@@ -150,7 +150,7 @@ class _Measurement:
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
-        self._clock = clock
+        self._now_ms = clock.now_ms()
         self._away: set[str] = set()
         self._groups: tuple[GroupState, ...] = ()
         self._topics: tuple[TopicState, ...] = ()
@@ -210,8 +210,7 @@ class _Measurement:
     def _ages(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
         """Return how long the messages at these offsets have been stored, in seconds."""
         found: Mapping[MessageQueue, MessageTimes] = message_times(self, offsets, group=TOOLS_GROUP)
-        now_ms = self._clock.now_ms()
-        return {queue: max(0, now_ms - at.store_timestamp) / 1000 for queue, at in found.items()}
+        return {queue: max(0, self._now_ms - at.store_timestamp) / 1000 for queue, at in found.items()}
 
     def ask(self, calls: Mapping[MessageQueue, Call[T]], /) -> dict[MessageQueue, T]:
         """Make one call per queue, and return the answers of brokers that answer soon."""
