@@ -361,7 +361,7 @@ def test_one_name_server_is_enough(mq: MockBroker, closed_port: str) -> None:
 # --- deadlines, cancellation, the end ---
 
 
-def test_a_cancelled_call_leaves_the_client_as_it_was(mq: MockBroker) -> None:
+def test_a_canceled_call_leaves_the_client_as_it_was(mq: MockBroker) -> None:
     async def use(client: AsyncClient) -> None:
         await client.max_offsets([QUEUE])
         connection = await client.connection(mq.address("broker-a"))
@@ -377,7 +377,7 @@ def test_a_cancelled_call_leaves_the_client_as_it_was(mq: MockBroker) -> None:
     run(mq, use)
 
 
-def test_a_cancelled_look_up_is_not_that_of_others(mq: MockBroker) -> None:
+def test_a_canceled_look_up_is_not_that_of_others(mq: MockBroker) -> None:
     async def use(client: AsyncClient) -> None:
         mq.inject(Delay(0.5), on=RequestCode.GET_ROUTEINFO_BY_TOPIC, times=1)
         first, second = (asyncio.create_task(client.route("orders")) for _ in range(2))
@@ -390,7 +390,7 @@ def test_a_cancelled_look_up_is_not_that_of_others(mq: MockBroker) -> None:
     run(mq, use)
 
 
-def test_a_cancelled_connection_attempt_is_not_that_of_others(mq: MockBroker) -> None:
+def test_a_canceled_connection_attempt_is_not_that_of_others(mq: MockBroker) -> None:
     async def use(client: AsyncClient) -> None:
         first, second = (asyncio.create_task(client.connection(mq.address("broker-a"))) for _ in range(2))
         await asyncio.sleep(0)
