@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from tests.support.cli import CommandLine
 from tests.support.patient import patient_producer
 
 from pyspark_rocketmq.client import Client, OutgoingMessage
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_PROPERTIES
 from pyspark_rocketmq.testing import MockBroker, MockCluster
+from pyspark_rocketmq.tools.transfer import sending
+from pyspark_rocketmq.tools.transfer.message_files import FileMessage
 
 
 @pytest.fixture
@@ -104,6 +108,15 @@ def test_following_ends_at_the_bound(cli, ten):
     done = cli("consume", "orders", "--follow", "--until", "offset:5")
     assert len(done.out.splitlines()) == 10
     assert len(cli("consume", "orders", "--follow", "--until", "now").out.splitlines()) == 10
+
+
+def test_following_waits_for_an_offset_that_is_not_written_yet(cli, ten, mq, monkeypatch):
+    def send_more(_: object, seconds: float) -> None:
+        mq.send(OutgoingMessage("orders", b"late"))
+
+    monkeypatch.setattr(type(SYSTEM_CLOCK), "sleep", send_more)
+    done = cli("consume", "orders", "--queue", "broker-a:0", "--follow", "--until", "offset:7")
+    assert done.out.splitlines() == ["order 0", "order 2", "order 4", "order 6", "order 8", "late", "late"]
 
 
 def test_bodies_are_searched(cli, ten):
@@ -245,3 +258,69 @@ def test_a_line_at_the_end_that_is_no_message_is_found_first(cli, other, ten, tm
     done = cli("import", "copy", "--file", str(file), "-n", other.name_server, "--yes")
     assert (done.code, "line=11" in done.err) == (2, True)
     assert stored(other.name_server, "copy") == {}
+
+
+def test_a_pipe_that_is_named_is_read_once(cli, other, ten):
+    reading, writing = os.pipe()
+    os.write(writing, cli("export", "orders").out.encode())
+    os.close(writing)
+    file = f"/dev/fd/{reading}"
+    done = cli("import", "copy", "--file", file, "-n", other.name_server, "--yes", "--json")
+    os.close(reading)
+    assert done.json() == {"topic": "copy", "found": 10, "sent": 10}
+
+
+def test_a_file_that_becomes_shorter_is_an_error(cli, other, ten, tmp_path, monkeypatch):
+    file = tmp_path / "orders.jsonl"
+    cli("export", "orders", "--file", str(file))
+    checked = sending.count_queues
+
+    def check_and_cut(messages: Iterable[FileMessage]) -> dict[tuple[str, int], int]:
+        found = checked(messages)
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[:4]))
+        return found
+
+    monkeypatch.setattr(sending, "count_queues", check_and_cut)
+    done = cli("import", "copy", "--file", str(file), "-n", other.name_server, "--yes")
+    assert (done.code, "the file became shorter meanwhile" in done.err) == (2, True)
+
+
+def test_a_pipe_is_written_and_not_replaced(cli, ten, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert cli("export", "orders", "--file", str(pipe)).code == 0
+    lines = os.read(reading, 1 << 20).splitlines()
+    os.close(reading)
+    assert (len(lines), pipe.is_fifo(), len([*tmp_path.iterdir()])) == (10, True, 1)
+
+
+def test_what_is_replaced_keeps_its_link_and_its_permissions(cli, ten, tmp_path):
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_text("old")
+    file.chmod(0o600)
+    link.symlink_to(file)
+    assert cli("export", "orders", "--file", str(link)).code == 0
+    assert (link.is_symlink(), len(file.read_text().splitlines())) == (True, 10)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["", ".", "/", "here"])
+def test_a_directory_is_no_destination(cli, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    done = cli("export", "orders", "--file", name)
+    assert (done.code, "a directory cannot be written: give the name of a file" in done.err) == (2, True)
+
+
+def test_lines_of_consume_are_not_imported(cli, other, ten):
+    lines = cli("consume", "orders", "--json").out  # bodies are parsed, or in hexadecimal
+    done = cli("import", "copy", "-n", other.name_server, "--yes", given=lines)
+    assert (done.code, "`consume --json` wrote it" in done.err) == (2, True)
+    assert stored(other.name_server, "copy") == {}
+
+
+def test_an_infinite_rate_is_no_limit(cli, other, ten):
+    lines = cli("export", "orders").out
+    done = cli("import", "copy", "-n", other.name_server, "--yes", "--rate", "inf", given=lines)
+    assert "10 messages sent" in done.out

@@ -164,6 +164,8 @@ class UntilBound:
             return cls(None, None)
         if is_time(text):
             return cls(None, moment("--until", text, client.clock.now_ms()))
+        if text.strip().lower().startswith(_OFFSET):  # may be in the future, as a time
+            return cls(dict.fromkeys(queues, _parse_offset(text, "--until")), None)
         return cls(resolve_start(client, namesrv, settings, queues, text, name="--until"), None)
 
     def ends(self, client: Client, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
@@ -195,7 +197,7 @@ class UntilBound:
         if self._time_ms is not None:
             return now_ms >= self._time_ms
         return self._offsets is not None and all(
-            positions[queue] >= end for queue, end in self._offsets.items()
+            position >= self._offsets[queue] for queue, position in positions.items()
         )
 
 

@@ -6,8 +6,11 @@ import contextlib
 import enum
 import io
 import os
+import secrets
+import stat
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -74,6 +77,8 @@ def export(
     kind = _format_of(file, as_format)
     if json and file == "-":
         raise OptionError("--json reports about a file: give --file")
+    if file != "-" and Path(file).is_dir():  # also of no name
+        raise OptionError("a directory cannot be written: give the name of a file", file=file)
     check_bounds(namesrv, option, topic, start=start, until=until)
     read = ReadOptions(consumer_group=TOOLS_GROUP, selector=MessageSelector.by_tag(tags))
     with connect(namesrv, option) as client:
@@ -122,10 +127,13 @@ def import_(
         total, sent = sum(counts.values()), 0
         if yes:
             with progress("sending", total=total) as advance:
-                messages, pace = _read(path, kind, file), Pace(rate, client.clock)
+                # What was checked: a program may be appending to the file.
+                messages, pace = islice(_read(path, kind, file), total), Pace(rate, client.clock)
                 for stored in send_messages(client, messages, queues, pace):
                     sent += stored
                     advance(stored)
+            if sent != total:
+                raise OptionError("the file became shorter meanwhile: send it again", file=file, sent=sent)
     if json:
         print_json({"topic": topic, "found": total, "sent": sent})
         return
@@ -161,34 +169,58 @@ def _write(messages: Iterable[Message], file: str, kind: _Format) -> int:
 
     if file == "-":
         return write_jsonl(messages, sys.stdout)
-    path = Path(file)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        if kind is _Format.PARQUET:
-            count = write_parquet(messages, part)
-        else:
-            with part.open("w", encoding="utf-8") as out:
-                count = write_jsonl(messages, out)
-        part.replace(path)
+        with _replacing(Path(os.path.realpath(file))) as path:  # a link stays a link
+            if kind is _Format.PARQUET:
+                return write_parquet(messages, path)
+            with path.open("w", encoding="utf-8") as out:
+                return write_jsonl(messages, out)
     except OSError as error:
         raise OptionError(f"the file cannot be written: {error.strerror}", file=file) from error
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Return a new file, which replaces the named one at the end and has its permissions.
+
+    A device or a pipe cannot be replaced: it is written itself.
+    """
+    old = path.stat() if path.exists() else None
+    if old is not None and not stat.S_ISREG(old.st_mode):
+        yield path
+        return
+    part = path.with_name(f".{secrets.token_hex(8)}.part")
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600))
+    try:
+        yield part
+        if old is not None:
+            part.chmod(stat.S_IMODE(old.st_mode))
+        part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-    return count
 
 
 @contextlib.contextmanager
 def _kept(file: str) -> Iterator[Path]:
-    """Return the path of the file. It is read twice, so standard input is copied to a temporary file."""
+    """Return the path of the file. It is read twice, so a pipe is copied to a temporary file."""
     import shutil
     import tempfile
 
-    if file != "-":
-        yield Path(file)
+    path = Path(file)
+    if file != "-" and (path.is_file() or path.is_dir() or not path.exists()):
+        yield path
         return
-    with tempfile.NamedTemporaryFile() as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
-        copy.flush()
+    with contextlib.ExitStack() as resources:
+        try:
+            copy = resources.enter_context(tempfile.NamedTemporaryFile())
+            source = sys.stdin.buffer if file == "-" else resources.enter_context(path.open("rb"))
+            shutil.copyfileobj(source, copy)
+            copy.flush()
+        except OSError as error:
+            raise OptionError(
+                f"the input cannot be copied to {tempfile.gettempdir()} ($TMPDIR): {error.strerror}",
+                file=file,
+            ) from error
         yield Path(copy.name)
 
 

@@ -18,6 +18,7 @@ from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_P
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 __all__ = ["FileMessage", "read_jsonl", "read_parquet", "write_jsonl", "write_parquet"]
 
@@ -25,6 +26,7 @@ _ROWS_AT_ONCE: Final = 10_000
 _BYTES_AT_ONCE: Final = 32 * 1024 * 1024
 _TEXT: Final = "body"
 _BYTES: Final = "bodyBase64"
+_SENT: Final = ["brokerName", "queueId", "queueOffset", "keys", "tags", "flag", "properties", _TEXT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,18 +186,29 @@ def read_parquet(path: Path) -> Iterator[FileMessage]:
 
     try:
         with pq.ParquetFile(path) as file:
-            rows = itertools.chain.from_iterable(
-                batch.to_pylist() for batch in file.iter_batches(_ROWS_AT_ONCE)
-            )
+            rows = itertools.chain.from_iterable(batch.to_pylist() for batch in _batches(file))
             for number, record in enumerate(rows, 1):
                 yield _checked(record, lambda record: record[_TEXT], file=str(path), row=number)
     except (pa.ArrowException, OSError) as error:
         raise OptionError(f"the file cannot be read: {error}", file=str(path)) from error
 
 
+def _batches(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """Yield the columns that are sent, in batches that are limited by number and bytes."""
+    for at in range(file.num_row_groups):
+        group = file.metadata.row_group(at)
+        row_bytes = max(1, group.total_byte_size // max(1, group.num_rows))
+        rows = max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE // row_bytes))
+        yield from file.iter_batches(rows, row_groups=[at], columns=_SENT)
+
+
 def _body(record: dict[str, Any]) -> bytes:
+    if "offsetMsgId" in record:
+        raise ValueError("`consume --json` wrote it, which shows bodies and does not keep them")
     if _BYTES not in record:
-        return str(record[_TEXT]).encode()
+        if not isinstance(body := record[_TEXT], str):
+            raise TypeError("its body is not a text")
+        return body.encode()
     return base64.b64decode(record[_BYTES], validate=True)
 
 
@@ -219,4 +232,8 @@ def _checked(record: Any, body: Callable[[dict[str, Any]], bytes], **where: obje
         text is None or isinstance(text, str) for text in texts
     ):
         raise OptionError("not a message that `export` wrote: tags, keys and properties are texts", **where)
+    try:
+        message.outgoing("any")  # what no broker takes is found before anything is sent
+    except OptionError as error:
+        raise OptionError(error.message, **where) from None
     return message

@@ -108,7 +108,7 @@ def _batches(
     messages: Iterable[FileMessage], queues: Mapping[tuple[str, int], MessageQueue], rate: float
 ) -> Iterator[tuple[MessageQueue, list[OutgoingMessage]]]:
     """Yield the messages in batches of one queue each. A low rate makes batches small."""
-    most = max(1, min(_BATCH_MESSAGES, int(rate / 10))) if rate else _BATCH_MESSAGES
+    most = max(1, int(min(_BATCH_MESSAGES, rate / 10))) if rate else _BATCH_MESSAGES
     waiting: dict[MessageQueue, list[OutgoingMessage]] = {}
     sizes: dict[MessageQueue, int] = {}
     for message in messages:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message
+from pyspark_rocketmq.tools.transfer import message_files
 from pyspark_rocketmq.tools.transfer.message_files import (
     FileMessage,
     read_jsonl,
@@ -103,6 +105,9 @@ def test_what_is_sent_has_the_own_properties_only() -> None:
         ('{"brokerName": "b", "queueId": "x"}', "not a message that `export` wrote"),
         ('{"brokerName": "b", "queueId": 0, "queueOffset": 0}', "it has no 'body'"),
         ('{"brokerName": "b", "queueId": 0, "queueOffset": 0, "bodyBase64": "?"}', "not a message"),
+        ('{"brokerName": "b", "queueId": 0, "queueOffset": 0, "body": {"a": 1}}', "its body is not a text"),
+        ('{"brokerName": "b", "queueId": 0, "queueOffset": 0, "body": null}', "its body is not a text"),
+        ('{"brokerName": "b", "queueId": 0, "queueOffset": 0, "body": ""}', r"a body of at least .*line=2"),
         ('{"brokerName": "b", "queueId": 0, "queueOffset": 0, "body": "x", "tags": 3}', "tags, keys and"),
         ('{"brokerName": "b", "queueId": 0, "queueOffset": 0, "body": "x", "properties": [1]}', "not a mess"),
     ],
@@ -122,3 +127,22 @@ def test_a_file_that_is_not_parquet_is_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"brokerName": ["b"], "queueId": [1], "queueOffset": [1]}), path)
     with pytest.raises(OptionError, match=r"it has no 'body' .*row=1"):
         list(read_parquet(path))
+
+
+def test_only_what_is_sent_is_read_from_parquet(tmp_path: Path) -> None:
+    message = example(born_timestamp=2**62)  # a producer's clock may say anything
+    write_parquet([message], tmp_path / "m")
+    assert list(read_parquet(tmp_path / "m")) == [expected(message)]
+
+
+def test_large_bodies_are_read_in_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = [at.to_bytes(2, "big") * 1_000 for at in range(1_000)]
+    write_parquet((example(queue_offset=at, body=body) for at, body in enumerate(bodies)), tmp_path / "m")
+    monkeypatch.setattr(message_files, "_BYTES_AT_ONCE", 20_000)
+    tracemalloc.start()
+    try:
+        assert sum(len(each.body) for each in read_parquet(tmp_path / "m")) == 2_000_000
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1_000_000
