@@ -51,6 +51,7 @@ def test_the_command_line_works_without_pyspark(core: Installation, mq: MockClus
         ("consume", "orders"): "two",
         ("topics",): "orders",
         ("doctor",): "only the client works",
+        ("report", "--bundle", "bundle.zip"): "manifest.json",
     }.items():
         done = core.run("pyspark-rocketmq", *words, cwd=tmp_path, NAMESRV_ADDR=mq.name_server, timeout_s=300)
         assert said in done.stdout + done.stderr, (words, done)
