@@ -11,6 +11,7 @@ from tests.support.cli import CommandLine
 from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.read.message_search import last_messages
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import MockBroker
 
 DLQ = "%DLQ%billing"
@@ -86,6 +87,16 @@ def test_a_policy_continues_where_its_last_run_ended(cli, mq, policy):
     die(mq, "d")
     assert cli("replay", "--policy", policy, "--yes").code == 0
     assert sent(mq) == ["a", "b", "c", "d"]
+
+
+def test_a_position_that_cannot_be_kept_is_told_before_anything_is_sent(cli, mq, policy):
+    die(mq, "a")
+    mq.fail(RequestCode.UPDATE_CONSUMER_OFFSET, code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, times=None)
+    done = cli("replay", "--policy", policy, "--yes")
+    assert (done.code, sent(mq)) == (1, [])
+    mq.heal()
+    assert cli("replay", "--policy", policy, "--yes").code == 0
+    assert sent(mq) == ["a"]
 
 
 def test_what_was_resent_often_enough_is_not_resent(cli, mq, policy):

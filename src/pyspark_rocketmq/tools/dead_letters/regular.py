@@ -73,14 +73,20 @@ def send_new_replays(client: Client, found: FoundReplays) -> int:
     ------
     SendError, RocketMQError
     """
+    if not found.ranges:
+        return 0
+    limit = found.rule.chosen.limit
+    group = position_group(found.rule.group)
+    # A broker that does not take the position says so before anything is sent.
+    client.commit_offsets(group, positions_after(found.ranges, found.replays, 0, limit=limit))
     sent = 0
     try:
         for _ in send_replays(client, found.replays, rate=found.rule.rate):
             sent += 1
     finally:
-        positions = positions_after(found.ranges, found.replays, sent, limit=found.rule.chosen.limit)
-        if positions:
-            client.commit_offsets(position_group(found.rule.group), positions)
+        if sent:
+            positions = positions_after(found.ranges, found.replays, sent, limit=limit)
+            client.commit_offsets(group, positions)
     return sent
 
 
