@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 import stat
 import time
 import zipfile
@@ -16,6 +17,7 @@ from tests.support.cli import CommandLine
 from tests.support.query_logs import QUERY, RUN, LogFile, progress
 
 from pyspark_rocketmq.client import Client, OutgoingMessage
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.testing import MockBroker
@@ -219,3 +221,22 @@ def test_an_error_of_this_package_keeps_its_text(tmp_path: Path) -> None:
     log.write("terminated", 5, failed=True, trace=f"Traceback (most recent call last):\n{ours}\n")
     assert [event["reason"] for event in recent_events(log.path, 5)] == [ours]
     assert list(recent_events(log.path, 6)) == []
+
+
+@pytest.mark.parametrize("room", [0, 500, 1_500])
+def test_a_disk_that_is_full_leaves_no_archive(tmp_path: Path, room: int) -> None:
+    path = tmp_path / "bundle.zip"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        with pytest.raises(OptionError, match="the bundle cannot be written: File too large"):
+            write(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not path.exists()
+
+
+def write(path: Path) -> None:
+    with BundleArchive(path, ()) as archive:
+        archive.add("a.json", "a", "".join(map(chr, range(40, 1_300))))
+        archive.finish()

@@ -159,3 +159,52 @@ def test_what_makes_no_replay_is_told(cli, arguments, said):
     done = cli("replay", *arguments)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
+
+
+def test_one_group_has_one_table(cli, mq, tmp_path):
+    die(mq, "a", "b")
+    tables = (f"[[replay]]\ngroup = 'billing'\nto = 'orders'\ntags = ['{tag}']\n" for tag in "ab")
+    path = tmp_path / "replays.toml"
+    path.write_text("".join(tables))
+    done = cli("replay", "--policy", str(path), "--yes")  # the first one's position would be after both
+    assert (done.code, "a group has one position, so one table" in done.err) == (2, True)
+    assert sent(mq) == []
+
+
+def test_brackets_in_messages_are_shown(cli, mq, policy):
+    properties = {"deadLetterCause": "KeyError: [/b] at [order]\nsecond line"}
+    mq.send(OutgoingMessage(DLQ, b"[/body] [error]", tags="[/tag]", properties=properties))
+    for arguments in (("--policy", policy), ("billing", "--to", "orders")):
+        done = cli("replay", *arguments)
+        assert done.code == 0
+        assert "KeyError: [/b] at [order]" in done.out
+        assert "second line" not in done.out
+        assert "[/tag]" in done.out
+    assert "[/body] [error]" in done.out
+
+
+def test_many_causes_are_summed_up(cli, mq):
+    for at in range(25):
+        die(mq, "a", deadLetterCause=f"order {at}")
+    out = cli("replay", "billing", "--to", "orders").out
+    assert [line.split() for line in out.splitlines() if "others" in line] == [["cause", "others", "5"]]
+
+
+def test_a_number_of_replays_that_is_not_ours_is_none(cli, mq):
+    die(mq, "a", replays="9" * 5_000)
+    assert cli("replay", "billing", "--to", "orders", "--every", "1m", "--json").json()["found"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--policy", "x", "--from", "retry"), "--policy has the filters of each group"),
+        (("billing", "--make-readable", "--every", "1m", "--since", "-1d"), "--every continues by itself"),
+        (("--policy", "/nowhere"), "the policy cannot be read"),
+    ],
+)
+def test_what_does_not_fit_is_told_before_anything_is_asked(cli, mq, arguments, said):
+    mq.asked.clear()
+    done = cli("replay", *arguments)
+    assert (done.code, said in done.err) == (2, True)
+    assert not mq.asked

@@ -30,7 +30,7 @@ from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage
 from pyspark_rocketmq.model import metrics
 from pyspark_rocketmq.model.metrics import Metric
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.testing import MockCluster
+from pyspark_rocketmq.testing import MockCluster, Refuse
 from pyspark_rocketmq.tools.exporter.collector import ClusterCollector
 from pyspark_rocketmq.tools.exporter.measurement import ClusterMeter
 from pyspark_rocketmq.tools.exporter.server import MetricsServer, is_loopback
@@ -135,6 +135,24 @@ def test_topic_rates_are_counters_by_broker(
     assert found["rocketmq_topic_written_messages_total", "orders", "broker-a"] == 3
     assert found["rocketmq_topic_stored_messages", "orders", "broker-a"] == 3
     assert found["rocketmq_topic_stored_messages", "payments", "broker-b"] == 0
+
+
+def test_a_sum_without_a_queue_is_no_counter(
+    registry: CollectorRegistry, mq: MockCluster, clock: Later
+) -> None:
+    mq.create_topic("wide", 4)
+    for queue in mq.queues("wide"):
+        mq.send(OutgoingMessage("wide", b"x"), queue)
+    name = "rocketmq_topic_written_messages_total"
+    assert samples(registry)[name, "wide", "broker-a"] == 4
+    for at in range(6):  # of all topics' queues at the broker
+        clock.ahead_s += 6
+        refusal = Refuse(ResponseCode.NO_PERMISSION)
+        refused = mq.inject(refusal, on=RequestCode.GET_MAX_OFFSET, after=at, broker="broker-a")
+        rows = {key: value for key, value in samples(registry).items() if key[0] == name}
+        assert (refused.hits, len(rows)) == (1, 5)
+        assert set(rows.values()) <= {0, 2, 4}
+        mq.heal()
 
 
 def test_a_broker_that_is_down_is_named_and_its_queues_are_missing(
@@ -249,6 +267,9 @@ def test_the_command_says_what_is_wrong(capsys: Any, monkeypatch: Any, mq: MockC
     for words in ([], ["--all", "--group", "billing"]):
         done = cli("exporter", *words)
         assert (done.code, "--all" in done.err) == (2, True), done
+    for host in ("0.0.0.0", "127.0.0.1"):
+        done = cli("exporter", "--all", "--host", host, "--token", "", "--once")
+        assert (done.code, "the token is empty" in done.err) == (2, True), done
     once = cli("exporter", "--group", "billing", "--once")
     assert (once.code, 'rocketmq_lag_messages{group="billing"} 2.0' in once.out) == (0, True), once
     assert cli("exporter", "--all", "--once", "-n", "127.0.0.1:1").code == 1

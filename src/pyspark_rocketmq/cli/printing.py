@@ -153,6 +153,8 @@ def _camel(name: str) -> str:
 
 
 def _cell(value: object) -> str:
+    from rich.markup import escape
+
     match value:
         case None:
             return ""
@@ -161,4 +163,4 @@ def _cell(value: object) -> str:
         case int():
             return f"{value:,}"
         case _:
-            return str(value)
+            return escape(str(value))  # names and bodies may have [brackets]

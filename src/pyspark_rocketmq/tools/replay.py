@@ -9,8 +9,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer
@@ -18,13 +20,13 @@ from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model import Message, OffsetRange, Permission
+from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, Permission
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_PROPERTIES
 from pyspark_rocketmq.tools.origins import Origin
 from pyspark_rocketmq.tools.transfer.sending import Pace
 
 __all__ = ["PROPERTY_REPLAYS", "Origin", "Replay", "ReplayFilter", "count_replays", "find_ranges"]
-__all__ += ["find_replays", "make_readable", "select_replays", "send_replays"]
+__all__ += ["find_replays", "in_store_order", "make_readable", "select_replays", "send_replays"]
 
 _TOPIC_PROPERTIES: Final = ("DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
 PROPERTY_REPLAY_OF: Final = "replayOf"
@@ -32,6 +34,9 @@ PROPERTY_REPLAY_OF: Final = "replayOf"
 
 PROPERTY_REPLAYS: Final = "replays"
 """Property of a resent message: how many times it was resent. A message that fails again keeps it."""
+
+_DIGITS: Final = 10
+"""A longer number is not ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +147,26 @@ def select_replays(
 ) -> list[Replay]:
     """Read the messages to resend from ranges. Parameters and errors as in `find_replays`."""
     options = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=False)
-    found = [message for message in read_messages(client, ranges, options) if chosen.takes(message)]
-    found.sort(key=lambda message: (message.store_timestamp, message.broker_name, message.commit_log_offset))
-    return [Replay(message, to or _first_topic(message)) for message in found[: chosen.limit]]
+    found = (message for message in read_messages(client, ranges, options) if chosen.takes(message))
+    ordered = in_store_order(found, chosen.limit)
+    return [Replay(message, to or _first_topic(message)) for message in ordered]
+
+
+def in_store_order(messages: Iterable[Message], limit: int | None) -> list[Message]:
+    """Return the oldest messages. Those of a queue keep its order, even if a broker's clock went back."""
+    latest: dict[MessageQueue, int] = {}
+
+    def keyed(message: Message) -> tuple[int, str, int]:
+        queue = message.queue
+        latest[queue] = max(message.store_timestamp, latest.get(queue, 0))
+        return latest[queue], message.broker_name, message.commit_log_offset
+
+    pairs = ((keyed(message), message) for message in messages)
+    if limit is None:
+        ordered = sorted(pairs, key=itemgetter(0))
+    else:  # keeps no more than these
+        ordered = heapq.nsmallest(limit, pairs, key=itemgetter(0))
+    return [message for _, message in ordered]
 
 
 def send_replays(client: Client, replays: Iterable[Replay], *, rate: float = 0) -> Iterator[Replay]:
@@ -178,7 +200,7 @@ def make_readable(client: Client, group: str, origin: Origin) -> None:
 def count_replays(message: Message) -> int:
     """Return how many times a message was resent; 0 if its property is no number."""
     text = message.properties.get(PROPERTY_REPLAYS, "")
-    return int(text) if text.isascii() and text.isdecimal() else 0
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else 0
 
 
 def _first_of(message: Message, names: Sequence[str]) -> str | None:

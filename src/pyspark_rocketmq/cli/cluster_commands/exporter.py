@@ -74,6 +74,8 @@ def exporter(
         return
     if everything == bool(group):
         raise OptionError("name what to export: groups with --group, or everything with --all")
+    if token is not None and not token.strip():
+        raise OptionError("the token is empty: give another, or none")
     try:
         from prometheus_client import generate_latest
         from prometheus_client.registry import CollectorRegistry

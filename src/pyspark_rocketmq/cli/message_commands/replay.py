@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -40,8 +40,8 @@ _BODY_CHARACTERS: Final = 60
 def replay(
     group: Annotated[str | None, typer.Argument(help="The consumer group.")] = None,
     origin: Annotated[
-        Origin, typer.Option("--from", help="The group's dead-letter topic or its retry topic.")
-    ] = Origin.DLQ,
+        Origin | None, typer.Option("--from", help="The group's dead-letter topic or its retry topic. [dlq]")
+    ] = None,
     to: Annotated[
         str | None, typer.Option(help="The topic to send to. [each message's original topic]")
     ] = None,
@@ -91,15 +91,17 @@ def replay(
     chosen = ReplayFilter(
         tags=frozenset(tag or ()), keys=frozenset(key or ()), topic=topic, text=text, limit=limit
     )
-    if policy is not None and (chosen != ReplayFilter() or since or until or to or readable):
+    if policy is not None and (chosen != ReplayFilter() or since or until or to or readable or origin):
         raise OptionError("--policy has the filters of each group: remove the others")
+    origin = origin or Origin.DLQ
+    regular = policy is not None or every_ms is not None
+    if regular and (since or until):
+        raise OptionError("--every continues by itself: give --max-age, not --since or --until")
+    plan = _plan(policy, group, origin, to, chosen) if regular else None
     with connect(namesrv, option) as client:
         if readable and group is not None:
             make_readable(client, group, origin)
-        if policy is not None or every_ms is not None:
-            if since or until:
-                raise OptionError("--every continues by itself: give --max-age, not --since or --until")
-            plan = _plan(policy, group, origin, to, chosen)
+        if plan is not None:
             _repeat(client, _override(plan, every_ms, max_age_ms, rate), yes=yes, as_json=json)
             return
         now_ms = client.clock.now_ms()
@@ -180,7 +182,8 @@ def _run(client: Client, rule: ReplayRule, *, yes: bool, as_json: bool) -> None:
     found = find_new_replays(client, rule, now_ms)
     summary = found.summary(now_ms)
     if not as_json:
-        console().print(f"{timestamp(now_ms)} {rule.group}: {len(found.replays):,} messages{_words(summary)}")
+        said = f"{timestamp(now_ms)} {rule.group}: {len(found.replays):,} messages{_words(summary)}"
+        console().print(said, markup=False)
     sent = send_new_replays(client, found) if yes else 0
     if as_json:
         print_json({"group": rule.group, "found": len(found.replays), "sent": sent, "summary": summary})
@@ -190,9 +193,9 @@ def _run(client: Client, rule: ReplayRule, *, yes: bool, as_json: bool) -> None:
 
 def _words(summary: DeadLetterSummary) -> str:
     parts = [
-        f"{count:,} {name}" for counts in (summary.ages, summary.causes) for name, count in counts.items()
+        f"{count:,} {name}" for counts in (summary.ages, summary.causes) for name, count in _most(counts)
     ]
-    parts += [f"{count:,} with tag {name}" for name, count in summary.tags.items() if name]
+    parts += [f"{count:,} with tag {name}" for name, count in _most(summary.tags) if name]
     return f" ({', '.join(parts)})" if parts else ""
 
 
@@ -217,8 +220,15 @@ def _show(found: Sequence[Replay], summary: DeadLetterSummary) -> None:
         kinds = (("age", summary.ages), ("cause", summary.causes), ("tag", summary.tags))
         print_table(
             ("By", "Value", "Messages"),
-            [(kind, name or "none", count) for kind, counts in kinds for name, count in counts.items()],
+            [(kind, name or "none", count) for kind, counts in kinds for name, count in _most(counts)],
         )
+
+
+def _most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the first of the counts, and the sum of the others: a cause is any text."""
+    all_counts = list(counts.items())
+    others = sum(count for _, count in all_counts[_SHOWN:])
+    return all_counts[:_SHOWN] + ([("others", others)] if others else [])
 
 
 def _since(since: str | None, max_age_ms: int | None, now_ms: int) -> int | None:

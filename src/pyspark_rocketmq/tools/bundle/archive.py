@@ -74,17 +74,27 @@ class BundleArchive:
         except FileExistsError:
             raise OptionError("the file exists: give the bundle another name", file=path) from None
         except OSError as error:
-            raise OptionError(f"the bundle cannot be written: {error.strerror}", file=path) from error
+            raise self._unwritten(error) from error
         self._zip = zipfile.ZipFile(self._raw, "w", zipfile.ZIP_DEFLATED)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._zip.close()
-        self._raw.close()
-        if kind is not None:
-            self._path.unlink(missing_ok=True)
+        complete = False
+        try:
+            with self._raw:
+                self._zip.close()
+            complete = kind is None
+        except OSError as error:
+            if kind is None:
+                raise self._unwritten(error) from error
+        finally:
+            if not complete:
+                self._path.unlink(missing_ok=True)
+
+    def _unwritten(self, error: OSError) -> OptionError:
+        return OptionError(f"the bundle cannot be written: {error.strerror}", file=self._path)
 
     @property
     def files(self) -> tuple[BundleFile, ...]:
@@ -109,5 +119,8 @@ class BundleArchive:
 
     def _write(self, name: str, what: str, text: str) -> None:
         data = text.encode(errors="replace")
-        self._zip.writestr(name, data)
+        try:
+            self._zip.writestr(name, data)
+        except OSError as error:
+            raise self._unwritten(error) from error
         self._files.append(BundleFile(name, what, len(data), hashlib.sha256(data).hexdigest()))

@@ -113,9 +113,15 @@ def parse_policy(content: Mapping[str, Any], path: str) -> ReplayPolicy:
     if not isinstance(rules, list) or not rules or not all(isinstance(each, dict) for each in rules):
         raise OptionError("a policy has one or more tables [[replay]]", file=path)
     every = content.get("every")
-    return ReplayPolicy(
-        tuple(_rule(each, path) for each in rules), None if every is None else _duration(every, "every", path)
-    )
+    parsed = tuple(_rule(each, path) for each in rules)
+    for at, rule in enumerate(parsed):
+        if any((each.group, each.origin) == (rule.group, rule.origin) for each in parsed[:at]):
+            raise OptionError(
+                "a group has one position, so one table of a policy: the second would find nothing",
+                file=path,
+                group=rule.group,
+            )
+    return ReplayPolicy(parsed, None if every is None else _duration(every, "every", path))
 
 
 def _rule(given: Mapping[str, Any], path: str) -> ReplayRule:

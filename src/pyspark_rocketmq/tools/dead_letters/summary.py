@@ -18,6 +18,7 @@ __all__ = ["CAUSE_PROPERTY", "DeadLetterSummary", "age_of", "cause_of", "summari
 CAUSE_PROPERTY: Final = "deadLetterCause"
 """Set by the sink, and by consumers that want to say why."""
 
+_CAUSE_CHARACTERS: Final = 120
 _HOUR_MS: Final = 3_600_000
 _AGES: Final = (
     (_HOUR_MS, "below 1 hour"),
@@ -45,7 +46,7 @@ def age_of(message: Message, now_ms: int) -> str:
 def cause_of(message: Message) -> str:
     """Return why a message is a dead letter, as far as the message says."""
     if said := message.properties.get(CAUSE_PROPERTY):
-        return said
+        return said.strip().partition("\n")[0][:_CAUSE_CHARACTERS]
     replays = message.properties.get(PROPERTY_REPLAYS)
     after = f", replayed {replays} times before" if replays else ""
     times = message.reconsume_times

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -181,7 +182,11 @@ class _Measurement:
         topics = tuple(admin.topics()) if groups is None else tuple(sorted(read))
         dead = {group: dead_letter_topic(group) for group in names}
         stored = stored_ranges(self._client, (*topics, *dead.values()), on_away=self._on_away)
-        self._topics = tuple(state for topic in topics for state in _by_broker(topic, stored[topic]))
+        routes = self._client.routes.find_many(topics, deadline=self._client.deadline())
+        queues = {topic: route.read_queues() if route else () for topic, route in routes.items()}
+        self._topics = tuple(
+            state for topic in topics for state in _by_broker(topic, stored[topic], queues[topic])
+        )
         letters = self._dead_letters({group: stored[topic] for group, topic in dead.items()})
         self._groups = tuple(
             GroupState(each.group, each.queues, letters.get(each.group)) for each in self._groups
@@ -235,11 +240,14 @@ class _Measurement:
         self._away.add(broker_name)
 
 
-def _by_broker(topic: str, ranges: Iterable[OffsetRange]) -> list[TopicState]:
-    written: dict[str, int] = {}
-    stored: dict[str, int] = {}
+def _by_broker(topic: str, ranges: Iterable[OffsetRange], queues: Iterable[MessageQueue]) -> list[TopicState]:
+    """Return the sums of each broker. Without all its queues, a counter would seem to start again."""
+    expected = Counter(queue.broker_name for queue in queues)
+    own: dict[str, list[OffsetRange]] = {}
     for each in ranges:
-        name = each.queue.broker_name
-        written[name] = written.get(name, 0) + each.until_offset
-        stored[name] = stored.get(name, 0) + len(each)
-    return [TopicState(topic, name, written[name], stored[name]) for name in written]
+        own.setdefault(each.queue.broker_name, []).append(each)
+    return [
+        TopicState(topic, name, sum(each.until_offset for each in found), sum(map(len, found)))
+        for name, found in own.items()
+        if len(found) == expected[name]
+    ]

@@ -18,7 +18,7 @@ from pyspark_rocketmq.tools.dead_letters.policy import (
 from pyspark_rocketmq.tools.dead_letters.regular import positions_after
 from pyspark_rocketmq.tools.dead_letters.summary import cause_of, summarize
 from pyspark_rocketmq.tools.origins import Origin
-from pyspark_rocketmq.tools.replay import Replay, ReplayFilter, count_replays
+from pyspark_rocketmq.tools.replay import Replay, ReplayFilter, count_replays, in_store_order
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -140,6 +140,17 @@ def test_after_a_limit_the_rest_is_for_the_next_run() -> None:
     assert positions_after(RANGES, found, 2, limit=3) == {A: 20, B: 5}
 
 
+@pytest.mark.parametrize("limit", [None, 1, 2, 3, 4, 5])
+def test_a_clock_that_goes_back_changes_no_queue_s_order(limit: int | None) -> None:
+    stored = [(A, 0, 100), (A, 1, 50), (A, 2, 60), (B, 0, 70), (B, 1, 120)]
+    letters = [letter(queue, offset, stored=at) for queue, offset, at in stored]
+    ordered = in_store_order(letters, limit)
+    assert len(ordered) == (limit or 5)
+    for queue in (A, B):
+        offsets = [each.queue_offset for each in ordered if each.queue == queue]
+        assert offsets == list(range(len(offsets))), "a position after them leaves none"
+
+
 # --- what they are ---
 
 
@@ -169,7 +180,9 @@ def test_dead_letters_are_counted_by_age_cause_and_tag() -> None:
     assert cause_of(letter(A, 0)._replace(reconsume_times=0)) == "failed without redelivery"
 
 
-@pytest.mark.parametrize(("text", "number"), [("2", 2), ("", 0), ("x", 0), ("-1", 0), ("²", 0)])
+@pytest.mark.parametrize(
+    ("text", "number"), [("2", 2), ("", 0), ("x", 0), ("-1", 0), ("²", 0), ("9" * 5_000, 0)]
+)
 def test_a_message_says_how_often_it_was_resent(text: str, number: int) -> None:
     message = letter(A, 0, replays=text)
     assert count_replays(message) == number
