@@ -133,7 +133,9 @@ def import_(
                     sent += stored
                     advance(stored)
             if sent != total:
-                raise OptionError("the file became shorter meanwhile: send it again", file=file, sent=sent)
+                raise OptionError(
+                    f"the file became shorter meanwhile: {sent:,} messages were sent", file=file
+                )
     if json:
         print_json({"topic": topic, "found": total, "sent": sent})
         return
