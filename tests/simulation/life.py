@@ -144,6 +144,7 @@ class _World:
             available_now=plan.available_now,
             trigger_s=plan.trigger_s,
             skew_ms=plan.skew_ms,
+            changes=plan.changes,
         )
 
     def _job(self, client: Mapping[str, str]) -> BatchJob:

@@ -242,6 +242,16 @@ PLANTS: Final = tuple(
             ),
         ),
         (
+            "a batch that is read again has today's limit",
+            "spark.read.stream",
+            "ranges = plan_ranges(begin.offsets, until.offsets, until.begin)",
+            (
+                "ranges = plan_ranges(begin.offsets, until.offsets, until.begin)\n"
+                "        if limit := self._options.max_offsets_per_trigger:\n"
+                "            ranges = [type(r)(r.queue, r.begin, min(r.end, r.begin + limit)) for r in ranges]"
+            ),
+        ),
+        (
             "what was removed is not counted",
             "client.read.range_pull",
             "removed.until_offset, fail_on_data_loss=fail)\n        self.lost.append(decision.lost)",

@@ -45,6 +45,8 @@ class Plan:
     habits: Habits = Habits()  # noqa: RUF009 - frozen
     kills: Kills = Kills()  # noqa: RUF009 - frozen
     options: dict[str, str] = field(default_factory=lambda: {"startingOffsets": "earliest"})
+    changes: tuple[dict[str, str], ...] = ()
+    """Options of the query that it has when it is started again, see `Query`."""
     available_now: bool = False
     trigger_s: float = 0.5
     skew_ms: int = 0
@@ -90,6 +92,7 @@ class Plan:
             ._with_proxies()
             ._with_job()
             ._with_narrow()
+            ._with_changes()
         )
 
     @property
@@ -174,6 +177,20 @@ class Plan:
             return self
         return replace(self, narrow=self._own_chance("narrow").random() < 0.12)
 
+    def _with_changes(self) -> Plan:
+        """Have somebody change the query's options each time that it is started again."""
+        chance = self._own_chance("changes")
+        if self.group is not None or self.direct is not None or chance.random() < 0.7:
+            return self
+        tuning = _tuning(one_by_one=not (self.compacted or self.static))
+        changes = tuple(
+            {name: chance.choice(values) for name, values in tuning.items() if chance.random() < 0.4}
+            | ({"startingOffsets": "latest"} if chance.random() < 0.3 else {})
+            for _ in range(chance.choice((1, 2)))
+        )
+        kills = replace(self.kills, driver=max(self.kills.driver, 0.02))
+        return replace(self, changes=changes, kills=kills)
+
     def _with_more_faults(self) -> Plan:
         """Add faults of topics and brokers where they are allowed."""
         chance = self._own_chance("more faults")
@@ -194,14 +211,7 @@ class Plan:
             "connectTimeoutMs": one_of(("500", "3000")),
             "routeRefreshMs": one_of(("1000", "5000", "30000")),
         }
-        for name, values in {
-            "maxOffsetsPerTrigger": ("1", "13", "100", "1000"),
-            "minPartitions": ("2", "7"),
-            "maxRecordsPerPartition": ("5", "50"),
-            "pullBatchSize": ("1", "7", "32", "1024"),
-            "pullsInFlight": ("1", "2", "16"),
-            "maxRatePerQueue": ("20", "50"),
-        }.items():
+        for name, values in _tuning().items():
             if chance.random() < 0.3:
                 options[name] = one_of(values)
         if chance.random() < 0.5:
@@ -225,7 +235,7 @@ class Plan:
         likely = [kind for kind, has in features.items() if has]
         options["failOnDataLoss"] = str(not lossy).lower()
         if compacted or static:  # thousands of offsets without a message, which these would read one by one
-            for name in ("maxOffsetsPerTrigger", "maxRecordsPerPartition", "maxRatePerQueue"):
+            for name in _ONE_BY_ONE:
                 options.pop(name, None)
         span_s = one_of((2.0, 5.0, 15.0))
         # A batch of one message each: few of them are enough.
@@ -268,6 +278,22 @@ class Plan:
             body_bytes=one_of((1, 1, 200, 4_000)),
             faults=tuple(draw_faults(chance, span_s, likely, _LAGS if retires else ())),
         )
+
+
+_ONE_BY_ONE: Final = ("maxOffsetsPerTrigger", "maxRecordsPerPartition", "maxRatePerQueue")
+
+
+def _tuning(*, one_by_one: bool = True) -> dict[str, tuple[str, ...]]:
+    """Return values of the options that decide how messages are read, and not which."""
+    options = {
+        "maxOffsetsPerTrigger": ("1", "13", "100", "1000"),
+        "minPartitions": ("2", "7"),
+        "maxRecordsPerPartition": ("5", "50"),
+        "pullBatchSize": ("1", "7", "32", "1024"),
+        "pullsInFlight": ("1", "2", "16"),
+        "maxRatePerQueue": ("20", "50"),
+    }
+    return {name: values for name, values in options.items() if one_by_one or name not in _ONE_BY_ONE}
 
 
 def _writers(

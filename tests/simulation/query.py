@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +46,9 @@ class Query:
     trigger_s : float
     skew_ms : int
         How far the driver's clock is ahead.
+    changes : sequence of mapping of str to str
+        Options that replace others when the query is started again: at the first restart, the second, …, and
+        from the beginning. ``startingOffsets`` must mean nothing then, once a batch is planned.
     """
 
     def __init__(
@@ -56,10 +60,13 @@ class Query:
         available_now: bool,
         trigger_s: float,
         skew_ms: int,
+        changes: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self._stage = stage
         self._history = stage.history
-        self._options = parse_options(SourceOptions, dict(options), where="readStream", environ={})
+        self._given = dict(options)
+        self._runs = itertools.cycle(({}, *changes))
+        self._options = self._parse({})
         self._chance = chance
         self._available_now = available_now
         self._trigger_s = trigger_s
@@ -76,6 +83,20 @@ class Query:
             skew_ms=skew_ms,
         )
         self._reading = SourceReading(stage, self.program, self._options, chance)
+
+    def _parse(self, changes: Mapping[str, str]) -> SourceOptions:
+        return parse_options(SourceOptions, self._given | changes, where="readStream", environ={})
+
+    def _change_options(self) -> None:
+        """Take the options of the next run."""
+        changes = dict(next(self._runs))
+        if not self._kept.ends:
+            changes.pop("startingOffsets", None)
+        if changes:
+            self._history.did["query started again with other options"] += 1
+            self._stage.note(f"query has the options {changes}")
+        self._options = self._parse(changes)
+        self._reading = SourceReading(self._stage, self.program, self._options, self._chance)
 
     def start(self) -> None:
         """Begin."""
@@ -119,6 +140,7 @@ class Query:
             self._history.died.append(text)
 
     def _run(self) -> None:
+        self._change_options()
         clock, host = self.program.clock, self.program.host
         reader = RocketMQStreamReader(
             self._options,

@@ -40,6 +40,7 @@ _STATES: Final = (
     "pull answered by a slave",
     "query ended by lost messages",
     "query ended with an error",
+    "query started again with other options",
     "query went on without lost messages",
     "sink: batch written again",
     "speculative attempt",
