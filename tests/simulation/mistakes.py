@@ -247,8 +247,8 @@ PLANTS: Final = tuple(
             "ranges = plan_ranges(begin.offsets, until.offsets, until.begin)",
             (
                 "ranges = plan_ranges(begin.offsets, until.offsets, until.begin)\n"
-                "        if limit := self._options.max_offsets_per_trigger:\n"
-                "            ranges = [type(r)(r.queue, r.begin, min(r.end, r.begin + limit)) for r in ranges]"
+                "        if most := self._options.max_offsets_per_trigger:\n"
+                "            ranges = [type(r)(r.queue, r.begin, min(r.end, r.begin + most)) for r in ranges]"
             ),
         ),
         (
