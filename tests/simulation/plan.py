@@ -178,7 +178,7 @@ class Plan:
         return replace(self, narrow=self._own_chance("narrow").random() < 0.12)
 
     def _with_changes(self) -> Plan:
-        """Have somebody change the query's options each time that it is started again."""
+        """Change the query's options each time that it is started again."""
         chance = self._own_chance("changes")
         if self.group is not None or self.direct is not None or chance.random() < 0.7:
             return self
