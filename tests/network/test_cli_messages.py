@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -293,6 +295,26 @@ def test_a_pipe_is_written_and_not_replaced(cli, ten, tmp_path):
     lines = os.read(reading, 1 << 20).splitlines()
     os.close(reading)
     assert (len(lines), pipe.is_fifo(), len([*tmp_path.iterdir()])) == (10, True, 1)
+
+
+def test_a_pipe_of_the_shell_is_written(cli, ten):
+    reading, writing = os.pipe()  # as >(gzip) and /dev/stdout
+    done = cli("export", "orders", "--file", f"/dev/fd/{writing}")
+    os.close(writing)
+    lines = os.read(reading, 1 << 20).splitlines()
+    os.close(reading)
+    assert (done.code, len(lines)) == (0, 10)
+
+
+def test_standard_output_is_utf_8_and_its_disk_may_be_full(mq, ten, tmp_path):
+    command = [sys.executable, "-m", "pyspark_rocketmq", "export", "orders", "-n", mq.name_server]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=120, check=False)
+    assert (done.returncode, len(done.stdout.decode().splitlines())) == (0, 10), done.stderr
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=120, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"error: the file cannot be written: No space left on device")
 
 
 def test_what_is_replaced_keeps_its_link_and_its_permissions(cli, ten, tmp_path):

@@ -169,14 +169,20 @@ def _write(messages: Iterable[Message], file: str, kind: _Format) -> int:
     """Write to a file beside the named one, which replaces that at the end: a file is whole or not there."""
     from pyspark_rocketmq.tools.transfer.message_files import write_jsonl, write_parquet
 
-    if file == "-":
-        return write_jsonl(messages, sys.stdout)
     try:
-        with _replacing(Path(os.path.realpath(file))) as path:  # a link stays a link
+        if file == "-":
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(encoding="utf-8")  # whatever the terminal's is
+            count = write_jsonl(messages, sys.stdout)
+            sys.stdout.flush()
+            return count
+        with _replacing(Path(file)) as path:
             if kind is _Format.PARQUET:
                 return write_parquet(messages, path)
             with path.open("w", encoding="utf-8") as out:
                 return write_jsonl(messages, out)
+    except BrokenPipeError:  # the reader has enough
+        raise
     except OSError as error:
         raise OptionError(f"the file cannot be written: {error.strerror}", file=file) from error
 
@@ -191,6 +197,7 @@ def _replacing(path: Path) -> Iterator[Path]:
     if old is not None and not stat.S_ISREG(old.st_mode):
         yield path
         return
+    path = Path(os.path.realpath(path))  # a link stays a link
     part = path.with_name(f".{secrets.token_hex(8)}.part")
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600))
     try:
