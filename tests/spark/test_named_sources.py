@@ -19,7 +19,10 @@ from pyspark_rocketmq.tools.checkpoint import read_finished_offsets, seek
 
 pytestmark = pytest.mark.since_spark("4.2")
 
-EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+SETTINGS = {
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.offsetLog.formatVersion": "2",  # 4.2 needs it; 4.3 follows from the other one
+}
 
 Write = Callable[[DataFrame, int], None]
 
@@ -42,9 +45,11 @@ def run(spark: SparkSession, mq: DevCluster, tmp_path: Path) -> Iterator[Callabl
         finally:
             query.stop()
 
-    spark.conf.set(EVOLUTION, "true")
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
     yield read
-    spark.conf.unset(EVOLUTION)
+    for name in SETTINGS:
+        spark.conf.unset(name)
 
 
 def bodies(rows: list[tuple[str, int, int, str]]) -> list[str]:
