@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.options.sql import (
         BadRecords,
         BodyFormat,
+        Changelog,
         FieldCount,
         JobOptions,
         OutputMode,
@@ -42,6 +43,7 @@ __all__ = [
     "BadRecords",
     "BodyAs",
     "BodyFormat",
+    "Changelog",
     "ClientOptions",
     "CompatibilityWarning",
     "Compressor",
@@ -114,6 +116,7 @@ __getattr__, __dir__ = lazy_names(
         ".sql": (
             "BadRecords",
             "BodyFormat",
+            "Changelog",
             "FieldCount",
             "JobOptions",
             "OutputMode",

@@ -24,6 +24,7 @@ from pyspark_rocketmq.options.text.kinds import (
 __all__ = [
     "BadRecords",
     "BodyFormat",
+    "Changelog",
     "FieldCount",
     "JobOptions",
     "OutputMode",
@@ -42,6 +43,14 @@ class BodyFormat(enum.Enum):
     RAW = "raw"
     DELIMITED = "delimited"
     KEY_VALUE = "key-value"
+
+
+class Changelog(enum.Enum):
+    """Whose changes of a database's rows bodies have."""
+
+    CANAL = "canal-json"
+    DEBEZIUM = "debezium-json"
+    MAXWELL = "maxwell-json"
 
 
 class BadRecords(enum.Enum):
@@ -131,6 +140,14 @@ class TableOptions(Options):
         doc="Body format. `json.…`, `csv.…`, `avro.…`, `protobuf.…` are passed to Spark's function for the "
         "format.",
     )
+    changelog: Changelog | None = option(
+        "changelog",
+        choice(Changelog),
+        default=None,
+        default_text="none",
+        example="debezium-json",
+        doc="Bodies are changes of a database's rows, in this format; `format` accepts its values, too.",
+    )
     bad_records: BadRecords = option(
         "badRecords",
         choice(BadRecords),
@@ -205,6 +222,7 @@ class TableOptions(Options):
         TEXT,
         default=None,
         example='{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}',
+        default_text="the schema that Flink derives from a table's columns",
         doc="Schema of format=avro, as JSON.",
     )
     avro_schema_file: str | None = option(
@@ -248,10 +266,8 @@ class TableOptions(Options):
             )
         if self.is_dynamic_tag and self.dynamic_tag_column is None:
             raise OptionError("isDynamicTag=true needs dynamicTagColumn", option="isDynamicTag")
-        if self.body_format is BodyFormat.AVRO and (self.avro_schema is None) == (
-            self.avro_schema_file is None
-        ):
-            raise OptionError("format=avro needs one of avroSchema and avroSchemaFile", option="format")
+        if self.avro_schema is not None and self.avro_schema_file is not None:
+            raise OptionError("only one of avroSchema and avroSchemaFile may be set", option="avroSchema")
         if self.body_format is BodyFormat.PROTOBUF and not (
             self.protobuf_descriptor_file and self.protobuf_message
         ):

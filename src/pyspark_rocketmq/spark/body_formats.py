@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -21,11 +22,11 @@ __all__ = [
     "AT",
     "BAD",
     "BODY",
-    "FLINK_FORMAT_OPTIONS",
     "KEYS",
     "PLACE",
     "BodyColumn",
     "Decoded",
+    "Fit",
     "Format",
     "judge",
     "quote",
@@ -44,14 +45,16 @@ _CORRUPT: Final = "__corrupt"
 _LINE: Final = "__line"
 _FIELDS: Final = "__fields"
 
-FLINK_FORMAT_OPTIONS: Final[Mapping[str, str]] = {
-    "field-delimiter": "sep",
-    "quote-character": "quote",
-    "escape-character": "escape",
-    "null-literal": "nullValue",
-    "timestamp-format": "timestampFormat",
-}
-"""Options of Flink's formats, without their prefix, and those of Spark's functions."""
+
+class Fit(enum.Enum):
+    """Which bodies of JSON and CSV match the columns."""
+
+    FIELDS = "fields"
+    """All fields of the body have the columns' types. A missing one is NULL."""
+    LENIENT = "lenient"
+    """The body is JSON. A field of another type is NULL."""
+    COMPLETE = "complete"
+    """As `FIELDS`, and none is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +110,28 @@ class Format:
     options : TableOptions
     settings : mapping of str to str
         Options for Spark's function of the format.
+    writing : mapping of str to str
+        More of them, for writing.
+    fit : Fit
+    charset : str
+        Of format=raw.
     """
 
     kind: BodyFormat
     columns: tuple[BodyColumn, ...]
     options: TableOptions
     settings: Mapping[str, str]
+    writing: Mapping[str, str] = field(default_factory=dict)
+    fit: Fit = Fit.FIELDS
+    charset: str = "UTF-8"
 
     def __post_init__(self) -> None:
         count = len(self.columns)
         if self.kind is BodyFormat.RAW and count != 1:
             raise OptionError(f"format=raw is for one column that is the body, not {count}", option="format")
+        schemas = (self.options.avro_schema, self.options.avro_schema_file)
+        if self.kind is BodyFormat.AVRO and schemas == (None, None):
+            raise OptionError("format=avro needs avroSchema or avroSchemaFile", option="format")
         if self.kind is BodyFormat.KEY_VALUE and count != 2:
             raise OptionError(
                 f"format=key-value is for two columns, the keys and the body, not {count}", option="format"
@@ -147,13 +161,28 @@ class Format:
 
     def _decode_text(self, rows: DataFrame) -> Decoded:
         schema = ", ".join(f"{quote(column.name)} {column.type}" for column in self.columns)
-        settings = self._settings() | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        settings = {**self.settings, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         parse = F.from_json if self.kind is BodyFormat.JSON else F.from_csv
         row = parse(F.col(BODY).cast("string"), f"{schema}, {_CORRUPT} STRING", settings)
-        return self._of_struct(rows, row, lambda parsed: parsed.isNull() | parsed[_CORRUPT].isNotNull())
+        return self._of_struct(rows, row, self._is_bad_text)
+
+    def _is_bad_text(self, parsed: Column) -> Column:
+        corrupt = parsed[_CORRUPT].isNotNull()
+        if self.fit is Fit.FIELDS:
+            return parsed.isNull() | corrupt
+        if self.kind is BodyFormat.CSV:
+            return parsed.isNull()
+        names = F.json_object_keys(F.col(BODY).cast("string"))  # NULL if it is no object
+        if self.fit is Fit.LENIENT:
+            return parsed.isNull() | (corrupt & names.isNull())
+        absent = (
+            parsed.getField(column.name).isNull() & ~F.array_contains(names, column.name)
+            for column in self.columns
+        )
+        return reduce(or_, absent, parsed.isNull() | corrupt)
 
     def _decode_binary(self, rows: DataFrame) -> Decoded:
-        settings = self._settings() | {"mode": "PERMISSIVE"}
+        settings = {**self.settings, "mode": "PERMISSIVE"}
         if self.kind is BodyFormat.AVRO:
             from pyspark.sql.avro.functions import from_avro  # noqa: PLC0415 - needs Spark's module for it
 
@@ -219,10 +248,15 @@ class Format:
         columns: list[Column] = []
         bad = F.lit(False)
         for text, column in zip(texts, self.columns, strict=True):
-            value = text if column.type == "BINARY" else text.cast("string").try_cast(column.type)
+            value = text if column.type == "BINARY" else self._text(text).try_cast(column.type)
             columns.append(value)
             bad = bad | (text.isNotNull() & value.isNull())
         return Decoded(rows, tuple(columns), self._bad(columns, bad))
+
+    def _text(self, bytes_or_text: Column) -> Column:
+        if self.charset == "UTF-8":
+            return bytes_or_text.cast("string")
+        return F.decode(bytes_or_text, self.charset)
 
     def _bad(self, values: Sequence[Column], bad: Column) -> Column:
         """Treat a missing value of a NOT NULL column as a mismatch."""
@@ -237,16 +271,16 @@ class Format:
         """Return the sink's columns ``body`` (and ``keys``) of the physical columns' values."""
         if self.kind is BodyFormat.KEY_VALUE:
             keys, body = self.columns
-            return {"keys": values[keys.key].cast("string"), "body": _write(values, body)}
+            return {"keys": values[keys.key].cast("string"), "body": self._write(values, body)}
         return {"body": self._body(values)}
 
     def _body(self, values: Mapping[str, Column]) -> Column:
         row = F.struct(*(values[column.key].alias(column.name) for column in self.columns))
         match self.kind:
             case BodyFormat.JSON:
-                return F.to_json(row, self._settings())
+                return F.to_json(row, {**self.settings, **self.writing})
             case BodyFormat.CSV:
-                return F.to_csv(row, self._settings())
+                return F.to_csv(row, {**self.settings, **self.writing})
             case BodyFormat.AVRO:
                 from pyspark.sql.avro.functions import to_avro  # noqa: PLC0415
 
@@ -255,11 +289,11 @@ class Format:
                 from pyspark.sql.protobuf.functions import to_protobuf  # noqa: PLC0415
 
                 descriptor = self.options.protobuf_descriptor_file
-                return to_protobuf(row, self._message(), descriptor, self._settings())
+                return to_protobuf(row, self._message(), descriptor, dict(self.settings))
             case BodyFormat.DELIMITED:
                 return self._line(values)
             case BodyFormat.RAW | BodyFormat.KEY_VALUE:
-                return _write(values, self.columns[-1])
+                return self._write(values, self.columns[-1])
         assert_never(self.kind)
 
     def _line(self, values: Mapping[str, Column]) -> Column:
@@ -274,10 +308,14 @@ class Format:
             texts.append(text)
         return F.array_join(F.array(*texts), field)
 
-    # --- settings ---------------------------------------------------------------------------
+    def _write(self, values: Mapping[str, Column], column: BodyColumn) -> Column:
+        value = values[column.key]
+        if column.type == "BINARY":
+            return value
+        text = value.cast("string")
+        return text if self.charset == "UTF-8" else F.encode(text, self.charset)
 
-    def _settings(self) -> dict[str, str]:
-        return {FLINK_FORMAT_OPTIONS.get(name.lower(), name): value for name, value in self.settings.items()}
+    # --- settings ---------------------------------------------------------------------------
 
     def _avro_schema(self) -> str:
         if self.options.avro_schema is not None:
@@ -350,11 +388,6 @@ def _avro_fields(schema: str) -> dict[str, bool]:
     return {
         name: kind == "null" or (isinstance(kind, list) and "null" in kind) for name, kind in types.items()
     }
-
-
-def _write(values: Mapping[str, Column], column: BodyColumn) -> Column:
-    value = values[column.key]
-    return value if column.type == "BINARY" else value.cast("string")
 
 
 def quote(name: str) -> str:

@@ -47,6 +47,9 @@ _LITERALS: Final = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.RAW_
 class TableParser(SparkParser):
     """Parses table definitions, on sqlglot's parser. A subclass parses statements."""
 
+    _keys: tuple[Name, ...] = ()
+    """The column that has just been declared as the primary key."""
+
     # --- tokens -----------------------------------------------------------------------------
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
@@ -142,15 +145,18 @@ class TableParser(SparkParser):
             )
         columns: list[Column] = []
         watermarks: list[Watermark] = []
+        keys: list[Name] = []
         if self.next_is("("):
             for item in self.between_commas(self._item):
                 match item:
-                    case None:
-                        pass
+                    case tuple():
+                        keys += item
                     case Watermark():
                         watermarks.append(item)
                     case _:
                         columns.append(item)
+                        keys += self._keys
+                        self._keys = ()
         _refuse_twice([column.name for column in columns], "column")
         if len(watermarks) > 1:
             watermarks[1].column.position.fail("a table has one watermark")
@@ -167,6 +173,7 @@ class TableParser(SparkParser):
             "rocketmq" if connector is None else connector,
             partitions,
             self.position(start),
+            _check_key(keys, columns),
         )
 
     def _clauses(self, table: Name) -> tuple[tuple[TableOption, ...], tuple[Name, ...]]:
@@ -210,23 +217,23 @@ class TableParser(SparkParser):
             return TableOption(".".join(name), self._prev.text.lower(), at)
         return TableOption(".".join(name), sign + self.string("the option's value"), at)
 
-    def _item(self) -> Column | Watermark | None:
+    def _item(self) -> Column | Watermark | tuple[Name, ...]:
         if self.next_is("WATERMARK", "FOR"):
             return self._watermark()
         if self._match(TokenType.PRIMARY_KEY, advance=False) or self.next_is("CONSTRAINT"):
-            self._primary_key()
-            return None
+            return self._primary_key()
         return self._column()
 
-    def _primary_key(self) -> None:
-        """Consume ``[CONSTRAINT name] PRIMARY KEY (…) NOT ENFORCED``, which has no effect."""
+    def _primary_key(self) -> tuple[Name, ...]:
+        """Consume ``[CONSTRAINT name] PRIMARY KEY (…) NOT ENFORCED``."""
         if self._match_text_seq("CONSTRAINT"):
             self.name("the constraint's name")
         if not self._match(TokenType.PRIMARY_KEY):
             self.raise_error("expected PRIMARY KEY")
-        self.between_commas(lambda: self.name("a column"))
+        columns = self.between_commas(lambda: self.name("a column"))
         if not self._match_text_seq("NOT", "ENFORCED"):
             self.raise_error("a topic enforces no key: expected NOT ENFORCED")
+        return tuple(columns)
 
     def _watermark(self) -> Watermark:
         self.expect("WATERMARK", "FOR")
@@ -260,6 +267,7 @@ class TableParser(SparkParser):
                 virtual = bool(self._match_text_seq("VIRTUAL"))
             elif self._match(TokenType.PRIMARY_KEY):
                 self.expect("NOT", "ENFORCED")
+                self._keys = (name,)
             elif not self._comment():
                 self.raise_error("expected NOT NULL, METADATA, COMMENT or the next column")
         if metadata is not None:
@@ -323,6 +331,15 @@ def _refuse_twice(names: list[Name], what: str) -> None:
         if name.key in seen:
             name.position.fail(f"{what} {name.text!r} is given twice")
         seen.add(name.key)
+
+
+def _check_key(key: list[Name], columns: list[Column]) -> tuple[Name, ...]:
+    _refuse_twice(key, "column of the primary key")
+    physical = {column.name.key for column in columns if isinstance(column, PhysicalColumn)}
+    for name in key:
+        if name.key not in physical:
+            name.position.fail(f"the primary key names {name.text!r}, which is no column of the body")
+    return tuple(key)
 
 
 def _check_watermark(watermark: Watermark, columns: list[Column]) -> Watermark:

@@ -179,6 +179,8 @@ class CreateTable:
         In lower case.
     partitions : tuple of Name
         The columns of ``PARTITIONED BY``.
+    primary_key : tuple of Name
+        The columns of ``PRIMARY KEY``.
     """
 
     name: Name
@@ -191,6 +193,7 @@ class CreateTable:
     connector: str
     partitions: tuple[Name, ...]
     position: Position
+    primary_key: tuple[Name, ...] = ()
 
     def keeps(self, there: CreateTable | None) -> bool:
         """Whether the statement does nothing, because its table has been declared.

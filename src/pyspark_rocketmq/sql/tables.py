@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from pyspark_rocketmq.client import Client
-from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import (
     BadRecords,
     BodyFormat,
@@ -20,7 +18,6 @@ from pyspark_rocketmq.options import (
 )
 from pyspark_rocketmq.spark.body_formats import AT, BODY, KEYS, PLACE, BodyColumn, Decoded, Format, judge
 from pyspark_rocketmq.spark.session_settings import add_session_settings
-from pyspark_rocketmq.sql.catalog import sample_columns
 from pyspark_rocketmq.sql.declared_columns import (
     Writable,
     add_computed,
@@ -29,6 +26,21 @@ from pyspark_rocketmq.sql.declared_columns import (
     writable_columns,
 )
 from pyspark_rocketmq.sql.flink.table_options import SortedOptions, sort_options
+from pyspark_rocketmq.sql.formats.changelogs import (
+    CHANGE,
+    current_rows,
+    decode_changes,
+    encode_change,
+    is_removal,
+    with_removal,
+)
+from pyspark_rocketmq.sql.formats.table_formats import (
+    TAG,
+    columns_outside,
+    infer_table_columns,
+    message_options,
+    table_format,
+)
 from pyspark_rocketmq.sql.metadata import metadata_of
 from pyspark_rocketmq.sql.statements import (
     ComputedColumn,
@@ -86,13 +98,13 @@ class Table:
         """
         given = sort_options(declared.options, with_columns=bool(declared.columns))
         at = TableOption("", "", declared.position)
-        options = given.parse(TableOptions, given.table, at)
+        options = message_options(declared, given.parse(TableOptions, given.table, at))
         if options.infer_schema and infer:
-            declared = _infer_columns(declared, given, options)
+            declared = infer_table_columns(declared, given, options)
         for column in declared.columns:
             if isinstance(column, MetadataColumn):
                 metadata_of(column)
-        return cls(declared, given, options, _format(declared, given, options, default_format))
+        return cls(declared, given, options, table_format(declared, given, options, default_format))
 
     @property
     def name(self) -> str:
@@ -126,7 +138,22 @@ class Table:
             counted_as=self.name,
         )
         rows = self._select(judged.rows, judged.columns, beats=idle is not None)
+        if self.is_changelog and not streaming:
+            rows = self._current(rows)
         return self._mark_watermark(add_computed(self.declared, rows))
+
+    @property
+    def is_changelog(self) -> bool:
+        """Whether messages are changes of rows. A stream of them has the column `CHANGE`."""
+        return self.options.changelog is not None
+
+    def _current(self, rows: DataFrame) -> DataFrame:
+        key = self.declared.primary_key
+        if not key and not all(isinstance(c, PhysicalColumn | ComputedColumn) for c in self.declared.columns):
+            self.declared.position.fail(
+                f"{self.name} is read as a batch with metadata: declare PRIMARY KEY (…) NOT ENFORCED"
+            )
+        return current_rows(rows, [name.text for name in key])
 
     def dead_letters(self, spark: SparkSession, *, streaming: bool) -> DataFrame:
         """Return the messages that do not fit the table, as messages for ``badRecordsTopic``.
@@ -161,7 +188,7 @@ class Table:
             "body",
             *also,
             *(_BEAT_COLUMNS if idle else ()),
-            *(("keys",) if self.format.needs_keys else ()),
+            *self._message_columns,
         ]
         for column in self.declared.columns:
             if isinstance(column, MetadataColumn):
@@ -175,11 +202,30 @@ class Table:
             wanted += PLACE
         messages = self._load(spark, tuple(dict.fromkeys(wanted)), streaming=streaming, idle=idle)
         messages = messages.withColumn(BODY, F.col("body"))
-        if self.format.needs_keys:
-            messages = messages.withColumn(KEYS, F.col("keys"))
+        for source, name in self._message_columns.items():
+            if name is not None:
+                messages = messages.withColumn(name, F.col(source))
         if PLACE[-1] in messages.columns:
             messages = messages.withColumn(AT, F.struct(*PLACE))
-        return self.format.decode(messages)
+        if self.options.changelog is None:
+            return self.format.decode(messages)
+        has_key = bool(self.declared.primary_key)
+        return decode_changes(
+            messages, self.options.changelog, self.format.columns, self.given.format, has_key=has_key
+        )
+
+    @property
+    def _message_columns(self) -> Mapping[str, str | None]:
+        """The source's columns that the table's columns need besides the body, and their names then."""
+        assert self.format is not None
+        found: dict[str, str | None] = {}
+        if self.format.needs_keys or (self.options.key_columns and not self.options.write_keys_to_body):
+            found["keys"] = KEYS
+        if self.options.tag_column is not None and not self.options.write_tag_to_body:
+            found["tags"] = TAG
+        if self.is_changelog:
+            found["queueOffset"] = None
+        return found
 
     def _load(
         self, spark: SparkSession, columns: Sequence[str], *, streaming: bool, idle: str | None = None
@@ -202,6 +248,7 @@ class Table:
     def _select(self, rows: DataFrame, values: Sequence[Column], *, beats: bool) -> DataFrame:
         """Select the columns that are not computed, in the order of the declaration, and heartbeats' time."""
         by_name = dict(zip((c.key for c in self._format_columns()), values, strict=True))
+        by_name |= columns_outside(self.declared, self.options)
         selected: list[Column] = []
         for column in self.declared.columns:
             match column:
@@ -213,6 +260,8 @@ class Table:
                     pass
                 case _:
                     assert_never(column)
+        if self.is_changelog:
+            selected.append(F.col(CHANGE))
         if beats:
             selected.append(F.when(F.col("topic").isNull(), F.col("storeTimestamp")).alias(BEAT))
         return rows.select(*selected)
@@ -259,14 +308,18 @@ class Table:
         """Convert rows with these columns, in this order, to messages."""
         if self.format is None:
             return rows
-        named = rows.toDF(*(column.name.text for column in columns))
+        changes = [CHANGE] if CHANGE in rows.columns else []
+        named = rows.toDF(*(column.name.text for column in columns), *changes)
         given = {column.name.key: F.col(quote(column.name)).cast(column.type) for column in columns}
         values = {
             column.name.key: given.get(column.name.key, F.lit(None).cast(column.type))
             for column in self.declared.columns
             if not isinstance(column, ComputedColumn)
         }
-        parts = self._body_format().encode(values)
+        if changes and self.options.changelog is None:
+            key = {name.lower() for name in self.options.key_columns}
+            values = {name: v if name in key else F.when(~is_removal(), v) for name, v in values.items()}
+        parts = self._encode(rows, values)
         if self.options.key_columns:
             keys = [values[key.lower()].cast("string") for key in self.options.key_columns]
             parts["keys"] = F.concat_ws(" ", *keys)
@@ -277,18 +330,17 @@ class Table:
                 sink, kind = metadata_of(column).sink, metadata_of(column).type
                 assert sink is not None
                 parts[sink] = values[column.name.key].cast(kind)
-        return named.select(*(value.alias(name) for name, value in parts.items()))
+        if changes and self.options.changelog is None:
+            parts["properties"] = with_removal(parts.get("properties"))
+        return named.select(*(value.alias(name) for name, value in parts.items()), *changes)
 
-    def _body_format(self) -> Format:
-        """Exclude the columns from the body that the options exclude."""
+    def _encode(self, rows: DataFrame, values: Mapping[str, Column]) -> dict[str, Column]:
         assert self.format is not None
-        absent = set()
-        if not self.options.write_keys_to_body:
-            absent |= {name.lower() for name in self.options.key_columns}
-        if self.options.tag_column is not None and not self.options.write_tag_to_body:
-            absent.add(self.options.tag_column.lower())
-        columns = tuple(column for column in self.format.columns if column.key not in absent)
-        return Format(self.format.kind, columns, self.options, self.format.settings)
+        if self.options.changelog is None:
+            return self.format.encode(values)
+        row = F.struct(*(values[column.key].alias(column.name) for column in self.format.columns))
+        removed = is_removal() if CHANGE in rows.columns else F.lit(False)
+        return {"body": encode_change(self.options.changelog, row, removed, self.format.writing)}
 
     def sink_options(self) -> Mapping[str, str]:
         """Return the options of a write.
@@ -299,44 +351,3 @@ class Table:
         """
         self.given.parse(SinkOptions, self.given.write, self._whole)
         return self.given.write
-
-
-def _infer_columns(declared: CreateTable, given: SortedOptions, options: TableOptions) -> CreateTable:
-    """Infer the columns from a sample of the topic."""
-    at = given.written["inferschema"].position
-    if declared.columns:
-        at.fail("inferSchema is for tables without columns")
-    if options.body_format not in {None, BodyFormat.JSON}:
-        at.fail("inferSchema is for format=json: other bodies do not name their columns")
-    read = {"timeZone": "UTC", **given.read}  # times do not matter for a sample
-    source = given.parse(SourceOptions, read, TableOption("", "", declared.position))
-    if len(source.topics) != 1:
-        at.fail("inferSchema takes one topic")
-    with Client(source.client) as client:
-        inferred = sample_columns(client, source.topics[0], sample=options.infer_sample)
-    columns = tuple(
-        PhysicalColumn(Name(name, declared.position), kind) for name, kind in inferred.columns.items()
-    )
-    return replace(declared, columns=columns)
-
-
-def _format(
-    declared: CreateTable, given: SortedOptions, options: TableOptions, default: BodyFormat
-) -> Format | None:
-    if not declared.columns:
-        return None
-    physical = tuple(column for column in declared.columns if isinstance(column, PhysicalColumn))
-    known = {column.name.key for column in physical}
-    named = [*options.key_columns, *([options.tag_column] if options.tag_column else [])]
-    missing = [name for name in named if name.lower() not in known]
-    if missing:
-        declared.position.fail(
-            f"keyColumns or dynamicTagColumn name {missing[0]!r}, which is no column of the body"
-        )
-    if not physical:
-        declared.position.fail(f"table {declared.name.text} has no column that is in the body")
-    try:
-        columns = tuple(BodyColumn(each.name.text, each.type, each.nullable) for each in physical)
-        return Format(options.body_format or default, columns, options, given.format)
-    except OptionError as error:
-        given.written.get("format", TableOption("", "", declared.position)).position.fail(error.message)

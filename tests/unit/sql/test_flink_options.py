@@ -33,7 +33,7 @@ def test_a_table_is_for_reading_and_for_writing():
     found = sort(connector="rocketmq", **names, format="csv", csv__sep="|")
     assert found.read == {"topic": "t", "consumerGroup": "g", "nameServerAddress": "a:1", "tags": "x"}
     assert found.write == {"topic": "t", "produceGroup": "p", "nameServerAddress": "a:1", "tags": "x"}
-    assert (found.table, found.format) == ({"format": "csv"}, {"sep": "|"})
+    assert (found.table, found.format.settings) == ({"format": "csv"}, {"sep": "|"})
     assert found.connection == {"nameServerAddress": "a:1"}
 
 

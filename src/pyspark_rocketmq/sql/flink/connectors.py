@@ -16,10 +16,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.model.names import suggest_names
 from pyspark_rocketmq.options import CompatibilityWarning, OutputMode
-from pyspark_rocketmq.spark.body_formats import FLINK_FORMAT_OPTIONS
+from pyspark_rocketmq.spark.body_formats import Fit
 from pyspark_rocketmq.spark.body_formats import quote as quoted_text
 from pyspark_rocketmq.spark.boundary import called_for_batches
 from pyspark_rocketmq.sql.declared_columns import Writable, add_computed, mark_watermark, writable_columns
+from pyspark_rocketmq.sql.flinksql.relations import CHANGE
+from pyspark_rocketmq.sql.formats.flink_options import format_settings
 from pyspark_rocketmq.sql.statements import CreateTable, Insert, MetadataColumn, PhysicalColumn, TableOption
 
 __all__ = ["ConnectorKind", "ConnectorTable", "ConnectorTarget"]
@@ -34,6 +36,7 @@ class ConnectorKind(enum.Enum):
 
 
 _FORMATS: Final = {name: name for name in ("csv", "json", "parquet", "orc", "avro", "text")} | {"raw": "text"}
+_PREFIXES: Final = tuple(f"{name}." for name in _FORMATS)
 _OPTIONS: Final[Mapping[ConnectorKind, frozenset[str]]] = {
     ConnectorKind.BLACKHOLE: frozenset(),
     ConnectorKind.PRINT: frozenset({"print-identifier", "standard-error"}),
@@ -63,12 +66,15 @@ class ConnectorTable:
         Those of the connector, by their names in lower case.
     settings : mapping of str to str
         Those of Spark's format.
+    writing : mapping of str to str
+        More of them, for writing.
     """
 
     declared: CreateTable
     kind: ConnectorKind
     options: Mapping[str, str] = field(repr=False)
     settings: Mapping[str, str] = field(repr=False)
+    writing: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def of(cls, declared: CreateTable) -> ConnectorTable:
@@ -80,19 +86,20 @@ class ConnectorTable:
         """
         kind = ConnectorKind(declared.connector)
         own: dict[str, str] = {}
-        settings: dict[str, str] = {}
+        of_format: list[TableOption] = []
         for option in declared.options:
             lowered = option.name.lower()
             if lowered == "connector":
                 continue
-            of_format, _, name = option.name.partition(".")
             if lowered in _OPTIONS[kind]:
                 own[lowered] = option.value
-            elif kind is ConnectorKind.FILESYSTEM and of_format.lower() in _FORMATS and name:
-                settings[FLINK_FORMAT_OPTIONS.get(name.lower(), name)] = option.value
+            elif kind is ConnectorKind.FILESYSTEM and lowered.startswith(_PREFIXES):
+                of_format.append(option)
             elif not _warn_no_effect(option):
                 _refuse(option, kind)
-        table = cls(declared, kind, own, settings)
+        given = format_settings(of_format)
+        modes = {"mode": "DROPMALFORMED"} if given.fit is Fit.LENIENT else {}
+        table = cls(declared, kind, own, {**given.settings, **modes}, given.writing)
         table._check_files()
         return table
 
@@ -149,14 +156,16 @@ class ConnectorTable:
 
     def align(self, rows: DataFrame, columns: tuple[Writable, ...]) -> DataFrame:
         """Give rows the names and types of the table's columns."""
-        given = rows.toDF(*(column.name.key for column in columns))
+        changes = [CHANGE] if CHANGE in rows.columns else []
+        given = rows.toDF(*(column.name.key for column in columns), *changes)
         return given.select(
             *(
                 (F.col(quoted_text(column.name.key)) if column in columns else F.lit(None))
                 .cast(column.type)
                 .alias(column.name.text)
                 for column in self._physical
-            )
+            ),
+            *changes,
         )
 
 
@@ -171,7 +180,8 @@ class ConnectorTarget:
         if insert.overwrite:
             insert.target.position.fail(f"{self.table.name} cannot be overwritten: use INSERT INTO")
         columns = writable_columns(self.table.declared, insert.columns, insert.target.position)
-        insert.require_columns(rows.columns, [column.name.text for column in columns])
+        given = [name for name in rows.columns if name != CHANGE]
+        insert.require_columns(given, [column.name.text for column in columns])
         return self.table.align(rows, columns)
 
     def write(self, rows: DataFrame) -> None:
@@ -183,7 +193,9 @@ class ConnectorTarget:
             case ConnectorKind.PRINT:
                 _print_rows(rows, table.options, "+I")
             case ConnectorKind.FILESYSTEM:
-                writer = rows.write.format(table.format).options(**table.settings).mode("append")
+                writer = (
+                    rows.write.format(table.format).options(**table.settings, **table.writing).mode("append")
+                )
                 writer.partitionBy(*self._partitions()).save(table.options["path"])
 
     def start(self, writer: DataStreamWriter, mode: OutputMode, checkpoint: str) -> StreamingQuery:
@@ -201,7 +213,7 @@ class ConnectorTarget:
 
                 return writer.foreachBatch(called_for_batches(show)).start()
             case ConnectorKind.FILESYSTEM:
-                writer = writer.format(table.format).options(**table.settings)
+                writer = writer.format(table.format).options(**table.settings, **table.writing)
                 return writer.partitionBy(*self._partitions()).start(table.options["path"])
 
     def _partitions(self) -> list[str]:
@@ -210,11 +222,15 @@ class ConnectorTarget:
 
 def _print_rows(rows: DataFrame, options: Mapping[str, str], change: str) -> None:
     """Print rows as Flink does: ``identifier> +I[1, a, null]``."""
-    values = [F.coalesce(F.col(quoted_text(name)).cast("string"), F.lit("null")) for name in rows.columns]
+    names = [name for name in rows.columns if name != CHANGE]
+    values = [F.coalesce(F.col(quoted_text(name)).cast("string"), F.lit("null")) for name in names]
+    kind = F.lit(change)
+    if CHANGE in rows.columns:
+        rows, kind = rows.orderBy(f"{CHANGE}.position"), F.col(f"{CHANGE}.op")
     identifier = options.get("print-identifier", "")
     out = sys.stderr if options.get("standard-error", "").lower() == "true" else sys.stdout
-    for (text,) in rows.select(F.concat_ws(", ", *values)).collect():
-        print(f"{identifier}> {change}[{text}]" if identifier else f"{change}[{text}]", file=out, flush=True)
+    for text, op in rows.select(F.concat_ws(", ", *values), kind).collect():
+        print(f"{identifier}> {op}[{text}]" if identifier else f"{op}[{text}]", file=out, flush=True)
 
 
 def _warn_no_effect(option: TableOption) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
@@ -17,6 +17,13 @@ from pyspark_rocketmq.options import (
     TableOptions,
     option_reference,
     parse_options,
+)
+from pyspark_rocketmq.spark.body_formats import Fit
+from pyspark_rocketmq.sql.formats.flink_options import (
+    FORMAT_PREFIXES,
+    FormatSettings,
+    changelog_of,
+    format_settings,
 )
 from pyspark_rocketmq.sql.statements import TableOption
 
@@ -87,7 +94,7 @@ _DIRTY_DATA: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Values of rocketmq-flink's ``lengthCheck``, and the corresponding options."""
 
-_FORMAT_PREFIXES: Final = ("json.", "csv.", "avro.", "protobuf.")
+_KEY_OPTIONS: Final = frozenset({"key.fields", "key.format", "key.fields-prefix", "value.fields-include"})
 _JOBS_OWN: Final = frozenset({"columns", "includeproperties", "bodyas"})
 """Options that a table with columns sets itself."""
 
@@ -99,14 +106,14 @@ class SortedOptions:
     Parameters
     ----------
     table, read, write : mapping of str to str
-    format : mapping of str to str
-        Options of Spark's function for the format, without their prefix.
+    format : FormatSettings
+        Those of the format.
     """
 
     table: Mapping[str, str] = field(repr=False)
     read: Mapping[str, str] = field(repr=False)
     write: Mapping[str, str] = field(repr=False)
-    format: Mapping[str, str]
+    format: FormatSettings
     written: Mapping[str, TableOption] = field(repr=False)
 
     @property
@@ -146,20 +153,21 @@ def sort_options(options: Sequence[TableOption], *, with_columns: bool) -> Sorte
     table: dict[str, str] = {}
     read: dict[str, str] = {}
     write: dict[str, str] = {}
-    of_format: dict[str, str] = {}
+    of_format: list[TableOption] = []
     topic = next((option.value for option in options if option.name.lower() == "topic"), None)
     for option in options:
         lowered = option.name.lower()
         if lowered == "connector":
             continue
-        if lowered.startswith(_FORMAT_PREFIXES):
-            of_format[option.name.partition(".")[2]] = option.value
+        of_value = replace(option, name=option.name[6:]) if lowered.startswith("value.") else option
+        if of_value.name.lower().startswith(FORMAT_PREFIXES):
+            of_format.append(of_value)
             continue
         if with_columns and lowered in _JOBS_OWN:
             option.position.fail(
                 f"{option.name} is for tables without columns: metadata columns are declared"
             )
-        for name, value in _translate(option, topic, {other.name.lower() for other in options}).items():
+        for name, value in _renamed(option, topic, {other.name.lower() for other in options}).items():
             homes = [home for home, cls in _HOMES.items() if name.lower() in cls]
             if not homes:
                 _unknown(option)
@@ -168,11 +176,22 @@ def sort_options(options: Sequence[TableOption], *, with_columns: bool) -> Sorte
             written[name.lower()] = option
     if "||" in write.get("tags", "") or write.get("tags") == "*":
         del write["tags"]  # a filter for reading, not a tag to write
-    return SortedOptions(table, read, write, of_format, written)
+    settings = format_settings(of_format)
+    if settings.fit is Fit.LENIENT and not any(name.lower() == "badrecords" for name in table):
+        table["badRecords"] = "drop"
+    return SortedOptions(table, read, write, settings, written)
+
+
+def _renamed(option: TableOption, topic: str | None, given: Collection[str]) -> Mapping[str, str]:
+    """Return an option under our names. Empty if it is redundant."""
+    if changelog := changelog_of(option):
+        return {"changelog": changelog.value}
+    if option.name.lower() in _KEY_OPTIONS:
+        return _key_option(option)
+    return _translate(option, topic, given)
 
 
 def _translate(option: TableOption, topic: str | None, given: Collection[str]) -> Mapping[str, str]:
-    """Return an option under our names. Empty if it is redundant."""
     lowered = option.name.lower()
     if lowered in _START_MODE_NAMES:
         mode = option.value.lower()
@@ -199,6 +218,21 @@ def _translate(option: TableOption, topic: str | None, given: Collection[str]) -
             option.position.fail("bodies are UTF-8: convert others with decode(body, '…') from format=raw")
         return {}
     return {FLINK_NAMES.get(lowered, option.name): option.value}
+
+
+def _key_option(option: TableOption) -> Mapping[str, str]:
+    """Return an option of Flink's about keys: here, a message's keys are the texts of columns."""
+    value = option.value.lower()
+    match option.name.lower():
+        case "key.fields":
+            return {"keyColumns": ",".join(option.value.split(";"))}
+        case "value.fields-include":
+            if value not in {"all", "except_key"}:
+                option.position.fail(f"{option.value!r} is not one of ALL, EXCEPT_KEY")
+            return {"writeKeysToBody": str(value == "all").lower()}
+        case "key.format" if value != "raw":
+            option.position.fail(f"{option.value!r} is not supported: the keys of messages are text, raw")
+    return {}
 
 
 def _starts(given: Collection[str]) -> bool:

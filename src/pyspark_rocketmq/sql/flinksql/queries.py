@@ -14,6 +14,7 @@ from pyspark_rocketmq.sql.flinksql.translator import (
     translate,
     translate_expression,
 )
+from pyspark_rocketmq.sql.formats.flink_options import changelog_of
 from pyspark_rocketmq.sql.statements import Column, ComputedColumn, CreateTable, CreateView, Query
 
 __all__ = ["JobQueries"]
@@ -28,6 +29,7 @@ class JobQueries:
         self._flink = False
         self._views: dict[str, Relation] = {}
         self._times: dict[str, frozenset[str]] = {}
+        self._changelogs: set[str] = set()
 
     def table(self, declared: CreateTable, options: JobOptions) -> CreateTable:
         """Note a table of the job, and return it with its computed columns translated.
@@ -40,6 +42,9 @@ class JobQueries:
         """
         self._flink |= declared.flink
         self._views.pop(declared.name.key, None)
+        self._changelogs.discard(declared.name.key)
+        if any(changelog_of(option) for option in declared.options):
+            self._changelogs.add(declared.name.key)
         self._times[declared.name.key] = frozenset(
             column.name.key
             for column in declared.columns
@@ -79,11 +84,20 @@ class JobQueries:
     def _translate(
         self, query: Query, tables: Iterable[str], options: JobOptions, *, hidden: bool
     ) -> Translated:
-        if not self.is_flink(options):
-            return Translated(query.padded, False, Relation())
         stream = options.mode is RuntimeMode.STREAMING
+        if not self.is_flink(options):
+            if stream and query.names & self._changelogs:
+                query.position.fail(
+                    "a changelog is read as a stream by Flink's dialect: SET 'dialect' = 'flink', or "
+                    "SET 'runtimeMode' = 'batch' to read the rows that remain"
+                )
+            return Translated(query.padded, False, Relation())
         known = {
-            name: Relation(stream=stream, processing_time=self._times.get(name, frozenset()))
+            name: Relation(
+                stream=stream,
+                changelog=stream and name in self._changelogs,
+                processing_time=self._times.get(name, frozenset()),
+            )
             for name in tables
         }
         return translate(query, {**known, **self._views}, hidden=hidden)

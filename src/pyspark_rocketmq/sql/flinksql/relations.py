@@ -8,7 +8,10 @@ from typing import Final
 
 from sqlglot import exp
 
-__all__ = ["WINDOW", "Relation"]
+__all__ = ["CHANGE", "WINDOW", "Relation"]
+
+CHANGE: Final = "__change"
+"""The last column of a changelog's rows: their kind of change, and its position. No result has it."""
 
 WINDOW: Final = "__window"
 """The column that carries a window, with its watermark, from query to query. No result has it."""
@@ -31,6 +34,8 @@ class Relation:
         The columns, in lower case, that are ``PROCTIME()``.
     spark_windows : frozenset of str
         The columns, in lower case, that Spark's own ``window(…)`` has made.
+    changelog : bool
+        Whether each row is a change, with the column ``__change``.
     ranked : Select, optional
         The query of a stream's rows with their ``ROW_NUMBER()``: who reads it selects the ranks.
     """
@@ -40,4 +45,5 @@ class Relation:
     window: Mapping[str, str] = field(default_factory=dict)
     processing_time: frozenset[str] = frozenset()
     spark_windows: frozenset[str] = frozenset()
+    changelog: bool = False
     ranked: exp.Select | None = field(default=None, repr=False)

@@ -14,6 +14,7 @@ from pyspark_rocketmq.sql.flinksql.expressions import translate_expressions
 from pyspark_rocketmq.sql.flinksql.functions import FUNCTIONS, UNKNOWN
 from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, parse_query, position_of
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
+from pyspark_rocketmq.sql.flinksql.row_changes import pass_changes, refuse_changelog, refuse_over
 from pyspark_rocketmq.sql.flinksql.selects import (
     by_spark_window,
     hidden_column,
@@ -164,6 +165,8 @@ class _Translator:
                 return self.query(tree.this, known, top=top)
             case exp.SetOperation():
                 sides = [self.query(side, known, top=True) for side in (tree.this, tree.expression)]
+                if any(side.changelog for side in sides):
+                    refuse_changelog(tree, tree.key.upper(), self._query)
                 return Relation(
                     stream=any(side.stream for side in sides), changes=any(side.changes for side in sides)
                 )
@@ -174,9 +177,12 @@ class _Translator:
     def _select(self, select: exp.Select, known: Mapping[str, Relation], *, top: bool) -> Relation:
         sources = self._sources(select, known)
         self._subqueries(select, known)
+        if found := pass_changes(select, sources, self._query):
+            self.changed = True
+            return found
         stream = any(rows.stream for rows in sources.values())
         if stream:
-            self._refuse_over(select)
+            refuse_over(select, self._query)
         before = select.sql()
         grouped = group_windows(select, self._query)
         self._join_windows(select, sources)
@@ -202,7 +208,9 @@ class _Translator:
             for root in part if isinstance(part, list) else [part] if part else []:
                 for inner in list(root.find_all(exp.Select)):
                     if inner.find_ancestor(exp.Select) is select:
-                        self.query(inner, known, top=True)
+                        rows = self.query(inner, known, top=True)
+                        if rows.changelog:
+                            refuse_changelog(inner, "a condition", self._query)
 
     def _changes(
         self,
@@ -228,17 +236,6 @@ class _Translator:
                 f"{_WITHOUT_WINDOW}. Use a window, or SET 'execution.runtime-mode' = 'batch'",
             )
         return changing or (stream and aggregated and not by_window)
-
-    def _refuse_over(self, select: exp.Select) -> None:
-        for item in select.expressions:
-            for window in item.find_all(exp.Window):
-                if window.find_ancestor(exp.Select) is select:
-                    self.fail(
-                        window,
-                        "OVER of a stream is supported only as ROW_NUMBER() in a query whose outer query has "
-                        "a bound (WHERE rank <= 10): use a window and GROUP BY, or SET "
-                        "'execution.runtime-mode' = 'batch'",
-                    )
 
     # --- what a query reads -----------------------------------------------------------------
 
@@ -298,6 +295,8 @@ class _Translator:
             rows = known.get(inner.name.lower(), Relation())
         else:
             rows = self.query(inner, known, top=False)
+        if rows.changelog:
+            refuse_changelog(node, "a window", self._query)
         if node.args["kind"] == "SESSION":
             session_select(select, node, self._query)
             return rows

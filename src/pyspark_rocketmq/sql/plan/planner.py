@@ -13,6 +13,7 @@ from pyspark_rocketmq.sql.dialect import CONNECTORS
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable, ConnectorTarget
 from pyspark_rocketmq.sql.flinksql import JobQueries
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Target, UnknownTarget
+from pyspark_rocketmq.sql.plan.upserts import changes_target
 from pyspark_rocketmq.sql.settings import Settings, spark_setting
 from pyspark_rocketmq.sql.statements import CreateTable, CreateView, DropTable, Insert, Query
 from pyspark_rocketmq.sql.tables import Table
@@ -232,6 +233,8 @@ class Planner:
             name = insert.target.text
             target = SparkTarget.of(self._spark, insert) if known_target else UnknownTarget(name)
         translated = self._queries.query(insert.query, self._names, self.options)
+        if translated.rows.changelog:
+            target = changes_target(target, insert)
         rows = target.align(self._rows(insert.query, translated.text), insert)
         changes = OutputMode.UPDATE if translated.rows.changes else OutputMode.APPEND
         return Write(rows, target, insert.target.text, self.options.output_mode or changes)

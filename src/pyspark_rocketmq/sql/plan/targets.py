@@ -27,6 +27,7 @@ __all__ = [
     "SparkTarget",
     "Target",
     "UnknownTarget",
+    "require_sink_topic",
 ]
 
 
@@ -72,13 +73,13 @@ class MessagesTarget:
     def write(self, rows: DataFrame) -> None:
         """Send a batch."""
         options = self.table.sink_options()
-        _require_topic(options, f"table {self.table.name}")
+        require_sink_topic(options, f"table {self.table.name}")
         rows.write.format(SOURCE).mode("append").options(**options).save()
 
     def start(self, writer: DataStreamWriter, mode: OutputMode, checkpoint: str) -> StreamingQuery:
         """Send a stream."""
         options = self.table.sink_options()
-        _require_topic(options, f"table {self.table.name}")
+        require_sink_topic(options, f"table {self.table.name}")
         if mode is OutputMode.UPDATE:
             return writer.foreachBatch(message_writer(checkpoint, options)).start()
         return writer.format(SOURCE).options(**options).start()
@@ -106,7 +107,7 @@ class DeadLettersTarget:
     def start(self, writer: DataStreamWriter, mode: OutputMode, checkpoint: str) -> StreamingQuery:
         """Send a stream."""
         options = self._options()
-        _require_topic(options, "")
+        require_sink_topic(options, "")
         if mode is OutputMode.UPDATE:
             return writer.foreachBatch(message_writer(checkpoint, options)).start()
         return writer.format(SOURCE).options(**options).start()
@@ -212,7 +213,7 @@ class UnknownTarget:
         raise NotImplementedError(self.name)
 
 
-def _require_topic(options: Mapping[str, str], table: str) -> None:
+def require_sink_topic(options: Mapping[str, str], table: str) -> None:
     """Fail before a query starts, whose tasks would be tried again and again.
 
     Raises

@@ -1,0 +1,1 @@
+"""The formats of Flink's tables: their options, the schemas that Flink derives, and changelogs."""

@@ -1,0 +1,205 @@
+"""Changelogs of databases: the bodies of Canal, Debezium and Maxwell to rows with their kind of change.
+
+The column `CHANGE` of a row is a struct of its ``op``, and of its ``position``, which orders changes.
+
+# Facts (Flink 1.20 and 2.0, CanalJsonDeserializationSchema, DebeziumJsonDeserializationSchema,
+MaxwellJsonDeserializationSchema): Canal's and Maxwell's ``old`` has only the changed fields, Debezium's
+``before`` has all, and is missing where a PostgreSQL table has no replica identity. Canal writes all values
+as texts. Kinds are +I, -U, +U and -D: an update is a -U with the old row and a +U with the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, assert_never
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from pyspark_rocketmq.options import Changelog
+from pyspark_rocketmq.spark.body_formats import BODY, BodyColumn, Decoded, Fit, quote
+from pyspark_rocketmq.sql.flinksql.relations import CHANGE
+from pyspark_rocketmq.sql.formats.flink_options import FormatSettings
+
+__all__ = [
+    "CHANGE",
+    "OP",
+    "current_rows",
+    "decode_changes",
+    "encode_change",
+    "is_removal",
+    "latest_changes",
+    "with_removal",
+]
+
+OP: Final = "op"
+"""The property of a message that removes the row with its keys. Its value is ``-D``."""
+
+_ENVELOPE: Final = "__envelope"
+_INDEX: Final = "__index"
+_ONE: Final = "__one"
+_ROW: Final = "MAP<STRING, STRING>"
+_NONE: Final = f"CAST(array() AS ARRAY<STRUCT<op: STRING, row: {_ROW}>>)"
+_DEBEZIUM: Final = f"before {_ROW}, after {_ROW}, op STRING"
+_SCHEMAS: Final[Mapping[Changelog, str]] = {
+    Changelog.DEBEZIUM: f"{_DEBEZIUM}, payload STRUCT<{_DEBEZIUM}>",
+    Changelog.CANAL: f"data ARRAY<{_ROW}>, old ARRAY<{_ROW}>, type STRING, database STRING, table STRING",
+    Changelog.MAXWELL: f"data {_ROW}, old {_ROW}, type STRING, database STRING, table STRING",
+}
+_CHANGES_OF_DEBEZIUM: Final = f"""CASE
+    WHEN {{0}}.op IN ('c', 'r') AND {{0}}.after IS NOT NULL THEN array(struct('+I' AS op, {{0}}.after AS row))
+    WHEN {{0}}.op = 'u' AND {{0}}.after IS NOT NULL AND {{0}}.before IS NOT NULL
+        THEN array(struct('-U' AS op, {{0}}.before AS row), struct('+U' AS op, {{0}}.after AS row))
+    WHEN {{0}}.op = 'u' AND {{0}}.after IS NOT NULL AND {{1}}
+        THEN array(struct('+U' AS op, {{0}}.after AS row))
+    WHEN {{0}}.op = 'd' AND {{0}}.before IS NOT NULL THEN array(struct('-D' AS op, {{0}}.before AS row))
+    WHEN {{0}}.op NOT IN ('c', 'r', 'u', 'd') THEN {_NONE}
+    END"""
+_OLD: Final = "map_concat(map_filter(d, (k, v) -> NOT map_contains_key({0}, k)), {0})"
+_CHANGES_BY_TYPE: Final = f"""CASE upper({{type}})
+    WHEN 'INSERT' THEN transform({{data}}, d -> struct('+I' AS op, d AS row))
+    WHEN 'BOOTSTRAP-INSERT' THEN transform({{data}}, d -> struct('+I' AS op, d AS row))
+    WHEN 'DELETE' THEN transform({{data}}, d -> struct('-D' AS op, d AS row))
+    WHEN 'UPDATE' THEN flatten(transform({{data}}, (d, i) -> array(
+        struct('-U' AS op, {_OLD.format("coalesce(get({old}, i), map())")} AS row),
+        struct('+U' AS op, d AS row))))
+    ELSE CASE WHEN {{type}} IS NOT NULL THEN {_NONE} END
+    END"""
+_NESTED: Final = ("ARRAY", "STRUCT", "MAP")
+_REMOVALS: Final = ("-U", "-D")
+
+
+def decode_changes(
+    rows: DataFrame,
+    changelog: Changelog,
+    columns: Sequence[BodyColumn],
+    given: FormatSettings,
+    *,
+    has_key: bool,
+) -> Decoded:
+    """Return a row for each change in rows that have ``BODY`` and ``queueOffset``, with `CHANGE`.
+
+    Changes of a database's definitions have no row.
+
+    Parameters
+    ----------
+    rows : DataFrame
+    changelog : Changelog
+    columns : sequence of BodyColumn
+    given : FormatSettings
+    has_key : bool
+        The table has a primary key, so that an update needs no old row.
+    """
+    body = F.col(BODY).cast("string")
+    # Spark would push conditions below a plain projection, and parse each body several times.
+    parsed = rows.withColumn(_ENVELOPE, F.explode(F.array(F.from_json(body, _SCHEMAS[changelog]))))
+    changes = F.expr(_changes(changelog, has_key))
+    for name, pattern in given.filters.items():
+        is_other = ~F.col(f"{_ENVELOPE}.{name}").rlike(f"^(?:{pattern})$")
+        changes = F.when(is_other, F.expr(_NONE)).otherwise(changes)
+    changes = F.when(F.length(F.col(BODY)) == 0, F.expr(_NONE)).otherwise(changes)  # Debezium's tombstone
+    unknown = F.expr(f"array(CAST(NULL AS STRUCT<op: STRING, row: {_ROW}>))")
+    one = parsed.select("*", F.posexplode(F.coalesce(changes, unknown)).alias(_INDEX, _ONE))
+    position = F.struct(F.col("queueOffset"), F.col(_INDEX).alias("index"))
+    one = one.withColumn(CHANGE, F.struct(F.col(f"{_ONE}.op").alias("op"), position.alias("position")))
+    texts = [F.col(f"{_ONE}.row").getItem(column.name) for column in columns]
+    values = [_value(text, column) for text, column in zip(texts, columns, strict=True)]
+    bad = F.col(f"{_ONE}.op").isNull()
+    for text, value, column in zip(texts, values, columns, strict=True):
+        if given.fit is not Fit.LENIENT:
+            bad = bad | (text.isNotNull() & value.isNull())
+        if not column.nullable:
+            bad = bad | value.isNull()
+    return Decoded(one, tuple(values), F.col(BODY).isNotNull() & bad)
+
+
+def _changes(changelog: Changelog, has_key: bool) -> str:
+    match changelog:
+        case Changelog.DEBEZIUM:
+            wrapped, plain = (
+                _CHANGES_OF_DEBEZIUM.format(place, str(has_key).lower())
+                for place in (f"{_ENVELOPE}.payload", _ENVELOPE)
+            )
+            return f"CASE WHEN {_ENVELOPE}.payload IS NOT NULL THEN {wrapped} ELSE {plain} END"
+        case Changelog.CANAL:
+            data, old = f"{_ENVELOPE}.data", f"{_ENVELOPE}.old"
+        case Changelog.MAXWELL:
+            data = f"CASE WHEN {_ENVELOPE}.data IS NOT NULL THEN array({_ENVELOPE}.data) END"
+            old = f"array({_ENVELOPE}.old)"
+        case _:
+            assert_never(changelog)
+    return _CHANGES_BY_TYPE.format(type=f"{_ENVELOPE}.type", data=data, old=old)
+
+
+def _value(text: Column, column: BodyColumn) -> Column:
+    if column.type == "BINARY":
+        return F.try_to_binary(text, F.lit("base64"))
+    if column.type.startswith(_NESTED):
+        wrapped = F.concat(F.lit('{"value":'), text, F.lit("}"))
+        return F.from_json(wrapped, f"value {column.type}").getField("value")
+    return text.try_cast(column.type)
+
+
+def is_removal() -> Column:
+    """Return whether a change removes its row."""
+    return F.col(CHANGE).getField("op").isin(*_REMOVALS)
+
+
+def with_removal(properties: Column | None) -> Column:
+    """Return a message's properties with ``op``, ``-D``, if its row is removed."""
+    none = F.create_map().cast("map<string,string>")
+    own = none if properties is None else F.coalesce(properties, none)
+    others = F.map_filter(own, lambda name, _: name != OP)
+    return F.map_concat(others, F.when(is_removal(), F.create_map(F.lit(OP), F.lit("-D"))).otherwise(none))
+
+
+def latest_changes(rows: DataFrame, keys: Collection[str]) -> DataFrame:
+    """Return the last change of each key."""
+    row = F.struct(*(F.col(quote(name)) for name in rows.columns))
+    last = F.max_by(row, F.col(CHANGE).getField("position")).alias("__last")
+    return (
+        rows.groupBy(*(F.col(quote(name)).alias(f"__key{at}") for at, name in enumerate(keys)))
+        .agg(last)
+        .select("__last.*")
+    )
+
+
+def current_rows(rows: DataFrame, keys: Collection[str]) -> DataFrame:
+    """Return the rows that remain after all changes of a batch.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        With `CHANGE`.
+    keys : collection of str
+        The columns of the primary key. Without one, a removed row cancels an equal row.
+    """
+    if keys:
+        return latest_changes(rows, keys).where(~is_removal()).drop(CHANGE)
+    names = [quote(name) for name in rows.columns if name != CHANGE]
+    count = F.sum(F.when(is_removal(), -1).otherwise(1)).alias("__count")
+    counted = rows.groupBy(*names).agg(count).where("__count > 0")
+    times = F.explode(F.sequence(F.lit(1), F.col("__count").cast("int"))).alias("__time")
+    return counted.select(*names, times).drop("__time")
+
+
+def encode_change(changelog: Changelog, row: Column, removed: Column, settings: Mapping[str, str]) -> Column:
+    """Return the body of a change: an insert, or a delete of a removed row.
+
+    As in Flink, the old and the new row of an update have separate bodies.
+    """
+    parts: tuple[Column, ...]
+    match changelog:
+        case Changelog.DEBEZIUM:
+            parts = (
+                F.when(removed, row).alias("before"),
+                F.when(~removed, row).alias("after"),
+                F.when(removed, "d").otherwise("c").alias("op"),
+            )
+        case Changelog.CANAL:
+            parts = (F.array(row).alias("data"), F.when(removed, "DELETE").otherwise("INSERT").alias("type"))
+        case Changelog.MAXWELL:
+            parts = (row.alias("data"), F.when(removed, "delete").otherwise("insert").alias("type"))
+        case _:
+            assert_never(changelog)
+    return F.to_json(F.struct(*parts), {"ignoreNullFields": "false", **settings})

@@ -1,0 +1,93 @@
+"""A changelog's rows into a topic: the last change of each key, or every change in a changelog's format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pyspark_rocketmq.options import BodyFormat, OutputMode
+from pyspark_rocketmq.spark.boundary import called_for_batches
+from pyspark_rocketmq.spark.write.update_mode import message_writer
+from pyspark_rocketmq.sql.flink.connectors import ConnectorKind, ConnectorTarget
+from pyspark_rocketmq.sql.flinksql.relations import CHANGE
+from pyspark_rocketmq.sql.formats.changelogs import latest_changes
+from pyspark_rocketmq.sql.plan.targets import MessagesTarget, Target, require_sink_topic
+from pyspark_rocketmq.sql.statements import Insert
+from pyspark_rocketmq.sql.tables import Table
+
+__all__ = ["UpsertTarget", "changes_target"]
+
+_WITHOUT_NULLS: Final = frozenset({BodyFormat.RAW, BodyFormat.KEY_VALUE})
+_KEYS: Final = ("keys",)
+
+
+def changes_target(target: Target, insert: Insert) -> Target:
+    """Return the target for rows with the column `CHANGE`.
+
+    Raises
+    ------
+    SqlError
+        The target cannot update and delete rows.
+    """
+    match target:
+        case MessagesTarget():
+            _require_key(target.table, insert)
+            return UpsertTarget(target.table)
+        case ConnectorTarget() if target.table.kind is not ConnectorKind.FILESYSTEM:
+            return target
+    return insert.target.position.fail(
+        f"{insert.target.text} only appends rows, and those of a changelog are updated and deleted: use a "
+        "topic with PRIMARY KEY (…) NOT ENFORCED, or SET 'execution.runtime-mode' = 'batch' to write the "
+        "rows that remain"
+    )
+
+
+def _require_key(table: Table, insert: Insert) -> None:
+    at = insert.target.position
+    if table.options.changelog is not None:
+        return
+    if table.format is None or not table.options.key_columns:
+        at.fail(
+            f"the rows for {table.name} are updated and deleted: declare its PRIMARY KEY (…) NOT ENFORCED, "
+            "or give it a format of changes, such as 'format' = 'debezium-json'"
+        )
+    if table.format.kind in _WITHOUT_NULLS:
+        at.fail(f"format={table.format.kind.value} has no deleted rows: use json for {table.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertTarget:
+    """A topic with keys. A deleted row is a message with the keys only, and the property ``op=-D``."""
+
+    table: Table
+
+    def align(self, rows: DataFrame, insert: Insert) -> DataFrame:
+        """Return the rows as messages, with their change."""
+        insert.require_append()
+        columns = self.table.writable(insert.columns, insert.target.position)
+        given = [name for name in rows.columns if name != CHANGE]
+        insert.require_columns(given, [column.name.text for column in columns])
+        return self.table.messages(rows, columns)
+
+    def write(self, rows: DataFrame) -> None:
+        """Refuse: a batch has no changes, only the rows that remain."""
+        raise NotImplementedError(self.table.name)
+
+    def start(self, writer: DataStreamWriter, mode: OutputMode, checkpoint: str) -> StreamingQuery:
+        """Send a stream."""
+        del mode  # each row is a change
+        options: Mapping[str, str] = self.table.sink_options()
+        require_sink_topic(options, f"table {self.table.name}")
+        send = message_writer(checkpoint, options)
+        every = self.table.options.changelog is not None
+
+        def upsert(batch: DataFrame, number: int) -> None:
+            changed = batch if every else latest_changes(batch, _KEYS)
+            send(changed.drop(CHANGE), number)
+
+        return writer.foreachBatch(called_for_batches(upsert)).start()

@@ -1,0 +1,271 @@
+"""Formats of Flink's tables, and changelogs, by Spark's own functions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from tests.support.patient import PATIENCE_MS
+from tests.support.topics import fill
+
+from pyspark_rocketmq.client import OutgoingMessage
+from pyspark_rocketmq.client.read.message_search import last_messages
+from pyspark_rocketmq.options import BadRecords, BodyFormat, Changelog, TableOptions
+from pyspark_rocketmq.spark.body_formats import BODY, BodyColumn, Fit, Format, judge
+from pyspark_rocketmq.sql import execute
+from pyspark_rocketmq.sql.formats.changelogs import CHANGE, current_rows, decode_changes
+from pyspark_rocketmq.sql.formats.flink_options import FormatSettings
+
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
+COLUMNS = (BodyColumn("id", "INT", nullable=False), BodyColumn("name", "STRING"))
+OPTIONS = TableOptions()
+JSON = Format(BodyFormat.JSON, COLUMNS, OPTIONS, {})
+
+
+def bodies(spark: SparkSession, *texts: str | bytes) -> DataFrame:
+    rows = [(at, text.encode() if isinstance(text, str) else text) for at, text in enumerate(texts)]
+    return spark.createDataFrame(rows, f"queueOffset BIGINT, {BODY} BINARY")
+
+
+def decoded(form: Format, rows: DataFrame, policy: BadRecords = BadRecords.DROP) -> list[tuple[Any, ...]]:
+    judged = judge(form.decode(rows), policy, what="the columns", counted_as=None)
+    names = [column.name for column in form.columns]
+    found = judged.rows.select(
+        *(value.alias(name) for value, name in zip(judged.columns, names, strict=True))
+    )
+    return [tuple(row) for row in found.collect()]
+
+
+def test_which_bodies_fit(spark: SparkSession) -> None:
+    columns = (*COLUMNS, BodyColumn("n", "INT"))
+    texts = ['{"id":1,"name":"a","n":1}', '{"id":2,"name":"b"}', '{"id":3,"name":"c","n":"x"}', "{oops"]
+    rows = bodies(spark, *texts)
+    form = replace(JSON, columns=columns)
+    assert decoded(form, rows) == [(1, "a", 1), (2, "b", None)]
+    assert decoded(replace(form, fit=Fit.COMPLETE), rows) == [(1, "a", 1)]
+    assert decoded(replace(form, fit=Fit.LENIENT), rows) == [(1, "a", 1), (2, "b", None), (3, "c", None)]
+    lines = replace(form, kind=BodyFormat.CSV)
+    rows = bodies(spark, "1,a,1", "2,b,x")
+    assert decoded(lines, rows) == [(1, "a", 1)]
+    assert decoded(replace(lines, fit=Fit.LENIENT), rows) == [(1, "a", 1), (2, "b", None)]
+
+
+def test_both_standards_of_times_are_read_and_one_is_written(spark: SparkSession) -> None:
+    form = replace(JSON, columns=(BodyColumn("at", "TIMESTAMP"),))
+    texts = ['{"at":"2026-01-31 08:00:00.125"}', '{"at":"2026-01-31T08:00:00.125"}']
+    first, second = decoded(form, bodies(spark, *texts))
+    assert first == second != (None,)
+    rows = spark.sql("SELECT TIMESTAMP '2026-01-31 08:00:00.125' AS at")
+    sql = replace(form, writing={"timestampFormat": "yyyy-MM-dd HH:mm:ss.SSS"})
+    assert rows.select(sql.encode({"at": rows["at"]})["body"]).collect() == [(texts[0],)]
+
+
+def test_raw_texts_have_a_charset(spark: SparkSession) -> None:
+    form = Format(BodyFormat.RAW, (BodyColumn("v", "STRING"),), OPTIONS, {}, charset="UTF-16BE")
+    assert decoded(form, bodies(spark, "ö".encode("utf-16-be"))) == [("ö",)]
+    rows = spark.sql("SELECT 'ö' AS v")
+    assert rows.select(form.encode({"v": rows["v"]})["body"]).collect() == [("ö".encode("utf-16-be"),)]
+
+
+# --- changelogs -------------------------------------------------------------------------------------------
+
+
+def changes(
+    rows: DataFrame,
+    changelog: Changelog,
+    *,
+    given: FormatSettings | None = None,
+    columns: tuple[BodyColumn, ...] = COLUMNS,
+    policy: BadRecords = BadRecords.DROP,
+    has_key: bool = True,
+) -> DataFrame:
+    found = decode_changes(rows, changelog, columns, given or FormatSettings(), has_key=has_key)
+    judged = judge(found, policy, what="the columns", counted_as=None)
+    values = [value.alias(c.name) for value, c in zip(judged.columns, columns, strict=True)]
+    return judged.rows.select(*values, CHANGE)
+
+
+def ops(rows: DataFrame) -> list[tuple[Any, ...]]:
+    found = rows.orderBy(f"{CHANGE}.position").select(f"{CHANGE}.op", *rows.columns[:-1])
+    return [tuple(row) for row in found.collect()]
+
+
+A, B = {"id": 1, "name": "a"}, {"id": 1, "name": "b"}
+DEBEZIUM = [
+    {"before": None, "after": A, "op": "r"},
+    {"payload": {"before": A, "after": B, "op": "u"}, "schema": {}},
+    {"before": None, "after": {"id": 2, "name": None}, "op": "c"},
+    {"before": B, "after": None, "op": "d"},
+    {"op": "m"},
+]
+CANAL = [
+    {"data": [{"id": "1", "name": "a"}], "type": "INSERT", "database": "shop", "table": "t"},
+    {
+        "data": [{"id": "1", "name": "b"}],
+        "old": [{"name": "a"}],
+        "type": "UPDATE",
+        "database": "shop",
+        "table": "t",
+    },
+    {"data": [{"id": "2", "name": None}], "old": None, "type": "INSERT", "database": "shop", "table": "t"},
+    {"data": [{"id": "1", "name": "b"}], "type": "DELETE", "database": "shop", "table": "t"},
+    {"data": None, "type": "CREATE", "isDdl": True, "database": "shop", "table": "t"},
+    {"data": [{"id": "9", "name": "z"}], "type": "INSERT", "database": "other", "table": "t"},
+]
+MAXWELL = [
+    {"data": A, "type": "insert", "database": "shop", "table": "t"},
+    {"data": B, "old": {"name": "a"}, "type": "update", "database": "shop", "table": "t"},
+    {"data": {"id": 2, "name": None}, "type": "bootstrap-insert", "database": "shop", "table": "t"},
+    {"data": B, "type": "delete", "database": "shop", "table": "t"},
+    {"type": "table-create", "database": "shop", "table": "t"},
+]
+CHANGES = [
+    ("+I", 1, "a"),
+    ("-U", 1, "a"),
+    ("+U", 1, "b"),
+    ("+I", 2, None),
+    ("-D", 1, "b"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changelog", "messages"),
+    [(Changelog.DEBEZIUM, DEBEZIUM), (Changelog.CANAL, CANAL), (Changelog.MAXWELL, MAXWELL)],
+)
+def test_changes_are_rows_with_their_kind(
+    spark: SparkSession, changelog: Changelog, messages: list[dict[str, Any]]
+) -> None:
+    rows = bodies(spark, *map(json.dumps, messages), b"")
+    given = FormatSettings(filters={"database": "sh.p", "table": "t|u"})
+    found = changes(rows, changelog, given=given, policy=BadRecords.FAIL)
+    assert ops(found) == CHANGES
+    for keys in (("id",), ()):
+        assert [tuple(row) for row in current_rows(found, keys).collect()] == [(2, None)]
+
+
+def test_equal_rows_without_a_key_remain_as_often_as_they_were_inserted(spark: SparkSession) -> None:
+    messages = [{"data": A, "type": kind} for kind in ("insert", "insert", "insert", "delete")]
+    found = changes(bodies(spark, *map(json.dumps, messages)), Changelog.MAXWELL)
+    assert [tuple(row) for row in current_rows(found, ()).collect()] == [(1, "a")] * 2
+
+
+def test_values_of_changes_have_the_columns_types(spark: SparkSession) -> None:
+    kinds = {
+        "n": "DECIMAL(9,2)",
+        "at": "TIMESTAMP",
+        "ok": "BOOLEAN",
+        "b": "BINARY",
+        "tags": "ARRAY<STRING>",
+        "who": "STRUCT<name: STRING, n: INT>",
+    }
+    columns = tuple(BodyColumn(name, kind) for name, kind in kinds.items())
+    row = {"n": "1.50", "at": "2026-01-31 08:00:00", "ok": "1", "b": "YQ==", "tags": ["x"], "who": {"n": 3}}
+    body = json.dumps({"data": [row], "type": "INSERT"})
+    (found,) = changes(bodies(spark, body), Changelog.CANAL, columns=columns).collect()
+    assert (str(found.n), found.at.minute, found.ok, bytes(found.b)) == ("1.50", 0, True, b"a")
+    assert (found.tags, found.who.n) == (["x"], 3)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{",
+        '{"op": "c", "after": null}',
+        '{"op": "c", "after": {"id": "x"}}',
+        '{"op": "c", "after": {"name": "no id"}}',
+        '{"op": "d", "before": null}',
+        '{"no": "op"}',
+    ],
+)
+def test_what_is_no_change_is_a_bad_record(spark: SparkSession, body: str) -> None:
+    good = json.dumps(DEBEZIUM[0])
+    rows = bodies(spark, good, body)
+    assert ops(changes(rows, Changelog.DEBEZIUM)) == [("+I", 1, "a")]
+    with pytest.raises(PySparkException, match="a body does not fit"):
+        changes(rows, Changelog.DEBEZIUM, policy=BadRecords.FAIL).collect()
+
+
+def test_an_update_without_the_old_row_needs_a_key(spark: SparkSession) -> None:
+    rows = bodies(spark, json.dumps({"before": None, "after": A, "op": "u"}))
+    assert ops(changes(rows, Changelog.DEBEZIUM)) == [("+U", 1, "a")]
+    assert ops(changes(rows, Changelog.DEBEZIUM, has_key=False)) == []
+
+
+# --- jobs -------------------------------------------------------------------------------------------------
+
+JOB = """
+CREATE TABLE changes (id INT, name STRING, n INT, PRIMARY KEY (id) NOT ENFORCED)
+WITH ({connection}, 'topic' = '{first}', 'format' = 'canal-json', 'startingOffsets' = 'earliest');
+CREATE TABLE latest (id INT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
+WITH ({connection}, 'topic' = '{second}', 'value.fields-include' = 'EXCEPT_KEY');
+CREATE TABLE every (id INT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
+WITH ({connection}, 'topic' = '{third}', 'format' = 'debezium-json');
+CREATE TABLE shown (name STRING, id INT) WITH ('connector' = 'print');
+"""
+INSERTS = """
+INSERT INTO latest SELECT id, upper(name) FROM changes WHERE n > 0;
+INSERT INTO every SELECT id, name FROM (SELECT * FROM changes) AS c;
+INSERT INTO shown SELECT name, id FROM changes;
+"""
+
+
+def canal(kind: str, *rows: tuple[int, str, int], old: dict[str, Any] | None = None) -> str:
+    data = [{"id": str(one), "name": name, "n": str(n)} for one, name, n in rows]
+    return json.dumps({"data": data, "old": None if old is None else [old], "type": kind})
+
+
+@pytest.fixture
+def connection(name_server: str) -> str:
+    return f"'connector' = 'rocketmq', 'nameServer' = '{name_server}', 'sendTimeoutMs' = '{PATIENCE_MS}'"
+
+
+def test_changes_reach_topics_with_keys(spark, connection, topic, settled, client, tmp_path, capsys) -> None:
+    first, second, third = topic(queues=1), topic(), topic()
+    texts = [
+        canal("INSERT", (1, "a", 1), (2, "b", 1), (3, "c", 1), (4, "d", 0)),
+        canal("UPDATE", (1, "aa", 1), old={"name": "a"}),
+        canal("UPDATE", (2, "b", 0), old={"n": "1"}),
+        canal("DELETE", (3, "c", 1)),
+    ]
+    fill(client, first, [OutgoingMessage(first, text.encode()) for text in texts])
+    names = {"connection": connection, "first": first, "second": second, "third": third}
+    settings = {"trigger": "availableNow"}
+    with execute(
+        spark, JOB.format(**names) + INSERTS, checkpoint_location=str(tmp_path), settings=settings
+    ) as job:
+        assert job.await_termination(400)
+    settled(second, 3)
+    found = {message.keys: message for message in last_messages(client, client.read_queues(second), 10)}
+    assert {key: json.loads(message.body) for key, message in found.items()} == {
+        "1": {"name": "AA"},
+        "2": {},
+        "3": {},
+    }
+    assert [found[key].properties.get("op") for key in "123"] == [None, "-D", "-D"]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [
+        "+I[a, 1]",
+        "+I[b, 2]",
+        "+I[c, 3]",
+        "+I[d, 4]",
+        "-U[a, 1]",
+        "+U[aa, 1]",
+        "-U[b, 2]",
+        "+U[b, 2]",
+        "-D[c, 3]",
+    ]
+    read = JOB.format(**names) + "SELECT id, name FROM every; SELECT id, name, n FROM changes"
+    batch = execute(spark, read, settings={"runtimeMode": "batch"})
+    every, remaining = (sorted(tuple(row) for row in rows.collect()) for rows in batch.results)
+    assert every == [(1, "aa"), (2, "b"), (4, "d")]
+    assert remaining == [(1, "aa", 1), (2, "b", 0), (4, "d", 0)]
+    back = JOB.format(**names) + "INSERT INTO latest VALUES (7, 'x'); SELECT id, name FROM latest"
+    batch = execute(spark, back, settings={"runtimeMode": "batch"})
+    settled(second, 4)
+    rows = {tuple(row) for row in batch.results[0].collect()}
+    assert {(1, "AA"), (7, "x"), (2, None)} <= rows, "columns that are not in the body come from the keys"
