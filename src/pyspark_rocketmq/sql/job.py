@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, assert_never
 
@@ -148,6 +148,33 @@ class SqlJob:
         with self.add_position(statement.position):
             self._run(statement)
             self._start_dead_letters()
+
+    def run_text(self, text: str, show: Callable[[DataFrame, OutputMode, Position], None]) -> None:
+        """Run more statements, in a shell.
+
+        Parameters
+        ----------
+        text : str
+        show : callable
+            Called for each statement that returns rows: with its rows, their output mode as a stream, and its
+            position.
+
+        Raises
+        ------
+        SqlError
+        """
+        statements = parse_statements(text)
+        self._text = text
+        for statement in statements:
+            self.run(statement)
+            if self.results:
+                rows, position = self.results.pop(), self.result_positions.pop()
+                show(rows, self._planner.last_mode, position)
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns of the declared tables and views, by their names in lower case."""
+        return self._planner.columns
 
     def _run(self, statement: Statement) -> None:
         planner = self._planner

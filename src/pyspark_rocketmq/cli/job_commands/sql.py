@@ -21,6 +21,7 @@ __all__ = ["EXAMPLES", "show", "sql"]
 
 EXAMPLES: Final = examples(
     "sql job.sql --checkpoint /var/lib/job",
+    "sql --checkpoint /var/lib/shell",
     "sql job.sql --set trigger=availableNow --checkpoint /tmp/job",
     "sql report.sql --set runtimeMode=batch",
     "sql job.sql --check",
@@ -32,8 +33,11 @@ _SHOWN_ROWS: Final = 100
 
 def sql(
     file: Annotated[
-        str, typer.Argument(help="File of statements, separated by semicolons; - is standard input.")
-    ],
+        str | None,
+        typer.Argument(
+            help="File of statements, separated by semicolons; - is standard input. Without it, a shell."
+        ),
+    ] = None,
     checkpoint: Annotated[
         str | None, typer.Option(help="Folder or URI for the checkpoints of the queries.")
     ] = None,
@@ -61,7 +65,16 @@ def sql(
     command is interrupted. After a restart with the same checkpoint the job continues where it stopped. An
     error in the file is reported with line and column, and exit code 2. Spark's log is in a file, which an
     error names.
+
+    Without a file it is a shell: statements run as they are entered, SELECT from a stream shows its rows
+    until Ctrl-C, and INSERT INTO starts a query in the background. It needs
+    `pip install 'pyspark-rocketmq[shell]'`.
     """
+    if file is None:
+        if check or explain or json:
+            raise OptionError("--check, --explain and --json need a file")
+        _shell(checkpoint, pairs(settings), master, pairs(conf))
+        return
     text = _read(file)
     # The parser takes a second to import, Spark some more: only this command waits for them.
     from pyspark_rocketmq.sql.check import check_job
@@ -162,6 +175,35 @@ def _run(
                 job.await_termination()
         finally:
             print_counts(counts, json=json)
+            spark.stop()
+
+
+def _shell(
+    checkpoint: str | None, settings: dict[str, str], master: str | None, conf: dict[str, str]
+) -> None:
+    if not sys.stdin.isatty():
+        raise OptionError("a shell needs a terminal: name a file, or - for standard input")
+    try:
+        from pyspark_rocketmq.cli.shell.prompt import history_file, make_prompt
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("prompt_toolkit"):
+            raise
+        raise OptionError(
+            "the shell needs `pip install 'pyspark-rocketmq[shell]'`, or name a file"
+        ) from error
+    from pyspark_rocketmq.cli.job_commands.quiet_spark import announce_spark, quiet_spark, stop_on_signals
+    from pyspark_rocketmq.cli.shell.shell import Shell
+    from pyspark_rocketmq.sql.job import execute
+
+    with quiet_spark():
+        announce_spark()
+        spark = _session(master, conf)
+        stop_on_signals()
+        try:
+            with execute(spark, "", checkpoint_location=checkpoint, settings=settings) as job:
+                prompt = make_prompt(lambda: job.columns, history_file())
+                Shell(spark, job, prompt.prompt, console()).run()
+        finally:
             spark.stop()
 
 

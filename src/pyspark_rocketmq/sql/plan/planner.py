@@ -11,7 +11,7 @@ from pyspark_rocketmq.options import BadRecords, JobOptions, OutputMode, Runtime
 from pyspark_rocketmq.sql.declared_columns import quote
 from pyspark_rocketmq.sql.dialect import CONNECTORS
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable, ConnectorTarget
-from pyspark_rocketmq.sql.flinksql import JobQueries
+from pyspark_rocketmq.sql.flinksql import JobQueries, Translated
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Target, UnknownTarget
 from pyspark_rocketmq.sql.plan.upserts import changes_target
 from pyspark_rocketmq.sql.settings import Settings, spark_setting
@@ -59,17 +59,20 @@ class Planner:
     connectors : dict of str to ConnectorTable
     dead_letters : list of DeadLetters
         Of the tables that queries have read since the list was last emptied.
+    last_mode : OutputMode
+        That of the last query, as a stream.
     """
 
     def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
         self.tables: dict[str, Table] = {}
         self.connectors: dict[str, ConnectorTable] = {}
         self.dead_letters: list[DeadLetters] = []
+        self.last_mode = OutputMode.APPEND
         self._spark = spark
         self._settings = Settings()
         self._queries = JobQueries()
         self._viewed: dict[str, tuple[RuntimeMode, int | None]] = {}
-        self._views: set[str] = set()
+        self._views: dict[str, tuple[str, ...]] = {}
         self._refused: set[str] = set()  # tables whose bad records have been planned
         for name, value in settings.items():
             self.set(name, value)
@@ -135,6 +138,13 @@ class Planner:
     def _names(self) -> Set[str]:
         return self.tables.keys() | self.connectors.keys()
 
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns of the tables and views, by their names in lower case."""
+        declared = {key: table.declared.columns for key, table in self.tables.items()}
+        declared |= {key: table.declared.columns for key, table in self.connectors.items()}
+        return self._views | {key: tuple(c.name.text for c in each) for key, each in declared.items()}
+
     def declare(self, declared: CreateTable) -> Table:
         """Check a declaration.
 
@@ -151,11 +161,12 @@ class Planner:
         ------
         SqlError
         """
-        if view.keeps(view.name.key in self._views | self._names):
+        if view.keeps(view.name.key in self._views.keys() | self._names):
             return
         translated = self._queries.view(view, self._names, self.options)
-        self._rows(view.query, translated.text).createOrReplaceTempView(quote(view.name))
-        self._views.add(view.name.key)
+        rows = self._rows(view.query, translated.text)
+        rows.createOrReplaceTempView(quote(view.name))
+        self._views[view.name.key] = tuple(name for name in rows.columns if not name.startswith("__"))
 
     def drop(self, statement: DropTable) -> bool:
         """Drop a table, and return whether it was the job's."""
@@ -174,7 +185,13 @@ class Planner:
         ------
         SqlError, PySparkException
         """
-        return self._rows(query, self._queries.query(query, self._names, self.options).text)
+        translated = self._queries.query(query, self._names, self.options)
+        self.last_mode = self._mode_of(translated)
+        return self._rows(query, translated.text)
+
+    def _mode_of(self, translated: Translated) -> OutputMode:
+        changes = OutputMode.UPDATE if translated.rows.changes else OutputMode.APPEND
+        return self.options.output_mode or changes
 
     def run(self, statement: Query) -> DataFrame:
         """Run a statement of Spark's."""
@@ -228,7 +245,7 @@ class Planner:
         elif connector is not None:
             target = ConnectorTarget(connector)
         else:
-            if insert.overwrite or not insert.query.names & (self._names | self._views):
+            if insert.overwrite or not insert.query.names & (self._names | self._views.keys()):
                 return None
             name = insert.target.text
             target = SparkTarget.of(self._spark, insert) if known_target else UnknownTarget(name)
@@ -236,8 +253,7 @@ class Planner:
         if translated.rows.changelog:
             target = changes_target(target, insert)
         rows = target.align(self._rows(insert.query, translated.text), insert)
-        changes = OutputMode.UPDATE if translated.rows.changes else OutputMode.APPEND
-        return Write(rows, target, insert.target.text, self.options.output_mode or changes)
+        return Write(rows, target, insert.target.text, self._mode_of(translated))
 
     def insert_in_spark(self, insert: Insert) -> None:
         """Run an INSERT of which Spark knows both sides."""

@@ -1,0 +1,176 @@
+"""The shell of SQL with a real session: results, errors, streams, and Ctrl-C."""
+
+from __future__ import annotations
+
+import _thread
+import io
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+from tests.support.topics import fill
+from tests.support.wait import eventually
+
+from pyspark_rocketmq.cli.shell.shell import Shell
+from pyspark_rocketmq.client import OutgoingMessage
+from pyspark_rocketmq.sql import SqlJob, execute
+
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
+
+class Typist:
+    """Types lines; a line may be something to do first."""
+
+    def __init__(self, *lines: str | Callable[[], object]) -> None:
+        self._lines = list(lines)
+
+    def __call__(self) -> str:
+        while self._lines:
+            line = self._lines.pop(0)
+            if isinstance(line, str):
+                return line
+            line()
+        raise EOFError
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path) -> Iterator[SqlJob]:
+    with execute(spark, "", checkpoint_location=str(tmp_path / "checkpoint")) as job:
+        yield job
+
+
+@pytest.fixture
+def shown() -> Console:
+    return Console(file=io.StringIO(), width=120)
+
+
+def printed(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def interrupt_when(condition: Callable[[], object]) -> threading.Thread:
+    """Press Ctrl-C when a condition holds."""
+
+    def press() -> None:
+        eventually(condition, 120)
+        _thread.interrupt_main()
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    return thread
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def test_statements_run_and_an_error_ends_none_of_it(spark, job, shown, capsys) -> None:
+    ask = Typist(
+        "SELECT 1 AS one, 'x' AS letter;",
+        interrupted,
+        "SELECT nothing;",
+        "CREATE TABLE t (a INTT) USING rocketmq;",
+        "CREATE VIEW v AS SELECT id AS number FROM range(3); SELECT sum(number) AS total FROM v;",
+        "STOP JOB 'none';",
+        "help",
+        "quit",
+        "SELECT 'after quit';",
+    )
+    Shell(spark, job, ask, shown).run()
+    out, errors = printed(shown), capsys.readouterr().err
+    assert "one" in out
+    assert "total" in out
+    assert "3" in out
+    assert "no job 'none'" in out
+    assert "SHOW JOBS;" in out
+    assert "after quit" not in out
+    assert "line 1, column 8" in errors
+    assert "line 1, column 19: expected the type of a" in errors
+    assert job.columns == {"v": ("number",)}
+
+
+def test_streams_are_shown_started_and_stopped(spark, job, shown, topic, client, name_server) -> None:
+    first, second = topic(queues=1), topic(queues=1)
+    fill(client, first, [OutgoingMessage(first, b'{"a": %d}' % number) for number in range(25)])
+    options = f"'connector' = 'rocketmq', 'nameServer' = '{name_server}', 'startingOffsets' = 'earliest'"
+    tables = (
+        f"CREATE TABLE numbers (a INT) WITH ({options}, 'topic' = '{first}');"
+        f"CREATE TABLE copies (a INT) WITH ({options}, 'topic' = '{second}');"
+    )
+
+    def press_at_the_first_rows() -> None:
+        interrupt_when(lambda: [q for q in spark.streams.active if q.lastProgress and q.name is None])
+
+    ask = Typist(
+        tables,
+        "SET 'trigger' = 'availableNow'; SELECT a + 100 AS a FROM numbers;",
+        "INSERT INTO copies SELECT a FROM numbers;",
+        lambda: eventually(lambda: not job.queries[0].isActive, 240, what="the copies"),
+        "SET 'trigger' = '0 s'; INSERT INTO copies SELECT a FROM numbers;",
+        press_at_the_first_rows,
+        "SELECT a + 200 AS a FROM numbers;",
+        "SHOW JOBS;",
+        lambda: eventually(lambda: job.queries[1].isActive, 60),
+        "STOP JOB 'copies-2';",
+    )
+    Shell(spark, job, ask, shown).run()
+    out = printed(shown)
+    assert "the newest 20 of 25 rows" in out
+    assert "124" in out
+    assert "104" not in out, "the first five are not shown"
+    assert "started copies\n" in out
+    assert "stopped\n" in out, "Ctrl-C stops the SELECT"
+    assert re.search(r"copies-2 +running", out)
+    assert "stopped copies-2" in out
+    assert not [query for query in job.queries if query.isActive]
+
+
+@pytest.mark.needs("programs")
+@pytest.mark.timeout(600)
+def test_a_terminal_of_its_own(tmp_path: Path) -> None:
+    """With a real terminal: Ctrl-C stops a query, and the shell goes on."""
+    outer, inner = pty.openpty()
+    command = [sys.executable, "-m", "pyspark_rocketmq", "sql", "--master", "local[2]"]
+    environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm", "COLUMNS": "100"}
+    shell = subprocess.Popen(
+        command, stdin=inner, stdout=inner, stderr=inner, env=environ, start_new_session=True, close_fds=True
+    )
+    os.close(inner)
+    seen = bytearray()
+    reader = threading.Thread(target=_read_all, args=(outer, seen), daemon=True)
+    reader.start()
+    try:
+        eventually(lambda: b"sql> " in seen, 240, what="the prompt")
+        os.write(outer, b"SELECT 40 + 2 AS answer;\r")
+        eventually(lambda: b"42" in seen, 120, what="the answer")
+        os.write(outer, b"SELECT upper('begun'); SELECT count(*) FROM range(1000000000000) AS a;\r")
+        eventually(lambda: b"BEGUN" in seen, 120, what="the second query")
+        prompts = seen.count(b"sql> ")
+        shell.send_signal(signal.SIGINT)
+        eventually(lambda: b"stopped" in seen, 120, what="the end of the query")
+        eventually(lambda: seen.count(b"sql> ") > prompts, 60, what="the prompt after it")
+        os.write(outer, b"quit\r")
+        assert shell.wait(120) == 0
+        assert "answer" in (tmp_path / "pyspark-rocketmq" / "sql-history").read_text()
+    finally:
+        shell.kill()
+        shell.wait(60)
+        os.close(outer)
+
+
+def _read_all(descriptor: int, seen: bytearray) -> None:
+    while True:
+        try:
+            seen += os.read(descriptor, 65_536)
+        except OSError:  # the other end is closed
+            return
