@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from pyspark_rocketmq.options import JobOptions, RuntimeMode, SqlDialect
-from pyspark_rocketmq.sql.flinksql.relations import Relation
+from pyspark_rocketmq.sql.dialect import CONNECTORS
+from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
 from pyspark_rocketmq.sql.flinksql.translator import (
     Translated,
     translate,
@@ -30,6 +31,7 @@ class JobQueries:
         self._views: dict[str, Relation] = {}
         self._times: dict[str, frozenset[str]] = {}
         self._changelogs: set[str] = set()
+        self._topics: dict[str, Versions | None] = {}
 
     def table(self, declared: CreateTable, options: JobOptions) -> CreateTable:
         """Note a table of the job, and return it with its computed columns translated.
@@ -43,8 +45,11 @@ class JobQueries:
         self._flink |= declared.flink
         self._views.pop(declared.name.key, None)
         self._changelogs.discard(declared.name.key)
+        self._topics.pop(declared.name.key, None)
         if any(changelog_of(option) for option in declared.options):
             self._changelogs.add(declared.name.key)
+        if declared.connector not in CONNECTORS:
+            self._topics[declared.name.key] = _versions(declared, declared.name.key in self._changelogs)
         self._times[declared.name.key] = frozenset(
             column.name.key
             for column in declared.columns
@@ -97,6 +102,8 @@ class JobQueries:
                 stream=stream,
                 changelog=stream and name in self._changelogs,
                 processing_time=self._times.get(name, frozenset()),
+                messages=name in self._topics,
+                versions=self._topics.get(name),
             )
             for name in tables
         }
@@ -105,6 +112,12 @@ class JobQueries:
     def is_flink(self, options: JobOptions) -> bool:
         """Whether the next query has Flink's meaning."""
         return self._flink if options.dialect is None else options.dialect is SqlDialect.FLINK
+
+
+def _versions(declared: CreateTable, is_changelog: bool) -> Versions | None:
+    if is_changelog or declared.watermark is None or not declared.primary_key:
+        return None
+    return Versions(tuple(name.text for name in declared.primary_key), declared.watermark.column.text)
 
 
 def _translated(column: Column) -> Column:

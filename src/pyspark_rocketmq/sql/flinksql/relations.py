@@ -8,13 +8,29 @@ from typing import Final
 
 from sqlglot import exp
 
-__all__ = ["CHANGE", "WINDOW", "Relation"]
+__all__ = ["CHANGE", "WINDOW", "Relation", "Versions"]
 
 CHANGE: Final = "__change"
 """The last column of a changelog's rows: their kind of change, and its position. No result has it."""
 
 WINDOW: Final = "__window"
 """The column that carries a window, with its watermark, from query to query. No result has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The rows of a table with a primary key and a watermark: a later row replaces an earlier one.
+
+    Parameters
+    ----------
+    keys : tuple of str
+        The columns of the primary key.
+    time : str
+        The column of the watermark: since when a row is valid.
+    """
+
+    keys: tuple[str, ...]
+    time: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,10 @@ class Relation:
         The columns, in lower case, that Spark's own ``window(…)`` has made.
     changelog : bool
         Whether each row is a change, with the column ``__change``.
+    messages : bool
+        Whether it is a table of the job whose rows are messages.
+    versions : Versions, optional
+        Of such a table.
     ranked : Select, optional
         The query of a stream's rows with their ``ROW_NUMBER()``: who reads it selects the ranks.
     """
@@ -46,4 +66,6 @@ class Relation:
     processing_time: frozenset[str] = frozenset()
     spark_windows: frozenset[str] = frozenset()
     changelog: bool = False
+    messages: bool = False
+    versions: Versions | None = None
     ranked: exp.Select | None = field(default=None, repr=False)

@@ -24,6 +24,7 @@ from pyspark_rocketmq.sql.flinksql.selects import (
     spark_windows,
     window_names,
 )
+from pyspark_rocketmq.sql.flinksql.versions import join_versions
 from pyspark_rocketmq.sql.flinksql.windows import group_windows, session_select, window_table
 from pyspark_rocketmq.sql.statements import Insert, Position, Query
 
@@ -265,7 +266,7 @@ class _Translator:
                     node.replace(subquery)
                     return self._source(select, subquery, known)
                 if node.args.get("version") is not None:
-                    self._as_of(node, rows)
+                    self._as_of(select, node, rows, known)
                 return rows
             case WindowTable():
                 return self._window_table(select, node, known)
@@ -278,15 +279,20 @@ class _Translator:
                 self.changed = True
         return Relation()
 
-    def _as_of(self, table: exp.Table, rows: Relation) -> None:
+    def _as_of(
+        self, select: exp.Select, table: exp.Table, rows: Relation, known: Mapping[str, Relation]
+    ) -> None:
         if rows.stream:
             self.fail(
                 table,
                 f"FOR SYSTEM_TIME AS OF reads a table of Spark's, such as files or JDBC, not the stream "
                 f"{table.name}: join the streams over an interval of time",
             )
-        table.set("version", None)
         self.changed = True
+        if rows.messages:
+            join_versions(select, table, known, self._query)
+        else:
+            table.set("version", None)
 
     def _window_table(self, select: exp.Select, node: WindowTable, known: Mapping[str, Relation]) -> Relation:
         self.changed = True

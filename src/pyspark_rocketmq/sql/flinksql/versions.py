@@ -1,0 +1,84 @@
+"""``FOR SYSTEM_TIME AS OF`` a versioned table: in batches, a join with the version that was valid then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sqlglot import exp
+
+from pyspark_rocketmq.sql.flinksql.grammar import position_of
+from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
+from pyspark_rocketmq.sql.statements import Query
+
+__all__ = ["join_versions"]
+
+_UNTIL: Final = "__until"
+"""The time of a row's next version; NULL for the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    table: exp.Table
+    join: exp.Join
+    time: exp.Expression
+
+
+def join_versions(select: exp.Select, table: exp.Table, known: Mapping[str, Relation], query: Query) -> None:
+    """Join a table of messages with the version that was valid at a time.
+
+    Raises
+    ------
+    SqlError
+        The table has no versions, or is not joined.
+    """
+    rows = known[table.name.lower()]
+    at = _join(table, query)
+    versions = _versions(rows, at, query)
+    alias = table.alias_or_name
+    order = exp.Order(expressions=[exp.Ordered(this=exp.column(versions.time, quoted=True))])
+    next_time = exp.Window(
+        this=exp.Anonymous(this="lead", expressions=[exp.column(versions.time, quoted=True)]),
+        partition_by=[exp.column(name, quoted=True) for name in versions.keys],
+        order=order,
+    )
+    source = exp.Table(this=exp.to_identifier(table.name, quoted=True))
+    subquery = exp.select("*", exp.alias_(next_time, _UNTIL)).from_(source).subquery(alias)
+    until = exp.column(_UNTIL, table=alias)
+    last = until.is_(exp.null())
+    condition: exp.Condition = last
+    if not _is_processing_time(at.time, known):
+        begun = exp.GTE(this=at.time.copy(), expression=exp.column(versions.time, table=alias, quoted=True))
+        ends_later = exp.LT(this=at.time.copy(), expression=until.copy())
+        condition = exp.and_(begun, exp.Paren(this=exp.or_(last, ends_later)))
+    at.join.set("on", exp.and_(at.join.args["on"], condition))
+    for item in select.expressions:
+        if item.is_star and not (isinstance(item, exp.Column) and item.table.lower() != alias.lower()):
+            star = item.this if isinstance(item, exp.Column) else item
+            star.set("except_", [*(star.args.get("except_") or []), exp.to_identifier(_UNTIL)])
+    table.replace(subquery)
+
+
+def _join(table: exp.Table, query: Query) -> _Join:
+    join = table.parent
+    if not isinstance(join, exp.Join) or join.args.get("on") is None:
+        position_of(query, table).fail(f"FOR SYSTEM_TIME AS OF needs JOIN {table.name} … ON …")
+    if join.side and join.side.upper() != "LEFT":
+        position_of(query, table).fail("FOR SYSTEM_TIME AS OF needs JOIN or LEFT JOIN")
+    return _Join(table, join, table.args["version"].expression)
+
+
+def _versions(rows: Relation, at: _Join, query: Query) -> Versions:
+    if rows.versions is None:
+        position_of(query, at.table).fail(
+            f"FOR SYSTEM_TIME AS OF needs the versions of {at.table.name}: declare its PRIMARY KEY (…) NOT "
+            "ENFORCED and WATERMARK FOR the time from which a row is valid. A changelog has none: a batch "
+            "reads the rows that remain, without FOR SYSTEM_TIME AS OF"
+        )
+    return rows.versions
+
+
+def _is_processing_time(time: exp.Expression, known: Mapping[str, Relation]) -> bool:
+    name = time.name.lower()
+    return isinstance(time, exp.Anonymous) or any(name in rows.processing_time for rows in known.values())
