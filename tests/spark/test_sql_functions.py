@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import re
+import zipfile
+from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
+from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.sql import execute
 from pyspark_rocketmq.sql.flinksql import FUNCTIONS, Relation, translate
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES, Example
+from pyspark_rocketmq.sql.flinksql.relations import Versions
 from pyspark_rocketmq.sql.statements import Position, Query
 
 ROWS = "(VALUES (1, NULL), (2, 'y'), (3, 'z')) AS t (a, b)"
@@ -58,3 +66,52 @@ def test_every_example_of_the_table_gives_flinks_result(spark: SparkSession) -> 
             if not same(value, each.result)
         ]
         assert not wrong, "\n".join(wrong)
+
+
+DOUBLED = (
+    "yv66vgAAAD0AIwoAAgADBwAEDAAFAAYBABBqYXZhL2xhbmcvT2JqZWN0AQAGPGluaXQ+AQADKClWBQAAAAAAAAACCgAKAAsH"
+    "AAwMAA0ADgEADmphdmEvbGFuZy9Mb25nAQAJbG9uZ1ZhbHVlAQADKClKCgAKABAMABEAEgEAB3ZhbHVlT2YBABMoSilMamF2"
+    "YS9sYW5nL0xvbmc7CgAUABUHABYMABcAGAEADHNob3AvRG91YmxlZAEABGNhbGwBACIoTGphdmEvbGFuZy9Mb25nOylMamF2"
+    "YS9sYW5nL0xvbmc7BwAaAQAib3JnL2FwYWNoZS9zcGFyay9zcWwvYXBpL2phdmEvVURGMQEABENvZGUBAA1TdGFja01hcFRh"
+    "YmxlAQAmKExqYXZhL2xhbmcvT2JqZWN0OylMamF2YS9sYW5nL09iamVjdDsBAApFeGNlcHRpb25zBwAgAQATamF2YS9sYW5n"
+    "L0V4Y2VwdGlvbgEACVNpZ25hdHVyZQEAWExqYXZhL2xhbmcvT2JqZWN0O0xvcmcvYXBhY2hlL3NwYXJrL3NxbC9hcGkvamF2"
+    "YS9VREYxPExqYXZhL2xhbmcvTG9uZztMamF2YS9sYW5nL0xvbmc7PjsAIQAUAAIAAQAZAAAAAwABAAUABgABABsAAAARAAEA"
+    "AQAAAAUqtwABsQAAAAAAAQAXABgAAQAbAAAALQAEAAIAAAAUK8cABwGnAA4UAAcrtgAJabgAD7AAAAABABwAAAAHAAIISgcA"
+    "ChBBABcAHQACABsAAAAVAAIAAgAAAAkqK8AACrYAE7AAAAAAAB4AAAAEAAEAHwABACEAAAACACI="
+)
+"""The class ``shop.Doubled implements UDF1<Long, Long>``, which doubles a number."""
+
+
+def test_functions_in_jars(spark: SparkSession, tmp_path: Path) -> None:
+    jar = tmp_path / "shop.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("shop/Doubled.class", base64.b64decode(DOUBLED))
+    text = f"CREATE TEMPORARY FUNCTION doubled AS 'shop.Doubled' LANGUAGE JAVA USING JAR '{jar}';"
+    job = execute(spark, f"{text} SELECT doubled(id) AS d FROM range(3)")
+    assert [row.d for row in job.results[0].collect()] == [0, 2, 4]
+    with pytest.raises(SqlError, match=r"line 1, column 1: Spark cannot load shop.None .*LANGUAGE PYTHON"):
+        execute(spark, "CREATE FUNCTION f AS 'shop.None' LANGUAGE JAVA")
+    with pytest.raises(SqlError, match="UDF0 to UDF22"):
+        execute(spark, "CREATE FUNCTION f AS 'java.lang.String' LANGUAGE SCALA")
+
+
+def test_a_version_is_the_one_that_was_valid(spark: SparkSession) -> None:
+    for name, rows in {
+        "dated_orders": "(1, 'a', 5), (2, 'a', 10), (3, 'a', 25), (4, 'b', 1), (5, 'c', 9) AS t(id, cur, at)",
+        "dated_rates": "('a', 100, 5), ('a', 200, 20), ('b', 300, 2), ('c', 7, 1) AS t (cur, rate, since)",
+    }.items():
+        spark.sql(f"SELECT * FROM VALUES {rows}").createOrReplaceTempView(name)
+    known = {"dated_rates": Relation(messages=True, versions=Versions(("cur",), "since"))}
+
+    def joined(kind: str) -> list[tuple[Any, ...]]:
+        text = (
+            f"SELECT o.id, r.* FROM dated_orders AS o {kind} dated_rates FOR SYSTEM_TIME AS OF o.at AS r "
+            "ON o.cur = r.cur"
+        )
+        query = Query(text, frozenset(re.findall(r"\w+", text)), Position(1, 1))
+        rows = spark.sql(translate(query, known).text).collect()
+        return sorted((tuple(row) for row in rows), key=repr)
+
+    found = [(1, "a", 100, 5), (2, "a", 100, 5), (3, "a", 200, 20), (5, "c", 7, 1)]
+    assert joined("JOIN") == found
+    assert joined("LEFT JOIN") == sorted([*found, (4, None, None, None)], key=repr)

@@ -44,6 +44,7 @@ _BEFORE_CALLS: Final = frozenset(
     {"SELECT", "DISTINCT", "WHERE", "BY", "AND", "OR", "ON", "THEN", "ELSE", "WHEN"}
 )
 _MICROSECONDS: Final = 6
+_LANGUAGES: Final = frozenset({"python", "java", "scala"})
 _SUBQUERY_STARTS: Final = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "("})
 
 
@@ -140,15 +141,33 @@ class _JobParser(TableParser):
         return found
 
     def _function(self, start: Token, index: int) -> Statement:
-        """Consume ``name AS 'module.function' LANGUAGE PYTHON``. Other functions are passed to Spark."""
+        """Consume ``name AS 'path' LANGUAGE …``. Functions without a language are passed to Spark."""
         self._match_text_seq("IF", "NOT", "EXISTS")
         name = self._parse_dotted()
         if self._match_text_seq("AS") and self._curr and self._curr.token_type == TokenType.STRING:
-            path = self.string("a Python function")
-            if self._match_text_seq("LANGUAGE", "PYTHON"):
-                return CreateFunction(name, path, self.position(start))
+            path = self.string("a function")
+            if self._match_text_seq("LANGUAGE"):
+                language = self.name("a language")
+                if language.key not in _LANGUAGES:
+                    language.position.fail(f"{language.text!r} is not one of PYTHON, JAVA, SCALA")
+                jars = self._jars()
+                is_python = language.key == "python"
+                if is_python and jars:
+                    language.position.fail("a Python function is in no jar: its module is on PYTHONPATH")
+                return CreateFunction(name, path, self.position(start), is_python, jars)
         self._retreat(index)
         return self._of_spark()
+
+    def _jars(self) -> tuple[str, ...]:
+        """Consume ``USING JAR 'a', JAR 'b'``."""
+        jars: list[str] = []
+        while self._match_text_seq("USING", "JAR") or (
+            jars and self._match_text_seq(",") and self._match_text_seq("JAR")
+        ):
+            jars.append(self.string("a jar"))
+        if self._curr:
+            self.raise_error("expected USING JAR, or the end of the statement")
+        return tuple(jars)
 
     def _is_ours(self) -> bool:
         """Return whether a table is a RocketMQ table, by its USING or its 'connector'."""

@@ -237,11 +237,22 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class CreateFunction:
-    """``CREATE [TEMPORARY] FUNCTION name AS 'module.function' LANGUAGE PYTHON``."""
+    """``CREATE [TEMPORARY] FUNCTION name AS 'module.function' LANGUAGE PYTHON | JAVA | SCALA``.
+
+    Parameters
+    ----------
+    path : str
+        The Python function, or the class.
+    is_python : bool
+    jars : tuple of str
+        Of ``USING JAR``.
+    """
 
     name: Name
     path: str
     position: Position
+    is_python: bool = True
+    jars: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pyspark_rocketmq.options import parse_options
 from pyspark_rocketmq.options.sql import JobOptions
 from pyspark_rocketmq.sql.check import check_job
 from pyspark_rocketmq.sql.flinksql import JobQueries, Relation, Translated, translate, translate_expression
-from pyspark_rocketmq.sql.flinksql.python_functions import function_type, load_function
+from pyspark_rocketmq.sql.flinksql.job_functions import function_type, load_function
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.statements import CreateFunction, CreateTable, CreateView, Insert, Position, Query
@@ -397,7 +397,7 @@ def count_char(text: str, character: str) -> int:
     return text.count(character)
 
 
-def test_python_functions_have_the_types_of_their_annotations():
+def test_job_functions_have_the_types_of_their_annotations():
     assert function_type(count_char, "count_char") == "bigint"
     with pytest.raises(OptionError, match="annotate"):
         function_type(lambda text: text, "twice")

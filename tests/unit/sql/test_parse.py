@@ -8,6 +8,7 @@ from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.statements import (
     ComputedColumn,
+    CreateFunction,
     CreateTable,
     CreateView,
     DropTable,
@@ -267,3 +268,20 @@ def test_times_of_sparks_tables_lose_a_precision_that_spark_has_not():
     assert statement.whole.text == f"{expected} AS SELECT timestamp(3)"
     (query,) = parse_statements("SELECT timestamp(3)")
     assert query.whole.text == "SELECT timestamp(3)"
+
+
+def test_functions_have_a_language():
+    python = one("CREATE TEMPORARY FUNCTION f AS 'm.f' LANGUAGE PYTHON")
+    assert isinstance(python, CreateFunction)
+    assert (python.path, python.is_python, python.jars) == ("m.f", True, ())
+    java = one("CREATE FUNCTION f AS 'm.F' LANGUAGE JAVA USING JAR '/a.jar', JAR '/b.jar'")
+    assert isinstance(java, CreateFunction)
+    assert (java.path, java.is_python, java.jars) == ("m.F", False, ("/a.jar", "/b.jar"))
+    assert isinstance(one("CREATE FUNCTION f AS 'm.F' USING JAR '/a.jar'"), SparkStatement)
+    for text, message in (
+        ("CREATE FUNCTION f AS 'm.F' LANGUAGE RUST", "'RUST' is not one of PYTHON, JAVA, SCALA"),
+        ("CREATE FUNCTION f AS 'm.f' LANGUAGE PYTHON USING JAR 'a'", "a Python function is in no jar"),
+        ("CREATE FUNCTION f AS 'm.F' LANGUAGE JAVA WITH 1", "expected USING JAR, or the end"),
+    ):
+        with pytest.raises(SqlError, match=message):
+            one(text)

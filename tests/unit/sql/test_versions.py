@@ -43,8 +43,8 @@ def join(table: str, time: str, kind: str = "JOIN", items: str = "o.id") -> str:
 
 
 VERSIONS = (
-    "(SELECT *, LEAD(`since`) OVER (PARTITION BY `cur` ORDER BY `since` NULLS LAST) AS __until FROM `rates`) AS r "
-    "ON o.cur = r.cur"
+    "(SELECT *, LEAD(`since`) OVER (PARTITION BY `cur` ORDER BY `since` NULLS LAST) AS __until "
+    "FROM `rates`) AS r ON o.cur = r.cur"
 )
 
 

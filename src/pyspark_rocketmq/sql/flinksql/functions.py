@@ -79,8 +79,8 @@ _AVG: Final = (
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
     "REGEXP_EXTRACT": _of(
-        "without a match NULL, in Spark ''; the default group is 0, the whole match, in Spark 1. A group that "
-        "takes no part in the match is '', in Flink NULL",
+        "without a match NULL, in Spark ''; the default group is 0, the whole match, in Spark 1. A group "
+        "that takes no part in the match is '', in Flink NULL",
         ("REGEXP_EXTRACT('a=1&b=2', '(&|^)b=([^&]*)', 2)", "2"),
         ("REGEXP_EXTRACT('a=1', '(&|^)b=([^&]*)', 2)", None),
         (r"REGEXP_EXTRACT('x17', '([a-z])(\d+)')", "x17"),

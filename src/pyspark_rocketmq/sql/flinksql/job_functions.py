@@ -1,4 +1,8 @@
-"""Functions of a job that are Python's: ``CREATE FUNCTION name AS 'module.function' LANGUAGE PYTHON``."""
+"""Functions of a job, Python's and those in jars: ``CREATE FUNCTION name AS 'path' LANGUAGE …``.
+
+# Facts (Spark 4.0 to 4.3): a class that implements ``org.apache.spark.sql.api.java.UDF0`` to ``UDF22`` is
+registered without a type, which Spark takes from the interface's last parameter.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,13 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final, get_type_hints
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.spark.causes import find_cause
 from pyspark_rocketmq.sql.statements import CreateFunction
 
 __all__ = ["function_type", "load_function", "register_function"]
@@ -29,17 +36,34 @@ _TYPES: Final[dict[Any, str]] = {
 
 
 def register_function(spark: SparkSession, statement: CreateFunction) -> None:
-    """Make a Python function known to the session's SQL.
+    """Make a function known to the session's SQL.
 
     Raises
     ------
     OptionError
-        It cannot be imported, or has no type.
+        It cannot be loaded, or has no type.
     """
+    if not statement.is_python:
+        _register_class(spark, statement)
+        return
     function = load_function(statement.path)
     if not hasattr(function, "returnType"):  # of pyspark's udf
         function = F.udf(function, function_type(function, statement.path), useArrow=True)
     spark.udf.register(statement.name.text, function)
+
+
+def _register_class(spark: SparkSession, statement: CreateFunction) -> None:
+    try:
+        for jar in statement.jars:
+            spark.sql(f"ADD JAR '{jar}'")
+        spark.udf.registerJavaFunction(statement.name.text, statement.path)
+    except (PySparkException, Py4JError) as error:
+        cause = find_cause(str(error)) or type(error).__name__
+        raise OptionError(
+            f"Spark cannot load {statement.path} ({cause}): it loads "
+            "classes that implement org.apache.spark.sql.api.java.UDF0 to UDF22. Write a Python twin of a "
+            "function of Flink's: LANGUAGE PYTHON"
+        ) from error
 
 
 def load_function(path: str) -> Callable[..., Any]:
