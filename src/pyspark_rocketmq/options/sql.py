@@ -291,6 +291,17 @@ class JobOptions(Options):
         "state.backend.type": "see spark.sql.streaming.stateStore.providerClass",
         "pipeline.object-reuse": "Spark decides that by itself",
         "sql-client.execution.result-mode": "it is a matter of Flink's shell",
+        "table.exec.state.ttl": "aggregations and joins keep all keys: bound them by a window or a watermark",
+        "table.exec.mini-batch.enabled": "a micro-batch has many rows anyway",
+        "table.exec.mini-batch.allow-latency": "see trigger",
+        "table.exec.mini-batch.size": "see maxOffsetsPerTrigger of a table",
+        "table.optimizer.agg-phase-strategy": "Spark aggregates in two phases",
+        "table.optimizer.distinct-agg.split.enabled": "Spark decides that by itself",
+        "table.exec.sink.upsert-materialize": "a topic with a primary key gets the last change of each key",
+        "execution.checkpointing.timeout": "a micro-batch has no time limit",
+        "execution.checkpointing.min-pause": "see trigger",
+        "restart-strategy": "what starts the job restarts it, and it continues from its checkpoint",
+        "restart-strategy.type": "what starts the job restarts it, and it continues from its checkpoint",
     }
 
     mode: RuntimeMode = option(

@@ -28,6 +28,7 @@ from pyspark_rocketmq.sql.declared_columns import (
 from pyspark_rocketmq.sql.flink.table_options import SortedOptions, sort_options
 from pyspark_rocketmq.sql.formats.changelogs import (
     CHANGE,
+    ROW_KEY,
     current_rows,
     decode_changes,
     encode_change,
@@ -332,6 +333,7 @@ class Table:
                 parts[sink] = values[column.name.key].cast(kind)
         if changes and self.options.changelog is None:
             parts["properties"] = with_removal(parts.get("properties"))
+            parts[ROW_KEY] = F.struct(*(values[name.lower()] for name in self.options.key_columns))
         return named.select(*(value.alias(name) for name, value in parts.items()), *changes)
 
     def _encode(self, rows: DataFrame, values: Mapping[str, Column]) -> dict[str, Column]:

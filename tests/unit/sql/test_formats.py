@@ -281,3 +281,8 @@ def test_targets_of_changes_update_and_delete():
     ):
         with pytest.raises(SqlError, match=re.escape(message)):
             changes_target(target, insert)
+
+
+def test_a_query_of_a_changelog_that_cannot_be_translated_is_refused():
+    with pytest.raises(SqlError, match="A query of a changelog must be translated"):
+        translated("SELECT id FROM changes that only Spark can read |> WHERE")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import CompatibilityWarning
 from pyspark_rocketmq.sql.settings import Settings, first_settings, require_checkpoint, spark_setting
 
 
@@ -78,3 +79,9 @@ def test_the_time_after_which_a_table_is_idle(name):
     assert settings.options.idle_ms is None
     settings.set(name, "30 s")
     assert settings.options.idle_ms == 30_000
+
+
+def test_settings_that_only_flink_needs_are_accepted_with_a_warning() -> None:
+    settings = Settings()
+    with pytest.warns(CompatibilityWarning, match=r"table.exec.state.ttl \(aggregations and joins keep"):
+        settings.set("table.exec.state.ttl", "1 h")

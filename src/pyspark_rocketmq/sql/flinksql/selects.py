@@ -10,6 +10,7 @@ from sqlglot import exp
 from pyspark_rocketmq.sql.flinksql.expressions import called
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
+from pyspark_rocketmq.sql.statements import Query
 
 __all__ = [
     "by_spark_window",
@@ -18,10 +19,19 @@ __all__ = [
     "of_processing_time",
     "processing_time",
     "spark_windows",
+    "untranslated",
     "window_names",
 ]
 
 _SPARK_WINDOWS: Final = frozenset({"WINDOW", "SESSION_WINDOW"})
+
+
+def untranslated(query: Query, known: Mapping[str, Relation]) -> Relation:
+    """Return what is known of the rows of a query that only Spark can read."""
+    named = [known[name] for name in query.names & known.keys()]
+    return Relation(
+        stream=any(rows.stream for rows in named), changelog=any(rows.changelog for rows in named)
+    )
 
 
 def hidden_column(source: str) -> exp.Column:

@@ -22,6 +22,7 @@ from pyspark_rocketmq.sql.flinksql.selects import (
     of_processing_time,
     processing_time,
     spark_windows,
+    untranslated,
     window_names,
 )
 from pyspark_rocketmq.sql.flinksql.versions import join_versions
@@ -87,7 +88,10 @@ def translate(query: Query, known: Mapping[str, Relation], *, hidden: bool = Fal
                 f"{_reason(error)}. The query cannot be translated, and {min(functions).upper()} means "
                 "something else in Spark: SET 'dialect' = 'spark' passes it unchanged"
             )
-        return Translated(query.padded, False, _plain(query, known))  # Spark reports what is wrong
+        plain = untranslated(query, known)
+        if plain.changelog:
+            _place(query, error).fail(f"{_reason(error)}. A query of a changelog must be translated")
+        return Translated(query.padded, False, plain)  # Spark reports what is wrong
     translator = _Translator(query)
     translator.changed = translate_expressions(tree, query)
     ranking = translator.ranking(tree, known) if hidden else None
@@ -117,11 +121,6 @@ def _prefixed(expression: Query) -> str:
     return (
         f"{text[: start - len(word)]}{word}{text[start:]}" if room else f"{text[:start]}{word}{text[start:]}"
     )
-
-
-def _plain(query: Query, known: Mapping[str, Relation]) -> Relation:
-    named = [known[name] for name in query.names & known.keys()]
-    return Relation(stream=any(rows.stream for rows in named))
 
 
 def _place(query: Query, error: ParseError | TokenError) -> Position:

@@ -24,6 +24,7 @@ from pyspark_rocketmq.sql.formats.flink_options import FormatSettings
 __all__ = [
     "CHANGE",
     "OP",
+    "ROW_KEY",
     "current_rows",
     "decode_changes",
     "encode_change",
@@ -34,6 +35,9 @@ __all__ = [
 
 OP: Final = "op"
 """The property of a message that removes the row with its keys. Its value is ``-D``."""
+
+ROW_KEY: Final = "__key"
+"""The column of the values of a row's key, which the message's keys need not tell apart."""
 
 _ENVELOPE: Final = "__envelope"
 _INDEX: Final = "__index"

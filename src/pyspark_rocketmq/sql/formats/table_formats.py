@@ -103,12 +103,11 @@ def table_format(
     columns = tuple(BodyColumn(each.name.text, each.type, each.nullable) for each in inside)
     kind = options.body_format or (BodyFormat.JSON if options.changelog else default)
     settings = given.format
+    charset = settings.charset if kind is BodyFormat.RAW else "UTF-8"
     try:
         if kind is BodyFormat.AVRO and (options.avro_schema, options.avro_schema_file) == (None, None):
             options = replace(options, avro_schema=derive_avro_schema(columns))
-        return Format(
-            kind, columns, options, settings.settings, settings.writing, settings.fit, settings.charset
-        )
+        return Format(kind, columns, options, settings.settings, settings.writing, settings.fit, charset)
     except OptionError as error:
         given.written.get("format", TableOption("", "", declared.position)).position.fail(error.message)
 

@@ -15,7 +15,7 @@ from pyspark_rocketmq.spark.boundary import called_for_batches
 from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.sql.flink.connectors import ConnectorKind, ConnectorTarget
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE
-from pyspark_rocketmq.sql.formats.changelogs import latest_changes
+from pyspark_rocketmq.sql.formats.changelogs import ROW_KEY, latest_changes
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, Target, require_sink_topic
 from pyspark_rocketmq.sql.statements import Insert
 from pyspark_rocketmq.sql.tables import Table
@@ -23,7 +23,6 @@ from pyspark_rocketmq.sql.tables import Table
 __all__ = ["UpsertTarget", "changes_target"]
 
 _WITHOUT_NULLS: Final = frozenset({BodyFormat.RAW, BodyFormat.KEY_VALUE})
-_KEYS: Final = ("keys",)
 
 
 def changes_target(target: Target, insert: Insert) -> Target:
@@ -87,7 +86,7 @@ class UpsertTarget:
         every = self.table.options.changelog is not None
 
         def upsert(batch: DataFrame, number: int) -> None:
-            changed = batch if every else latest_changes(batch, _KEYS)
-            send(changed.drop(CHANGE), number)
+            changed = batch if every else latest_changes(batch, [ROW_KEY])
+            send(changed.drop(CHANGE, ROW_KEY), number)
 
         return writer.foreachBatch(called_for_batches(upsert)).start()
