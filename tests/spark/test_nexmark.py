@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-QUERIES = "q4,q5,q7,q8,q9,q11,q12,q13,q14,q16,q19,q21"
+QUERIES = "q4,q5,q7,q8,q9,q11,q12,q13,q14,q16,q19,q21,q23"
 """One of each kind; ``make nexmark`` runs all."""
 
 

@@ -27,6 +27,10 @@ from pyspark_rocketmq.sql import SqlJob, execute
 pytestmark = pytest.mark.usefixtures("uncompiled")
 
 
+READY = b"\x1b[?2004h"
+"""What the prompt writes when it can take a line."""
+
+
 class Typist:
     """Types lines; a line may be something to do first."""
 
@@ -150,15 +154,15 @@ def test_a_terminal_of_its_own(tmp_path: Path) -> None:
     reader = threading.Thread(target=_read_all, args=(outer, seen), daemon=True)
     reader.start()
     try:
-        eventually(lambda: b"sql> " in seen, 240, what="the prompt")
+        eventually(lambda: READY in seen, 240, what="the prompt")
         os.write(outer, b"SELECT 40 + 2 AS answer;\r")
         eventually(lambda: b"42" in seen, 120, what="the answer")
         os.write(outer, b"SELECT upper('begun'); SELECT count(*) FROM range(1000000000000) AS a;\r")
         eventually(lambda: b"BEGUN" in seen, 120, what="the second query")
-        prompts = seen.count(b"sql> ")
+        prompts = seen.count(READY)
         shell.send_signal(signal.SIGINT)
         eventually(lambda: b"stopped" in seen, 120, what="the end of the query")
-        eventually(lambda: seen.count(b"sql> ") > prompts, 60, what="the prompt after it")
+        eventually(lambda: seen.count(READY) > prompts, 60, what="the prompt after it")
         os.write(outer, b"quit\r")
         assert shell.wait(120) == 0
         assert "answer" in (tmp_path / "pyspark-rocketmq" / "sql-history").read_text()

@@ -83,6 +83,7 @@ def test_standards_of_times_charsets_and_filters():
         ({"json__map_null_key__mode": "DROP"}, "maps of Spark's have no NULL keys"),
         ({"csv__array_element_delimiter": ";"}, "Spark's CSV has no arrays"),
         ({"avro__encoding": "json"}, "Spark's Avro is binary"),
+        ({"debezium_json__table__include": "orders"}, "a topic of Debezium's has one table"),
         ({"raw__endianness": "little-endian"}, "declare BYTES"),
         ({"raw__charset": "EBCDIC"}, "is not one of UTF-8"),
         ({"json__decode__json_parser__enabled": "maybe"}, "it is true or false"),

@@ -61,8 +61,15 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "avro.encoding": "Spark's Avro is binary",
     "avro.codec": "a message is one record, which Avro does not compress",
     "avro.timestamp_mapping.legacy": "set avroSchema to a schema with other times",
+    "debezium-json.database.include": "a topic of Debezium's has one table",
+    "debezium-json.table.include": "a topic of Debezium's has one table",
     "raw.endianness": "format=raw is the text of a value: declare BYTES and convert them",
 }
+_FILTERS: Final = frozenset(
+    f"{kind.value}.{name}.include"
+    for kind in (Changelog.CANAL, Changelog.MAXWELL)
+    for name in ("database", "table")
+)
 _FITS: Final = {"ignore-parse-errors": Fit.LENIENT, "fail-on-missing-field": Fit.COMPLETE}
 _STANDARDS: Final[Mapping[str, Mapping[str, str]]] = {
     "SQL": {
@@ -134,7 +141,7 @@ def format_settings(options: list[TableOption]) -> FormatSettings:
                 fits[_FITS[name]] = option
         elif name == "timestamp-format.standard":
             writing |= _standard(option)
-        elif name in {"database.include", "table.include"}:
+        elif lowered in _FILTERS:
             filters[name.partition(".")[0]] = option.value
         elif lowered == "raw.charset":
             charset = _charset(option)
