@@ -103,7 +103,7 @@ def test_statements_run_and_an_error_ends_none_of_it(spark, job, shown, capsys) 
     assert job.columns == {"v": ("number",)}
 
 
-def test_streams_are_shown_started_and_stopped(spark, job, shown, topic, client, name_server) -> None:
+def test_streams_are_shown_started_and_stopped(spark, job, shown, topic, client, name_server, capsys) -> None:
     first, second = topic(queues=1), topic(queues=1)
     fill(client, first, [OutgoingMessage(first, b'{"a": %d}' % number) for number in range(25)])
     options = f"'connector' = 'rocketmq', 'nameServer' = '{name_server}', 'startingOffsets' = 'earliest'"
@@ -123,6 +123,8 @@ def test_streams_are_shown_started_and_stopped(spark, job, shown, topic, client,
         "SET 'trigger' = '0 s'; INSERT INTO copies SELECT a FROM numbers;",
         press_at_the_first_rows,
         "SELECT a + 200 AS a FROM numbers;",
+        "CREATE OR REPLACE TABLE more (a INT) USING rocketmq "
+        f"OPTIONS (nameServer '{name_server}', topic '{second}'); INSERT INTO more VALUES (-1);",
         "SHOW JOBS;",
         lambda: eventually(lambda: job.queries[1].isActive, 60),
         "STOP JOB 'copies-2';",
@@ -136,6 +138,7 @@ def test_streams_are_shown_started_and_stopped(spark, job, shown, topic, client,
     assert "stopped\n" in out, "Ctrl-C stops the SELECT"
     assert re.search(r"copies-2 +running", out)
     assert "stopped copies-2" in out
+    assert "more: 1 row written" in capsys.readouterr().err, "a write after Ctrl-C"
     assert not [query for query in job.queries if query.isActive]
 
 

@@ -93,6 +93,7 @@ class Shell:
     def _statements(self, text: str) -> None:
         started = {id(query) for query in self._job.queries}
         try:
+            self._activate()
             self._job.run_text(text, self._show)
             for query in self._job.queries:
                 if id(query) not in started:
@@ -107,6 +108,14 @@ class Shell:
             report_error(RocketMQError(describe_error(error)), as_json=False)
         finally:
             self._job.written.clear()
+
+    def _activate(self) -> None:
+        """Make the session the active one, which looks up data sources.
+
+        Facts (PySpark 4.3, py4j): after Ctrl-C in a call, the next calls run in another thread of Java, which
+        has no active session. ``createDataFrame`` sets it.
+        """
+        self._spark.createDataFrame([], "unused INT")
 
     def _show(self, rows: DataFrame, mode: OutputMode, position: Position) -> None:
         with self._job.add_position(position):
