@@ -50,6 +50,7 @@ class Typist:
 def job(spark: SparkSession, tmp_path: Path) -> Iterator[SqlJob]:
     with execute(spark, "", checkpoint_location=str(tmp_path / "checkpoint")) as job:
         yield job
+    spark.createDataFrame([], "unused INT")  # after Ctrl-C: the session is the active one for other tests
 
 
 @pytest.fixture

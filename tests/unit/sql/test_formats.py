@@ -177,6 +177,8 @@ def test_changelogs_are_formats(name):
     assert found.format is not None
     assert found.format.kind is BodyFormat.JSON
     assert not declare("a INT").is_changelog
+    with pytest.raises(SqlError, match="badRecords=null has no counterpart in a changelog"):
+        declare("a INT", f", 'format' = '{name}', 'badRecords' = 'null'")
 
 
 # --- queries ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options import BodyFormat, SourceOptions, TableOptions
+from pyspark_rocketmq.options import BadRecords, BodyFormat, SourceOptions, TableOptions
 from pyspark_rocketmq.spark.body_formats import KEYS, BodyColumn, Format
 from pyspark_rocketmq.sql.catalog import sample_columns
 from pyspark_rocketmq.sql.flink.table_options import SortedOptions
@@ -95,6 +95,11 @@ def table_format(
     if missing:
         declared.position.fail(
             f"keyColumns or dynamicTagColumn name {missing[0]!r}, which is no column of the body"
+        )
+    if options.changelog is not None and options.bad_records is BadRecords.NULL:
+        given.written["badrecords"].position.fail(
+            "badRecords=null has no counterpart in a changelog, where a row of nulls is no change: use drop, "
+            "dead-letter or fail"
         )
     outside = _names_outside(options)
     inside = [column for column in physical if column.name.key not in outside]
