@@ -86,7 +86,8 @@ def wire_log(tmp_path: Path) -> Path:
     line = f"{now} 127.0.0.1:9876 → #7 PULL_MESSAGE topic=orders queueId=0"
     file = tmp_path / "program.err"
     old = line.replace(now, "2020-01-01T00:00:00.000+00:00").replace("#7", "#6")
-    file.write_text(f"{old}\n{line}\n{PLANTED}-printed body\n{line} remark='{TOKEN}'\n")
+    no_time = line.replace(now, "2020-13-01T99:00:00.000+00:00").replace("#7", "#5")
+    file.write_text(f"{old}\n{no_time}\n{line}\n{PLANTED}-printed body\n{line} remark='{TOKEN}'\n")
     return file
 
 

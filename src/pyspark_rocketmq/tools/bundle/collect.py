@@ -194,12 +194,20 @@ def _add_wire_log(archive: BundleArchive, file: Path, since_ms: int) -> None:
             with file.open(encoding="utf-8", errors="replace") as texts:
                 for text in texts:
                     found = _WIRE_LINE.fullmatch(text.rstrip("\n"))
-                    if found and datetime.fromisoformat(found[1]).timestamp() * 1000 >= since_ms:
+                    if found and _time_ms(found[1]) >= since_ms:
                         yield found[0]
         except OSError as error:
             yield f"error: {error}"
 
     archive.add_lines("program-wire.log", "the last hour of a program's wire log", lines())
+
+
+def _time_ms(text: str) -> float:
+    """Return the time of a line, 0 for one that is no time: a file of other lines may have anything."""
+    try:
+        return datetime.fromisoformat(text).timestamp() * 1000
+    except ValueError:
+        return 0
 
 
 @contextlib.contextmanager

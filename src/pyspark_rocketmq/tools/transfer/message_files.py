@@ -12,9 +12,15 @@ from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import LocalProtocolError, OptionError
 from pyspark_rocketmq.model import Message, OutgoingMessage
-from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_PROPERTIES
+from pyspark_rocketmq.record.properties import (
+    PROPERTY_KEYS,
+    PROPERTY_SHARDING_KEY,
+    PROPERTY_TAGS,
+    RESERVED_PROPERTIES,
+    encode_properties,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -232,8 +238,9 @@ def _checked(record: Any, body: Callable[[dict[str, Any]], bytes], **where: obje
         text is None or isinstance(text, str) for text in texts
     ):
         raise OptionError("not a message that `export` wrote: tags, keys and properties are texts", **where)
-    try:
-        message.outgoing("any")  # what no broker takes is found before anything is sent
-    except OptionError as error:
+    try:  # what no broker takes is found before anything is sent
+        own = {PROPERTY_TAGS: message.tags or "", PROPERTY_KEYS: message.keys or ""}
+        encode_properties({**message.outgoing("any").properties, **own})
+    except (OptionError, LocalProtocolError) as error:
         raise OptionError(error.message, **where) from None
     return message

@@ -96,6 +96,10 @@ def test_what_is_sent_has_the_own_properties_only() -> None:
     assert (sent.properties, sent.flag, sent.sharding_key, sent.delayed) == ({"own": "1"}, 5, "s", False)
 
 
+def line_of(**changed: Any) -> str:
+    return json.dumps({"brokerName": "b", "queueId": 0, "queueOffset": 0, "body": "x", **changed})
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -108,6 +112,9 @@ def test_what_is_sent_has_the_own_properties_only() -> None:
         ('{"brokerName": "b", "queueId": 0, "queueOffset": 0, "body": {"a": 1}}', "its body is not a text"),
         ('{"brokerName": "b", "queueId": 0, "queueOffset": 0, "body": null}', "its body is not a text"),
         ('{"brokerName": "b", "queueId": 0, "queueOffset": 0, "body": ""}', r"a body of at least .*line=2"),
+        (line_of(tags="\ud800"), r"a property cannot be written as UTF-8: .*line=2"),
+        (line_of(properties={"": "x"}), r"a property needs a name .*line=2"),
+        (line_of(properties={"a": "x" * 40_000}), r"more than 32767 .*line=2"),
         ('{"brokerName": "b", "queueId": 0, "queueOffset": 0, "body": "x", "tags": 3}', "tags, keys and"),
         ('{"brokerName": "b", "queueId": 0, "queueOffset": 0, "body": "x", "properties": [1]}', "not a mess"),
     ],
