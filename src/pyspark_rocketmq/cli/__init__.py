@@ -120,7 +120,9 @@ COMMANDS = {
     "streams": Home("job_commands.streams", "app", "Run, inspect and stop stream jobs."),
     "tables": Home("job_commands.tables", "app", "Show topics as SQL tables."),
     "tx": Home(
-        "cluster_commands.tx", "app", "List and finish transactional writes that a crash interrupted."
+        "cluster_commands.tx",
+        "app",
+        "List, finish and give up transactional writes that a crash interrupted.",
     ),
 }
 """Every command, in the order of the help."""
