@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.support.cli import CommandLine
@@ -96,6 +97,28 @@ def test_dead_letters_are_shown_then_sent_to_their_first_topic(
     assert cli(*cli_group, "--to", elsewhere, "--text", "b", "--since", "-1h", "--yes").code == 0
     (one,) = last_messages(client, client.read_queues(elsewhere), 1)
     assert one.body == b"b"
+
+
+def test_a_policy_replays_each_dead_letter_once(
+    client: Client, cli: CommandLine, topic: TopicFactory, group: str, tmp_path: Path
+) -> None:
+    name = topic(queues=1)
+    policy = tmp_path / "replays.toml"
+    policy.write_text(f"[[replay]]\ngroup = '{group}'\nmaxAge = '1d'\nrate = 100\n")
+    words = ("replay", "--policy", str(policy), "--yes", "--json")
+    assert cli(*words).json()["found"] == 0  # there is no such topic
+    first = send_tagged(client, name, ["a", "b"])
+    for message in first:
+        give_up(client, group, message)
+    eventually(lambda: dead_letters(client, group) == 2, 60, what="two dead letters")
+    done = cli(*words).json()
+    assert (done["found"], done["sent"]) == (2, 2)
+    assert done["summary"]["tags"] == {"T0": 1, "T1": 1}
+    again = cli(*words).json()
+    assert (again["found"], again["sent"]) == (0, 0)
+    give_up(client, group, first[0])
+    eventually(lambda: dead_letters(client, group) == 3, 60, what="a third dead letter")
+    assert cli(*words).json()["sent"] == 1
 
 
 def test_filters_choose(client: Client, topic: TopicFactory) -> None:
