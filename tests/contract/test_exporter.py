@@ -45,5 +45,4 @@ def test_lag_dead_letters_and_topics_of_a_group(
     assert state.seconds is not None
     assert state.dead_letters is not None
     assert state.dead_letters.messages == 1
-    assert state.dead_letters.oldest_s is not None
-    assert state.dead_letters.newest_s is not None
+    assert state.dead_letters.oldest_s == state.dead_letters.newest_s is not None
