@@ -57,6 +57,7 @@ def source(spark, name):
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.needs("mqtt")
 def test_mqtt_there_and_back_over_a_restart(spark, mqtt, running):
     """Windows close in silence; what comes while the job is away is kept for it."""
     job, topic = fresh_name("mqtt"), fresh_name("heat")
@@ -109,6 +110,7 @@ def test_mqtt_there_and_back_over_a_restart(spark, mqtt, running):
     assert PASSWORD not in plan + pipeline().explain() + repr(pipeline().plan())
 
 
+@pytest.mark.needs("mqtt")
 def test_an_mqtt_broker_that_refuses(spark, mqtt, running):
     stream = source(spark, fresh_name("refused")).fromMqtt(mqtt.url, "other", "t", USER, "hidden-wrong")
     query = running(stream.to(lambda df, _: df.count()))

@@ -15,6 +15,7 @@ NEEDS: Final = {
     "lives": "hundreds of simulated lives for each planted mistake",
     "releases": "checkpoints of earlier releases, of every kind of state",
     "packages": "packages that its environments install: pyspark-client, Sail, Spark 4.1 with Delta, Iceberg",
+    "mqtt": "a server for MQTT",
     "mariadb": "MariaDB's server, which `make mariadb` installs",
     "prometheus": "Prometheus' promtool, which `make prometheus` fetches",
     "kafka": "a Kafka, which it fetches",
