@@ -40,6 +40,8 @@ def create_session(kind: str, lake: str) -> SparkSession:
             "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.lake.type": "hadoop",
             "spark.sql.catalog.lake.warehouse": lake,
+            # A streaming query has its own session. This one would show the table without its commits.
+            "spark.sql.catalog.lake.cache-enabled": "false",
         }
     builder = SparkSession.builder
     for name, value in settings.items():
