@@ -106,6 +106,24 @@ def test_what_is_sent_is_pulled(mq: MockBroker) -> None:
     run(mq, use)
 
 
+def test_a_server_that_lacks_the_topic_is_asked_again_what_it_may_filter(mq: MockBroker) -> None:
+    """It may get the topic with any settings."""
+    missing = mq.inject(Refuse(ResponseCode.TOPIC_NOT_EXIST), on=RequestCode.GET_TOPIC_CONFIG, times=None)
+
+    async def use(client: AsyncClient) -> None:
+        consumer = AsyncPullConsumer("g", client=client)
+        for asked in (1, 2):
+            await consumer.pull(QUEUE, "a", 0)
+            assert missing.hits == asked
+        mq.heal()
+        known = mq.inject(Delay(0), on=RequestCode.GET_TOPIC_CONFIG, times=None)
+        for _ in range(2):
+            await consumer.pull(QUEUE, "a", 0)
+        assert known.hits == 1
+
+    run(mq, use)
+
+
 def test_batches_and_one_way(mq: MockBroker) -> None:
     async def use(client: AsyncClient) -> None:
         producer = AsyncProducer(client, options=PATIENT)

@@ -11,7 +11,7 @@ from pyspark_rocketmq.client.aio.connection import AsyncConnection
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.queue_requests import queue_address
 from pyspark_rocketmq.client.read.pull_consumer import SUSPEND_LAG_MS, as_selector, check_pull, pull_result
-from pyspark_rocketmq.client.read.pull_filter import check_batches, stores_batches
+from pyspark_rocketmq.client.read.pull_filter import settle_selector
 from pyspark_rocketmq.client.retry import retry_async
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, MessageSelector, PullResult
@@ -155,18 +155,18 @@ class AsyncPullConsumer:
         if selector.takes_all:
             return selector
         key = (connection.addr, topic, selector)
-        if key not in self._selectors:
-            if selector.expression_type != "TAG":
-                qualify = self._client.namespace.qualify
-                check = broker.check_selector(selector, qualify(topic), qualify(self.group))
-                check.parse(await connection.call(check.request, check.body, deadline=deadline))
-            answer = await connection.call(GetTopicConfigRequest(topic=topic), deadline=deadline)
-            if not stores_batches(answer, topic):
-                self._selectors[key] = selector
-            else:
-                check_batches(selector, topic)
-                self._selectors[key] = MessageSelector()
-        return self._selectors[key]
+        if (known := self._selectors.get(key)) is not None:
+            return known
+        if selector.expression_type != "TAG":
+            qualify = self._client.namespace.qualify
+            check = broker.check_selector(selector, qualify(topic), qualify(self.group))
+            check.parse(await connection.call(check.request, check.body, deadline=deadline))
+        answer = await connection.call(GetTopicConfigRequest(topic=topic), deadline=deadline)
+        settled = settle_selector(selector, answer, topic)
+        if settled is None:
+            return selector
+        self._selectors[key] = settled
+        return settled
 
     def _look_again(self, queue: MessageQueue) -> None:
         self._suggested.pop(queue, None)

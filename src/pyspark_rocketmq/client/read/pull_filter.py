@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.client.net.connection import Response
     from pyspark_rocketmq.client.net.pull_lanes import PullChannel
 
-__all__ = ["agree_on_selector", "check_batches", "pull_template", "stores_batches"]
+__all__ = ["agree_on_selector", "pull_template", "settle_selector"]
 
 _SUBSCRIPTION: Final = 4  # PullSysFlag.FLAG_SUBSCRIPTION: the request's own expression counts
 
@@ -83,28 +83,33 @@ def agree_on_selector(
     if (known := client.pull_selectors.get(key)) is not None:
         return known
     deadline = client.deadline(client.request_timeout_ms)
-    by_sql = selector.expression_type != "TAG"
-    if by_sql:
+    if selector.expression_type != "TAG":
         names = (client.namespace.qualify(topic), client.namespace.qualify(group))
         broker.check_selector(selector, *names).on(channel, deadline=deadline)
     answer = channel.call(GetTopicConfigRequest(topic=topic), deadline=deadline)
-    if not stores_batches(answer, topic):
-        # A server that lacks the topic may get it yet, with any settings; none has settings of a light one.
-        if answer.code != ResponseCode.TOPIC_NOT_EXIST or is_light(topic):
-            client.pull_selectors[key] = selector
+    settled = settle_selector(selector, answer, topic)
+    if settled is None:
         return selector
-    check_batches(selector, topic)
-    client.pull_selectors[key] = MessageSelector()
-    return client.pull_selectors[key]
+    client.pull_selectors[key] = settled
+    return settled
 
 
-def check_batches(selector: MessageSelector, topic: str) -> None:
-    """Refuse an SQL filter for a topic that stores inner batches.
+def settle_selector(selector: MessageSelector, answer: Response, topic: str) -> MessageSelector | None:
+    """Return what a server may be asked to filter, by its answer to a request for the topic's settings.
+
+    None: the user's selector, and the server has to be asked again. It lacks the topic, and may get it with
+    any settings.
 
     Raises
     ------
     OptionError
+        An SQL filter for a topic that stores inner batches.
+    BrokerError
     """
+    if not _stores_batches(answer, topic):
+        # No server has settings of a light topic.
+        may_come = answer.code == ResponseCode.TOPIC_NOT_EXIST and not is_light(topic)
+        return None if may_come else selector
     if selector.expression_type != "TAG":
         raise OptionError(
             "the topic stores inner batches (queue.type=BatchCQ), of which brokers filter the outer record "
@@ -112,10 +117,10 @@ def check_batches(selector: MessageSelector, topic: str) -> None:
             option="sqlFilter",
             topic=topic,
         )
+    return MessageSelector()
 
 
-def stores_batches(response: Response, topic: str) -> bool:
-    """Return whether a topic's settings say that it stores inner batches."""
+def _stores_batches(response: Response, topic: str) -> bool:
     if response.code in _UNKNOWN:
         return False
     return decode_topic_config(response.require(topic=topic).body).attributes.get("queue.type") == "BatchCQ"
