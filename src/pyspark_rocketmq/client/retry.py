@@ -1,4 +1,4 @@
-"""The only retry loop: it uses an error's flags, never its class, and always has a deadline."""
+"""The only retry, of threads and of asyncio: by the flags of an error, never its class, within a deadline."""
 
 from __future__ import annotations
 
@@ -80,19 +80,16 @@ def retry(
     RocketMQError
         The last attempt's error; its fact ``attempts`` is their number if there were several.
     """
-    failures = 0
+    attempts = _Attempts(deadline, random, policy, on_stale_route)
     while True:
         try:
             return attempt()
         except RocketMQError as error:
-            failures += 1
-            if (error.stale_route or failures > 1) and on_stale_route is not None:
-                on_stale_route()
-            pause_s = policy.pause_s(failures, random)
-            again = error.retriable and not policy.exhausted(failures)
-            if not again or not _pause(pause_s, deadline, clock):
-                if failures > 1:
-                    error.facts["attempts"] = failures
+            pause_s = attempts.pause_after(error)
+            if pause_s is None:
+                raise
+            clock.sleep(pause_s)
+            if deadline.expired:  # a pause may take longer
                 raise
 
 
@@ -107,27 +104,36 @@ async def retry_async(
     """Await ``attempt`` until it succeeds, as `retry` does; pauses let other tasks of the event loop run."""
     import asyncio  # noqa: PLC0415 - workers do without it
 
-    failures = 0
+    attempts = _Attempts(deadline, random, policy, on_stale_route)
     while True:
         try:
             return await attempt()
         except RocketMQError as error:
-            failures += 1
-            if (error.stale_route or failures > 1) and on_stale_route is not None:
-                on_stale_route()
-            pause_s = policy.pause_s(failures, random)
-            again = error.retriable and not policy.exhausted(failures) and deadline.remaining_s > pause_s
-            if again:
-                await asyncio.sleep(pause_s)
-            if not again or deadline.expired:
-                if failures > 1:
-                    error.facts["attempts"] = failures
+            pause_s = attempts.pause_after(error)
+            if pause_s is None:
+                raise
+            await asyncio.sleep(pause_s)
+            if deadline.expired:
                 raise
 
 
-def _pause(pause_s: float, deadline: Deadline, clock: Clock) -> bool:
-    """Pause if that leaves time for another attempt, and return whether it did: a pause may take longer."""
-    if deadline.remaining_s <= pause_s:
-        return False
-    clock.sleep(pause_s)
-    return not deadline.expired
+@dataclass(slots=True)
+class _Attempts:
+    """The failed attempts of one call, and whether another one follows."""
+
+    deadline: Deadline
+    random: RandomSource
+    policy: RetryPolicy
+    on_stale_route: Callable[[], None] | None
+    failures: int = 0
+
+    def pause_after(self, error: RocketMQError) -> float | None:
+        """Return the pause before the next attempt, in seconds; None if there is no attempt left."""
+        self.failures += 1
+        if (error.stale_route or self.failures > 1) and self.on_stale_route is not None:
+            self.on_stale_route()
+        if self.failures > 1:
+            error.facts["attempts"] = self.failures
+        pause_s = self.policy.pause_s(self.failures, self.random)
+        again = error.retriable and not self.policy.exhausted(self.failures)
+        return pause_s if again and self.deadline.remaining_s > pause_s else None
