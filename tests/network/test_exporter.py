@@ -33,7 +33,7 @@ from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import MockCluster, Refuse
 from pyspark_rocketmq.tools.exporter.collector import ClusterCollector
 from pyspark_rocketmq.tools.exporter.measurement import ClusterMeter
-from pyspark_rocketmq.tools.exporter.server import MetricsServer, is_loopback
+from pyspark_rocketmq.tools.exporter.server import MetricsServer
 
 RULES = Path(__file__).parents[1] / "golden" / "alerts_test.yml"
 SHIPPED = files("pyspark_rocketmq.tools.exporter")
@@ -236,13 +236,6 @@ def test_a_token_keeps_others_out(registry: CollectorRegistry) -> None:
             thread.join(60)
     names = {family.name for family in text_string_to_metric_families(text)}
     assert (code, "rocketmq_lag_seconds" in names) == (200, True)
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"), [("127.0.0.1", True), ("[::1]", True), ("localhost", True), ("0.0.0.0", False)]
-)
-def test_what_is_loopback(host: str, loopback: bool) -> None:
-    assert is_loopback(host) is loopback
 
 
 def test_the_command_serves_until_ctrl_c(mq: MockCluster) -> None:

@@ -35,6 +35,10 @@ Settings = Annotated[
                  "$ROCKETMQ_ACCESS_KEY and $ROCKETMQ_SECRET_KEY."),
 ]  # fmt: skip
 
+Host = Annotated[str, typer.Option(help="Address to listen on. Other than loopback requires a token.")]
+
+Port = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65_535)]
+
 _STARTS: Final = (
     "earliest, latest, group, last:100, a time (2030-01-31T08:00:00, or milliseconds since the epoch), "
     'a time ago (-2h), or JSON {"topic": {"broker": {"queue id": offset}}}'

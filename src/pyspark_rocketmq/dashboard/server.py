@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
 import socket
 from dataclasses import asdict
 from importlib.resources import files
@@ -22,8 +20,9 @@ from pyspark_rocketmq.dashboard.cluster import ClusterView
 from pyspark_rocketmq.dashboard.history import QueryHistory, QueryLogReader
 from pyspark_rocketmq.dashboard.spark_metrics import SparkMetrics
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.http_access import has_bearer, is_loopback, is_token
 
-__all__ = ["create_app", "is_loopback", "listen", "serve"]
+__all__ = ["create_app", "listen", "serve"]
 
 _KINDS: Final = {
     "dashboard.css": "text/css",
@@ -43,16 +42,6 @@ _HEADERS: Final = (
     (b"cache-control", b"no-store"),
 )
 _COOKIE: Final = "pyspark-rocketmq-dashboard"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is reachable from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -155,11 +144,10 @@ class _Guard:
         if self._token is None:
             host = request.url.hostname or ""
             return None if is_loopback(host) else PlainTextResponse("not this host", 403)
-        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        given = [request.query_params.get("token"), request.cookies.get(_COOKIE)]
-        given.append(bearer if scheme.lower() == "bearer" else None)
-        known = self._token.encode()
-        if any(each is not None and hmac.compare_digest(each.encode(), known) for each in given):
+        given = (request.query_params.get("token"), request.cookies.get(_COOKIE))
+        if any(each is not None and is_token(each, self._token) for each in given):
+            return None
+        if has_bearer(request.headers.get("authorization", ""), self._token):
             return None
         return PlainTextResponse("a token is needed: open the address that the command printed", 401)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
-import secrets
 import sys
 from importlib.resources import files
 from typing import Annotated, Final
 
 import typer
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, client_options, complete_groups
+from pyspark_rocketmq.cli.connect import Host, Namesrv, Port, Settings, client_options, complete_groups
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.http_access import choose_token
 
 __all__ = ["EXAMPLES", "exporter"]
 
@@ -41,12 +41,8 @@ def exporter(
         typer.Option("--group", "-g", help="Export this group; repeatable.", autocompletion=complete_groups),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Export all groups and topics.")] = False,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on. Other than loopback requires a token.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65_535)
-    ] = 9401,
+    host: Host = "127.0.0.1",
+    port: Port = 9401,
     token: Annotated[
         str | None,
         typer.Option(
@@ -74,15 +70,14 @@ def exporter(
         return
     if everything == bool(group):
         raise OptionError("name what to export: groups with --group, or everything with --all")
-    if token is not None and not token.strip():
-        raise OptionError("the token is empty: give another, or none")
+    chosen = choose_token(token, host)
     try:
         from prometheus_client import generate_latest
         from prometheus_client.registry import CollectorRegistry
 
         from pyspark_rocketmq.tools.exporter.collector import ClusterCollector
         from pyspark_rocketmq.tools.exporter.measurement import ClusterMeter
-        from pyspark_rocketmq.tools.exporter.server import MetricsServer, is_loopback
+        from pyspark_rocketmq.tools.exporter.server import MetricsServer
     except ModuleNotFoundError as error:
         raise OptionError(
             f"{error.name} is not installed: pip install 'pyspark-rocketmq[prometheus]'"
@@ -97,11 +92,10 @@ def exporter(
             if not meter.state().up:
                 raise typer.Exit(1)
             return
-        generated = token is None and not is_loopback(host)
-        token = secrets.token_urlsafe(24) if generated else token
-        with MetricsServer(registry, host, port, token=token) as server:
+        shown = chosen if chosen != token else None
+        with MetricsServer(registry, host, port, token=chosen) as server:
             if json:
-                print_json({"url": server.url, **({"token": token} if generated else {})})
+                print_json({"url": server.url, **({"token": shown} if shown else {})})
             else:
-                typer.echo(f"{server.url}  (Ctrl-C ends it)" + (f"  token {token}" if generated else ""))
+                typer.echo(f"{server.url}  (Ctrl-C ends it)" + (f"  token {shown}" if shown else ""))
             server.serve_forever()

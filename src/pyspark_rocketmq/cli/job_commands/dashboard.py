@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import quote
 
 import typer
 
-from pyspark_rocketmq.cli.connect import Namesrv, Settings, client_options, is_cluster_given
+from pyspark_rocketmq.cli.connect import Host, Namesrv, Port, Settings, client_options, is_cluster_given
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.http_access import choose_token
 
 __all__ = ["EXAMPLES", "dashboard"]
 
@@ -32,12 +33,8 @@ def dashboard(
         str | None, typer.Option(help="Address of a Spark UI, in place of a query log; shows less.")
     ] = None,
     dead_letters: Annotated[str | None, typer.Option(help="Count this topic's messages separately.")] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on. Other than loopback requires a token.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65_535)
-    ] = 8400,
+    host: Host = "127.0.0.1",
+    port: Port = 8400,
     token: Annotated[
         str | None,
         typer.Option(
@@ -54,10 +51,11 @@ def dashboard(
     With --spark it shows the queries of a driver that sets spark.sql.streaming.metricsEnabled=true, without
     the lag per queue.
     """
+    token = choose_token(token, host)
     try:
         from pyspark_rocketmq.dashboard.cluster import ClusterView
         from pyspark_rocketmq.dashboard.history import QueryLogReader
-        from pyspark_rocketmq.dashboard.server import create_app, is_loopback, listen, serve
+        from pyspark_rocketmq.dashboard.server import create_app, listen, serve
         from pyspark_rocketmq.dashboard.spark_metrics import SparkMetrics
     except ModuleNotFoundError as error:
         raise OptionError(
@@ -69,15 +67,13 @@ def dashboard(
     if query_log is None and spark is None and not given:
         raise OptionError("there is nothing to show: give --query-log or --spark, --namesrv, or both")
     queries = QueryLogReader(query_log) if query_log else SparkMetrics(spark) if spark else None
-    if token is None and not is_loopback(host):
-        token = secrets.token_urlsafe(24)
     with contextlib.ExitStack() as resources:
         cluster = None
         if given:
             cluster = ClusterView(client_options(namesrv, option), dead_letters=dead_letters)
             resources.callback(cluster.close)
         sock = resources.enter_context(listen(host, port))
-        url = f"http://{host}:{sock.getsockname()[1]}/" + (f"?token={token}" if token else "")
+        url = f"http://{host}:{sock.getsockname()[1]}/" + (f"?token={quote(token)}" if token else "")
         if json:
             print_json({"url": url})
         else:

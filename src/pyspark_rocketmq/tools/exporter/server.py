@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
 import socket
 from collections.abc import Callable, Iterable
 from socketserver import ThreadingMixIn
@@ -14,21 +12,14 @@ from prometheus_client import make_wsgi_app
 from prometheus_client.registry import CollectorRegistry
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.http_access import has_bearer
 
-__all__ = ["MetricsServer", "is_loopback"]
+__all__ = ["MetricsServer"]
 
 _REQUEST_S: Final = 30
 """How long a client may take for its request."""
 
 _App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is reachable from this machine only."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 class _Handler(WSGIRequestHandler):
@@ -81,8 +72,7 @@ def _guarded(app: _App, token: str) -> _App:
     """Return an application that answers only requests with the token."""
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        scheme, _, given = str(environ.get("HTTP_AUTHORIZATION", "")).partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(given.encode("latin-1"), token.encode()):
+        if has_bearer(str(environ.get("HTTP_AUTHORIZATION", "")), token):
             return app(environ, start_response)
         start_response("401 Unauthorized", [("WWW-Authenticate", "Bearer"), ("Content-Type", "text/plain")])
         return [b"a token is needed: set authorization.credentials in the scrape settings\n"]
