@@ -20,6 +20,8 @@ LEAN: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
 COMPILED: Final = Path(__file__).with_name("compiled_pyspark")
+_PATIENT: Final = ("-Dspark.python.authenticate.socketTimeout=120s",)
+"""For Python to fetch the rows of a ``collect()``: by default 15 s, of which a busy machine may need some."""
 _FRUGAL: Final = ("-Djdk.lang.Process.launchMechanism=VFORK", "-Dspark.sql.streaming.pollingDelay=50ms")
 """Hadoop runs chmod for each file of a checkpoint: without a helper process in between. A query that waits
 for messages asks for them every 50 ms, not every 10."""
@@ -30,7 +32,7 @@ _QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 def lean_spark(environ: MutableMapping[str, str]) -> None:
     """Have Spark's launcher start every driver of this process and its children with lean JVMs."""
     archive = [f"-XX:SharedArchiveFile={ARCHIVE}", *_QUIET] if ARCHIVE.exists() else []
-    environ["SPARK_SUBMIT_OPTS"] = " ".join([*LEAN, *_FRUGAL, *archive])
+    environ["SPARK_SUBMIT_OPTS"] = " ".join([*LEAN, *_PATIENT, *_FRUGAL, *archive])
     environ["SPARK_LAUNCHER_OPTS"] = " ".join(LEAN)
 
 

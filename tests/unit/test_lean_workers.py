@@ -49,6 +49,44 @@ def test_a_worker_has_pandas_and_arrow_from_its_daemon() -> None:
     assert {"libarrow", "_multiarray_umath", "lib"} <= libraries
 
 
+SLOW_NUMPY = """
+import importlib, pathlib, sys, time
+
+folder = pathlib.Path(__file__).parent
+while not (folder / "connected").exists():
+    time.sleep(0.01)
+sys.path.remove(str(folder))
+del sys.modules["numpy"]
+importlib.import_module("numpy")
+"""
+
+
+def test_a_process_connects_before_it_imports_pyspark(tmp_path: Path) -> None:
+    """Spark waits 10 s for the connection, and for nothing else."""
+    secret, runner = "a secret", "pyspark.sql.streaming.python_streaming_source_runner"
+    with socket.create_server(("127.0.0.1", 0)) as spark:
+        environ = os.environ | {
+            "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]),
+            "PYTHON_WORKER_FACTORY_PORT": str(spark.getsockname()[1]),
+            "PYTHON_WORKER_FACTORY_SECRET": secret,
+        }
+        lean_workers(environ)
+        (tmp_path / "numpy.py").write_text(SLOW_NUMPY)  # PySpark imports it
+        with subprocess.Popen([sys.executable, "-m", runner], env=environ) as process:
+            spark.settimeout(120)
+            worker, _ = spark.accept()
+            spark.close()  # it does not connect again
+            worker.settimeout(120)
+            with worker, worker.makefile("rwb") as stream:
+                (length,) = struct.unpack("!i", stream.read(4))
+                assert stream.read(length) == secret.encode()
+                (tmp_path / "connected").touch()
+                stream.write(struct.pack("!i2s", 2, b"ok"))
+                stream.flush()
+                (pid,) = struct.unpack("!i", stream.read(4))
+            assert pid == process.pid
+
+
 PROBE = """
 import sys
 

@@ -1,9 +1,12 @@
 """Have Spark's Python processes import PySpark from where it is installed, with its modules compiled.
 
 Spark puts a zip of PySpark's sources first on their path, so that each of them compiles what it imports:
-three quarters of the time that a process takes to start. When a stream with a Python source starts, Spark
-waits 10 s for one, whatever else the machine does. This folder is on the ``PYTHONPATH`` of all that tests
-start.
+three quarters of the time that a process takes to start. This folder is on the ``PYTHONPATH`` of all that
+tests start.
+
+When a stream with a Python source starts, Spark waits 10 s for its process to connect, whatever else the
+machine does, and after that for as long as it takes. PySpark's process connects when it has imported
+everything. In tests it connects first.
 
 Spark's daemons fork a process for each worker, which then imports pandas, Arrow and the source. In tests they
 import them once, before they fork; the package only if it is that of this tree. A worker imports it in half a
@@ -14,6 +17,8 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import socket
+import struct
 import sys
 from pathlib import Path
 
@@ -29,6 +34,20 @@ def _is_ours() -> bool:
     return found is not None and found.origin is not None and Path(found.origin).is_relative_to(_TREE)
 
 
+def _connect(port: int, secret: str) -> None:
+    """Connect as `pyspark.util.local_connect_and_auth` does, and have it return this connection."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+    stream = connection.makefile("rwb", 65536)
+    stream.write(struct.pack("!i", len(secret)) + secret.encode())
+    stream.flush()
+    (length,) = struct.unpack("!i", stream.read(4))
+    assert stream.read(length) == b"ok"
+    util = importlib.import_module("pyspark.util")
+    connect = util.local_connect_and_auth
+    opened = {port: (stream, connection)}
+    util.local_connect_and_auth = lambda to, *args: opened.pop(to, None) or connect(to, *args)
+
+
 if sys.orig_argv[1:3] == ["-m", "pyspark.daemon"]:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # or numpy starts threads, which a fork does not copy
     for _name in ("pyspark.worker", *sys.orig_argv[3:4], "pandas", "pyarrow.compute"):
@@ -37,3 +56,5 @@ if sys.orig_argv[1:3] == ["-m", "pyspark.daemon"]:
     if _is_ours():
         for _name in _OURS:
             importlib.import_module(f"pyspark_rocketmq.{_name}")
+elif "-m pyspark." in " ".join(sys.orig_argv[1:3]) and "PYTHON_WORKER_FACTORY_PORT" in os.environ:
+    _connect(int(os.environ["PYTHON_WORKER_FACTORY_PORT"]), os.environ["PYTHON_WORKER_FACTORY_SECRET"])
