@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +13,7 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
     Admin,
+    AsyncClient,
     Client,
     MessageQueue,
     OutgoingMessage,
@@ -212,6 +214,18 @@ def test_pulls_that_wait_for_messages_are_in_nobodys_way(proxy: MockProxy, clien
         Producer(client).send(OutgoingMessage("orders", b"news"), queue)
         assert {pull.result().status for pull in waiting} == {PullStatus.FOUND}
     assert proxy.dropped == 0
+
+
+def test_a_new_group_commits_by_asyncio(proxy: MockProxy, client: Client) -> None:
+    """A proxy keeps heartbeats to itself, and a broker refuses a group that it never saw."""
+    ends = fill_orders(client)
+
+    async def commit() -> dict[MessageQueue, int | None]:
+        async with AsyncClient(proxy.addr) as there:
+            await there.commit_offsets("new", ends)
+            return await there.committed_offsets("new", ends)
+
+    assert asyncio.run(commit()) == ends
 
 
 def test_a_push_consumer_needs_the_name_servers(proxy: MockProxy) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
+    AsyncClient,
     Client,
     ConsumeFromWhere,
     Message,
@@ -102,6 +104,21 @@ def test_a_reset_of_the_group_is_no_loss(mq: MockCluster, client: Client) -> Non
     stored = put_numbered(mq, 10)
     mq.reset_offset("g", QUEUE, 2)
     assert read(client, 5, 10) == stored[5:]
+
+
+@pytest.mark.parametrize("offset", [3, 10_001])
+def test_a_new_group_commits_by_asyncio(mq: MockCluster, client: Client, offset: int) -> None:
+    """The owner commits what is below the remap at the former owner, which knows no new group either."""
+    put_numbered(mq, 5)
+    mq.remap(TOPIC, "b")
+    put_numbered(mq, 2)
+
+    async def commit() -> dict[MessageQueue, int | None]:
+        async with AsyncClient(mq.name_server) as there:
+            await there.commit_offsets("new", {QUEUE: offset})
+            return await there.committed_offsets("new", [QUEUE])
+
+    assert asyncio.run(commit()) == {QUEUE: offset}
 
 
 def test_what_is_read_has_the_queues_name(mq: MockCluster, client: Client) -> None:

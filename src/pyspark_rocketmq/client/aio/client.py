@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random as random_module
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -11,6 +10,7 @@ from typing import Final, Self, TypeVar
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.aio.connection import AsyncConnection
+from pyspark_rocketmq.client.aio.group_registration import AsyncGroupCommitter
 from pyspark_rocketmq.client.aio.routes import AsyncRoutes
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
@@ -18,12 +18,9 @@ from pyspark_rocketmq.client.net.pipelining import MAX_IN_FLIGHT, Call
 from pyspark_rocketmq.client.queue_requests import broker_address, gravest, queue_address
 from pyspark_rocketmq.client.retry import RandomSource, retry_async
 from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
-from pyspark_rocketmq.errors import BrokerError, RocketMQError
+from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import BrokerData, MessageQueue, TopicRoute
-from pyspark_rocketmq.model.names import retry_topic
 from pyspark_rocketmq.options import ClientOptions, parse_options
-from pyspark_rocketmq.remoting.body import encode_heartbeat
-from pyspark_rocketmq.remoting.header import HeartbeatRequest, UnregisterClientRequest
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 __all__ = ["AsyncClient"]
@@ -75,7 +72,7 @@ class AsyncClient:
         self._connecting: dict[str, asyncio.Task[AsyncConnection]] = {}
         self._closed = False
         self._room = asyncio.Semaphore(MAX_IN_FLIGHT)
-        self._announced: set[tuple[str, str]] = set()
+        self._groups = AsyncGroupCommitter(self)
         self.routes = AsyncRoutes(
             self.connection,
             options.name_servers,
@@ -228,37 +225,7 @@ class AsyncClient:
         RocketMQError
             As `min_offsets`.
         """
-        deadline = self.deadline()
-        first: dict[tuple[str, str], MessageQueue] = {}
-        for queue in offsets:
-            route = await self.served_route(queue.topic)
-            owner = route.owner(queue) or queue.broker_name
-            first.setdefault((owner, queue.topic), queue)
-            if (group, owner) not in self._announced and await self._announce(group, owner, queue, deadline):
-                self._announced.add((group, owner))
-        calls = {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()}
-        # A broker that gets a group's first commits of a topic side by side keeps the last one only.
-        await self.ask({queue: calls.pop(queue) for queue in first.values()}, deadline=deadline)
-        await self.ask(calls, deadline=deadline)
-
-    async def _announce(self, group: str, owner: str, queue: MessageQueue, deadline: Deadline) -> bool:
-        """Register the group at a broker that may not know it; return whether the broker was reached."""
-        again = await self.routes.find(retry_topic(group))
-        if again is not None and again.broker(owner) is not None:
-            return True
-        client_id = f"pyspark-rocketmq@{os.getpid()}"
-        until = deadline.sooner(self.options.request_timeout_ms)
-        try:
-            connection = await self.connection(await self.broker_address(owner, topic=queue.topic))
-            body = encode_heartbeat(client_id, consumer_groups=(self.namespace.qualify(group),))
-            (await connection.call(HeartbeatRequest(), body, deadline=until)).require(group=group)
-            leave = UnregisterClientRequest(client_id=client_id, consumer_group=group)
-            (await connection.call(leave, deadline=until)).require(group=group)
-        except BrokerError:
-            return True  # the commit itself shows it: a broker may accept it without knowing the group
-        except RocketMQError:
-            return False
-        return True
+        await self._groups.commit(group, offsets, deadline=self.deadline())
 
     async def ask(
         self, calls: Mapping[MessageQueue, Call[T]], *, deadline: Deadline | None = None

@@ -1,0 +1,119 @@
+"""Commits a group's offsets for asyncio, by the facts and in the order of `client.group_registration`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from pyspark_rocketmq.client import requests as broker
+from pyspark_rocketmq.client.aio.connection import AsyncConnection
+from pyspark_rocketmq.client.aio.routes import AsyncRoutes
+from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.errors import BrokerError, RocketMQError
+from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
+from pyspark_rocketmq.model.names import retry_topic
+from pyspark_rocketmq.options import ClientOptions
+from pyspark_rocketmq.remoting.body import encode_heartbeat
+from pyspark_rocketmq.remoting.header import HeartbeatRequest, UnregisterClientRequest
+from pyspark_rocketmq.remoting.namespace import Namespace
+
+__all__ = ["AsyncGroupCommitter"]
+
+T = TypeVar("T")
+
+
+class AsyncGroupClient(Protocol):
+    """The part of `AsyncClient` that commits for a group need."""
+
+    options: ClientOptions
+    routes: AsyncRoutes
+    namespace: Namespace
+
+    async def served_route(self, topic: str) -> TopicRoute:
+        """Return the route of a topic that is known to exist."""
+
+    async def broker_address(self, broker_name: str, *, topic: str) -> str:
+        """Return the address of a broker's master."""
+
+    async def connection(self, addr: str) -> AsyncConnection:
+        """Return the connection to an address."""
+
+    async def ask(
+        self, calls: Mapping[MessageQueue, Call[T]], *, deadline: Deadline | None = None
+    ) -> dict[MessageQueue, T]:
+        """Make one call per queue, until all succeed."""
+
+
+class AsyncGroupCommitter:
+    """Commits offsets. Registers each group at each broker at most once per client."""
+
+    def __init__(self, client: AsyncGroupClient) -> None:
+        self._client = client
+        self._announced: set[tuple[str, str]] = set()
+
+    async def commit(self, group: str, offsets: Mapping[MessageQueue, int], *, deadline: Deadline) -> None:
+        """Commit at every broker, until all succeed.
+
+        Raises
+        ------
+        RocketMQError
+        """
+        await self._announce(group, offsets, deadline)
+        calls = {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()}
+        first: dict[tuple[str, str], MessageQueue] = {}
+        for queue in offsets:
+            owner = (await self._client.served_route(queue.topic)).owner(queue) or queue.broker_name
+            first.setdefault((owner, queue.topic), queue)
+        await self._client.ask({queue: calls.pop(queue) for queue in first.values()}, deadline=deadline)
+        await self._client.ask(calls, deadline=deadline)
+
+    async def _announce(self, group: str, queues: Iterable[MessageQueue], deadline: Deadline) -> None:
+        """Register the group at the brokers of these queues, if it may be unknown there."""
+        brokers: dict[str, MessageQueue] = {}
+        for queue in queues:
+            route = await self._client.served_route(queue.topic)
+            brokers[route.owner(queue) or queue.broker_name] = queue
+            if queue.logical:  # its former owners keep offsets from before a remap, which the owner requests
+                brokers |= {data.broker_name: queue for data in route.queues}
+        new = {name: queue for name, queue in brokers.items() if (group, name) not in self._announced}
+        if not new:
+            return
+        again = await self._client.routes.find(retry_topic(group))
+        known = {data.broker_name for data in again.queues} if again is not None else set()
+        for name, queue in new.items():
+            if name in known or await self._register(group, name, queue, deadline):
+                self._announced.add((group, name))
+
+    async def _register(self, group: str, broker_name: str, queue: MessageQueue, deadline: Deadline) -> bool:
+        """Make the group known to a broker; return whether the broker was reached."""
+        try:
+            data = (await self._client.served_route(queue.topic)).broker(broker_name)
+            if data is not None and data.behind_proxy:
+                await self._pull_nothing(group, queue, deadline)
+            else:
+                await self._heartbeat(group, broker_name, queue.topic, deadline)
+        except BrokerError:
+            return True  # the commit itself shows it: a broker may accept it without knowing the group
+        except RocketMQError:
+            return False
+        return True
+
+    async def _pull_nothing(self, group: str, queue: MessageQueue, deadline: Deadline) -> None:
+        """Pull at the end of a queue, for the group's sake."""
+        until = deadline.sooner(self._client.options.request_timeout_ms)
+        end = (await self._client.ask({queue: broker.max_offset(queue)}, deadline=until))[queue]
+        nothing = broker.pull(queue, end, group=group, max_nums=1, selector=MessageSelector())
+        await self._client.ask({queue: nothing}, deadline=until)
+
+    async def _heartbeat(self, group: str, broker_name: str, topic: str, deadline: Deadline) -> None:
+        """Send a consumer's heartbeat and leave."""
+        client_id = f"pyspark-rocketmq@{os.getpid()}"
+        until = deadline.sooner(self._client.options.request_timeout_ms)
+        addr = await self._client.broker_address(broker_name, topic=topic)
+        connection = await self._client.connection(addr)
+        body = encode_heartbeat(client_id, consumer_groups=(self._client.namespace.qualify(group),))
+        (await connection.call(HeartbeatRequest(), body, deadline=until)).require(group=group)
+        leave = UnregisterClientRequest(client_id=client_id, consumer_group=group)
+        (await connection.call(leave, deadline=until)).require(group=group)
