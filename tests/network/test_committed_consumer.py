@@ -7,39 +7,23 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.support.committed_query import Query
+from tests.support.committed_query import LOG, Query, committed_cluster, send
 
-from pyspark_rocketmq.client import Client, CommittedConsumer, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Client, CommittedConsumer
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError
-from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.testing import MockCluster
-
-LOG = MessageQueue("orders-commits", "broker-a", 0)
 
 
 @pytest.fixture
 def mq() -> Iterator[MockCluster]:
-    with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as cluster:
-        cluster.create_topic("orders-commits", 1, brokers=["broker-a"])
+    with committed_cluster() as cluster:
         yield cluster
-
-
-@pytest.fixture
-def client(mq: MockCluster) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        yield client
 
 
 @pytest.fixture
 def query(mq: MockCluster, client: Client) -> Query:
     return Query(mq.name_server, client)
-
-
-def send(client: Client, *bodies: str) -> None:
-    producer = Producer(client)
-    for body in bodies:
-        producer.send(OutgoingMessage("orders", body.encode()))
 
 
 def rows(consumer: CommittedConsumer, most: int = 10_000) -> list[str]:

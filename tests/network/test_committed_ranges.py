@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.committed_query import Query
+from tests.support.committed_query import LOG, Query, committed_cluster, send
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
@@ -20,7 +20,7 @@ from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batche
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.dstream import LocationStrategies, rdd
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError, RemoteProtocolError
-from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.model.nested_offsets import nest
 from pyspark_rocketmq.options import SourceOptions, parse_direct_options, parse_options
 from pyspark_rocketmq.planning.commits import visible
@@ -34,32 +34,17 @@ from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.testing import MockCluster
 
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
-LOG = MessageQueue("orders-commits", "broker-a", 0)
 
 
 @pytest.fixture
 def mq() -> Iterator[MockCluster]:
-    with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as cluster:
-        cluster.create_topic("orders-commits", 1, brokers=["broker-a"])
+    with committed_cluster() as cluster:
         yield cluster
-
-
-@pytest.fixture
-def client(mq: MockCluster) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        yield client
 
 
 @pytest.fixture
 def query(mq: MockCluster, client: Client) -> Query:
     return Query(mq.name_server, client)
-
-
-def send(client: Client, *bodies: str) -> None:
-    """Send messages that no transactional write marks."""
-    producer = Producer(client)
-    for body in bodies:
-        producer.send(OutgoingMessage("orders", body.encode()))
 
 
 def source(mq: MockCluster, where: Any = "readStream", **given: str) -> SourceOptions:

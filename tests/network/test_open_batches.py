@@ -21,12 +21,6 @@ def mq() -> Iterator[MockCluster]:
 
 
 @pytest.fixture
-def client(mq: MockCluster) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        yield client
-
-
-@pytest.fixture
 def cli(mq: MockCluster, capsys, monkeypatch) -> CommandLine:
     return CommandLine(capsys, monkeypatch, mq.name_server)
 

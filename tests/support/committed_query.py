@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client import Client, MessageQueue, OutgoingMessage, Producer
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.spark.write.range_commits import RangeCommits
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.spark.write.write_task import WriteScope, WriteTask
+from pyspark_rocketmq.testing import MockCluster
 
-__all__ = ["Query"]
+__all__ = ["LOG", "Query", "committed_cluster", "send"]
 
+LOG = MessageQueue("orders-commits", "broker-a", 0)
 BODY = pa.schema([("body", pa.string())])
+
+
+@contextmanager
+def committed_cluster() -> Iterator[MockCluster]:
+    """Run two brokers with the topic ``orders``, and its commit topic at the first of them."""
+    with MockCluster({"orders": 2}, brokers=(LOG.broker_name, "broker-b")) as cluster:
+        cluster.create_topic(LOG.topic, 1, brokers=[LOG.broker_name])
+        yield cluster
+
+
+def send(client: Client, *bodies: str) -> None:
+    """Send messages that no transactional write marks."""
+    producer = Producer(client)
+    for body in bodies:
+        producer.send(OutgoingMessage("orders", body.encode()))
 
 
 class Query:

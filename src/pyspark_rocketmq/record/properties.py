@@ -43,6 +43,7 @@ __all__ = [
     "RESERVED_PROPERTIES",
     "decode_properties",
     "encode_properties",
+    "user_properties",
 ]
 
 NAME_END: Final = "\x01"
@@ -119,6 +120,11 @@ RESERVED_PROPERTIES: Final = frozenset(
     )
 )
 """Names that have a meaning in RocketMQ or here. A message has a field for each that it needs."""
+
+
+def user_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that a program gave to a message, without those that a new message gets again."""
+    return {name: value for name, value in properties.items() if name not in RESERVED_PROPERTIES}
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

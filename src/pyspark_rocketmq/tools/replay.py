@@ -21,7 +21,7 @@ from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, Permission
-from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_PROPERTIES
+from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, user_properties
 from pyspark_rocketmq.tools.origins import Origin
 from pyspark_rocketmq.tools.transfer.sending import Pace
 
@@ -91,7 +91,7 @@ class Replay:
     def outgoing(self) -> OutgoingMessage:
         """Return the message to send, with the same body, tag, keys, sharding key and user properties."""
         message = self.message
-        own = {name: value for name, value in message.properties.items() if name not in RESERVED_PROPERTIES}
+        own = user_properties(message.properties)
         own[PROPERTY_REPLAY_OF] = message.msg_id
         own[PROPERTY_REPLAYS] = str(count_replays(message) + 1)
         return OutgoingMessage(

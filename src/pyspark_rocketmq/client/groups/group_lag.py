@@ -56,10 +56,14 @@ class GroupPosition:
     consumed_timestamp: int
 
     @property
+    def position(self) -> int:
+        """The next offset that the group can read: expired messages are skipped."""
+        return max(self.committed or 0, self.min_offset)
+
+    @property
     def lag(self) -> int:
         """Messages that are stored but not consumed; all messages if the group never committed."""
-        begin = self.min_offset if self.committed is None else max(self.committed, self.min_offset)
-        return max(0, self.max_offset - begin)
+        return max(0, self.max_offset - self.position)
 
 
 def group_topics(client: Client, group: str, *, on_away: OnAway | None = None) -> tuple[str, ...]:

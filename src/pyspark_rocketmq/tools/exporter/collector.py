@@ -96,7 +96,7 @@ def _values_of_group(group: GroupState) -> Iterator[tuple[Metric, Sequence[str],
     for queue in group.queues:
         at = queue.at.queue
         place = (*own, at.topic, at.broker_name, str(at.queue_id))
-        yield metrics.QUEUE_POSITION, place, queue.position
+        yield metrics.QUEUE_POSITION, place, queue.at.position
         yield metrics.QUEUE_LAG_MESSAGES, place, queue.at.lag
         yield metrics.QUEUE_LAG_SECONDS, place, queue.seconds
     if group.dead_letters is not None:

@@ -44,11 +44,6 @@ class QueueState:
     at: GroupPosition
     seconds: float | None
 
-    @property
-    def position(self) -> int:
-        """The next offset to read: what has expired is skipped."""
-        return max(self.at.committed or 0, self.at.min_offset)
-
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
@@ -194,7 +189,7 @@ class _Measurement:
 
     def _with_times(self, positions: Iterable[GroupPosition]) -> tuple[QueueState, ...]:
         rows = tuple(positions)
-        behind = {at.queue: max(at.committed or 0, at.min_offset) for at in rows if at.lag}
+        behind = {at.queue: at.position for at in rows if at.lag}
         ages = self._ages(behind)
         return tuple(QueueState(at, ages.get(at.queue) if at.lag else 0.0) for at in rows)
 

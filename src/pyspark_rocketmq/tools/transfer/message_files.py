@@ -18,8 +18,8 @@ from pyspark_rocketmq.record.properties import (
     PROPERTY_KEYS,
     PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
-    RESERVED_PROPERTIES,
     encode_properties,
+    user_properties,
 )
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ class FileMessage:
             self.body,
             tags=self.tags,
             keys=self.keys or (),
-            properties={
-                name: value for name, value in self.properties.items() if name not in RESERVED_PROPERTIES
-            },
+            properties=user_properties(self.properties),
             flag=self.flag,
             sharding_key=self.properties.get(PROPERTY_SHARDING_KEY),
         )
