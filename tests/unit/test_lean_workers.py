@@ -30,6 +30,13 @@ def test_spark_s_python_processes_do_not_compile_pyspark() -> None:
     assert Path(done.stdout.strip()).resolve() == Path(pyspark.__file__).resolve()
 
 
+def test_make_setup_archives_the_classes_of_spark() -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", "--always-make", "setup"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "-m tests.support.lean_jvm" in done.stdout
+
+
 def test_a_worker_has_pandas_and_arrow_from_its_daemon() -> None:
     environ = os.environ | {"PYTHON_WORKER_FACTORY_SECRET": "none"}
     lean_workers(environ)
