@@ -244,21 +244,25 @@ MATRIX_TESTS = $(QUICK) --hypothesis-profile=$(EXAMPLES) --session-timeout=$(MAT
 
 .PHONY: test-matrix
 test-matrix: setup $(SPARKS:%=.venv-spark-%/.ready)  ## Run unit and Spark tests with each Spark (SPARKS=), and each other Python that is found (PYTHONS=)
-	@failed=; \
+	@table=; failed=0; \
+	row() { table="$$table$$(printf '%-12s %s' "$$1" "$$2")\n"; }; \
+	judge() { if test "$$2" = 0; then row "$$1" passed; else row "$$1" FAILED; failed=1; fi; }; \
 	for spark in $(SPARKS); do \
 	  echo "== Spark $$spark"; \
-	  TEST_SPARK=$$spark PYTHONPATH=$(CURDIR)/.venv-spark-$$spark:$(CURDIR)/src $(PYTEST) -q $(MATRIX_TESTS) || failed="$$failed Spark-$$spark"; \
+	  TEST_SPARK=$$spark PYTHONPATH=$(CURDIR)/.venv-spark-$$spark:$(CURDIR)/src $(PYTEST) -q $(MATRIX_TESTS); \
+	  judge "Spark $$spark" $$?; \
 	done; \
 	for python in $(PYTHONS); do \
-	  if ! python$$python -c '' 2>/dev/null; then echo "== Python $$python is MISSING: not tested"; continue; fi; \
 	  echo "== Python $$python"; \
+	  if ! python$$python -c '' 2>/dev/null; then row "Python $$python" "not tested: python$$python is not on PATH"; continue; fi; \
 	  place=$(CURDIR)/.venv-python-$$python; \
 	  { test -x $$place/bin/python || python$$python -m venv $$place; } && \
 	  $$place/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' && \
 	  PYSPARK_PYTHON=$$place/bin/python PYSPARK_DRIVER_PYTHON=$$place/bin/python \
-	    $$place/bin/python -m pytest -q --hypothesis-seed=$(SEED) $(MATRIX_TESTS) || failed="$$failed Python-$$python"; \
+	    $$place/bin/python -m pytest -q --hypothesis-seed=$(SEED) $(MATRIX_TESTS); \
+	  judge "Python $$python" $$?; \
 	done; \
-	test -z "$$failed" || { echo "failed with:$$failed"; exit 1; }
+	echo "== Result"; printf "$$table"; exit $$failed
 
 BENCH := $(VENV)/.bench-ready
 
