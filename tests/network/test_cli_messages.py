@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.cli import CommandLine
 from tests.support.patient import patient_producer
+from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
@@ -22,7 +23,8 @@ from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_PROPERTIES
-from pyspark_rocketmq.testing import MockBroker, MockCluster
+from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.testing import MockBroker, MockCluster, Silence
 from pyspark_rocketmq.tools.transfer import sending
 from pyspark_rocketmq.tools.transfer.message_files import FileMessage
 
@@ -315,6 +317,20 @@ def test_standard_output_is_utf_8_and_its_disk_may_be_full(mq, ten, tmp_path):
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=120, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith(b"error: the file cannot be written: No space left on device")
+
+
+def test_an_export_that_is_terminated_leaves_nothing(mq, ten, tmp_path):
+    mq.inject(Silence(), on=RequestCode.PULL_MESSAGE, times=None)
+    command = [sys.executable, "-m", "pyspark_rocketmq", "export", "orders", "-n", mq.name_server]
+    with subprocess.Popen([*command, "--file", str(tmp_path / "file")], stderr=subprocess.PIPE) as process:
+        try:
+            eventually(lambda: list(tmp_path.iterdir()), 30, what="a file that is being written")
+            process.terminate()
+            assert process.wait(60) == 130
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_replaced_keeps_its_link_and_its_permissions(cli, ten, tmp_path):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import signal
 import sys
 from collections.abc import Sequence
-from typing import ClassVar
+from pathlib import Path
+from typing import ClassVar, Final
 
 import typer
 
@@ -128,6 +133,10 @@ COMMANDS = {
 """Every command, in the order of the help."""
 
 
+_OUTPUT_ERRNOS: Final = {errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT}
+"""A disk that is full, or lost."""
+
+
 class _Commands(LazyGroup):
     homes: ClassVar = COMMANDS
 
@@ -165,13 +174,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments : sequence of str, optional
         Default: the arguments of the process.
 
-    Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted. With ``--json``, an error is a JSON
-    object on standard error.
+    Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted (Ctrl-C, SIGTERM). With ``--json``, an
+    error is a JSON object on standard error.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in _own_words(words)
+    if arguments is None:  # a command that is ended cleans up
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a body may have what the terminal's encoding has not
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(words, prog_name="pyspark-rocketmq", standalone_mode=False)
+        sys.stdout.flush()
     except RocketMQError as error:
         code = report_error(error, as_json=as_json)
     except ModuleNotFoundError as error:
@@ -186,8 +200,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = 1
     except KeyboardInterrupt:
         code = 130
+    except OSError as error:
+        if error.errno not in _OUTPUT_ERRNOS or error.filename is not None:
+            raise
+        _discard_output()
+        code = report_error(RocketMQError(f"the output cannot be written: {error.strerror}"), as_json=as_json)
     if code:
         sys.exit(code)
+
+
+def _discard_output() -> None:
+    """Send what is still buffered to nowhere: Python would report the same failure again at its end."""
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _own_words(words: Sequence[str]) -> Sequence[str]:

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
+import os
 import sys
 import zipfile
 
@@ -7,6 +11,7 @@ import pytest
 from tests.support.cli import CommandLine, every_command
 
 from pyspark_rocketmq import __version__
+from pyspark_rocketmq.cli import main
 from pyspark_rocketmq.devcluster import jars
 
 
@@ -96,6 +101,33 @@ def test_options_are_listed_with_their_other_spellings(cli):
     assert "namesrvAddr" in by_name["nameServer"]["aliases"]
     assert by_name["failOnDataLoss"]["default"] == "true"
     assert "maxOffsetsPerTrigger" in cli("options").out
+
+
+class Full(io.FileIO):
+    """A file on a disk that is full."""
+
+    def write(self, _: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("words", [["options"], ["options", "--json"], ["--version"]])
+def test_a_disk_that_is_full_is_a_sentence(monkeypatch, capsys, tmp_path, words):
+    output = io.TextIOWrapper(io.BufferedWriter(Full(tmp_path / "output", "w")), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", output)
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    with contextlib.suppress(OSError):
+        output.close()
+    assert end.value.code == 1
+    assert "the output cannot be written: No space left on device" in capsys.readouterr().err
+
+
+def test_a_terminal_shows_what_its_encoding_lacks(monkeypatch):
+    shown = io.BytesIO()
+    output = io.TextIOWrapper(shown, encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", output)
+    main(["options"])
+    assert b"startingOffsets" in shown.getvalue()
 
 
 def test_a_report_tells_versions_and_no_secret(cli, monkeypatch):

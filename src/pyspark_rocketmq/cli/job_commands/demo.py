@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Annotated
 
 import typer
@@ -39,7 +38,6 @@ def demo(
     from pyspark_rocketmq.cli.job_commands.demo_view import LiveView, result_json, result_view, summary
     from pyspark_rocketmq.demo.run import DemoRun, DemoSettings
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up, too
     console = Console(highlight=False)
     run = DemoRun(DemoSettings(messages=messages, rate=rate, name_server=namesrv, keep=keep))
     try:
