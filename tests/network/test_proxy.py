@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from tests.support.mock_proxy import MockProxy
 from tests.support.topics import fill
+from tests.support.transactional_job import TransactionalJob
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
@@ -36,6 +38,7 @@ from pyspark_rocketmq.errors import (
 from pyspark_rocketmq.model import BrokerData, MessageSelector, OffsetRange, Permission, QueueData, TopicRoute
 from pyspark_rocketmq.options import ClientOptions, SinkOptions, parse_options
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
+from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.testing import MockCluster
 from pyspark_rocketmq.tools.doctor import examine
 
@@ -161,6 +164,16 @@ def test_a_broker_that_is_gone_is_an_outage(mq: MockCluster, client: Client) -> 
     client.invalidate("orders")
     with pytest.raises(BrokerNotFoundError):
         client.queue_address(MessageQueue("orders", "broker-b", 0))
+
+
+def test_transactions_are_refused(proxy: MockProxy, tmp_path: Path) -> None:
+    """A proxy forgets a half message after 30 s. A later commit would not find it."""
+    job = TransactionalJob(proxy.addr, "orders", folder=tmp_path / "log")
+    try:
+        with pytest.raises(OptionError, match=r"a proxy forgets transactions.*name servers' address"):
+            job.write(["one"], TransactionName("query", 7))
+    finally:
+        job.close()
 
 
 def test_an_sql_filter_that_nobody_checks_is_refused(client: Client) -> None:

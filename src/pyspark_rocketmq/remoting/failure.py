@@ -10,6 +10,9 @@
 # * 15 is a proxy's answer to a request without a broker name, or a broker's to a bad header version.
 # * The owner of a static topic's queue asks the former owners for their part, and answers 1 with the text of
 #   an RpcException while it cannot: also for some seconds after a remap, until it knows where they are.
+# * A proxy answers 13 to a message of another type than the topic's ``message.type``:
+#   ``DefaultTopicMessageTypeValidator``. FIFO has a sharding key, DELAY a time; a batch is NORMAL, whatever
+#   its messages are. MIXED takes all. UNSPECIFIED is a topic whose settings the proxy does not have.
 # * 17 of a broker means that this one does not have the topic (a new slave, a moved topic): the name
 #   servers say whether it exists at all.
 """
@@ -72,6 +75,9 @@ _IDENTITY: Final = re.compile(
     re.IGNORECASE,
 )
 
+_MESSAGE_TYPE: Final = re.compile(
+    r"^TopicMessageType validate failed, the expected type is (\w+), but actual type is (\w+)"
+)
 
 _FORMER_OWNER: Final = re.compile(
     r"^cannot find addr for broker |^org\.apache\.rocketmq\.remoting\.rpc\.RpcException: "
@@ -98,12 +104,24 @@ def error_for(code: int, remark: str | None, **facts: Any) -> BrokerError:
     cls, reason = _ERRORS.get(code, (BrokerError, "the server answered with an error"))
     if code == ResponseCode.SYSTEM_ERROR and _FORMER_OWNER.search(remark or ""):
         cls, reason = ServiceNotAvailableError, "the queue's owner cannot reach its former owner"
+    if code == ResponseCode.MESSAGE_ILLEGAL and (types := _MESSAGE_TYPE.match(remark or "")):
+        cls, reason = _of_another_type(*types.groups())
     if _refuses_account(code, remark or ""):
         cls, reason = (
             AuthenticationError,
             "the server refuses the account: check access key, secret key and rights",
         )
     return cls(f"{reason} ({_NAMES.get(code, 'unknown code')})", code=code, remark=remark, **facts)
+
+
+def _of_another_type(taken: str, sent: str) -> tuple[type[BrokerError], str]:
+    """Return what a proxy means that does not take this type of messages."""
+    if taken == "UNSPECIFIED":
+        return ServiceNotAvailableError, "the proxy does not know the topic"
+    return MessageIllegalError, (
+        f"the topic takes {taken} messages and this one is {sent}: "
+        f"set the topic's attribute message.type to {sent} or MIXED"
+    )
 
 
 def _refuses_account(code: int, remark: str) -> bool:

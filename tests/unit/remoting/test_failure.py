@@ -18,6 +18,8 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.remoting.failure import error_for
 
+WRONG_TYPE = "TopicMessageType validate failed, the expected type is "
+
 
 @pytest.mark.parametrize(
     ("code", "remark", "cls"),
@@ -36,6 +38,8 @@ from pyspark_rocketmq.remoting.failure import error_for
         (3, "request type 105 not supported", UnsupportedRequestError),
         (11, None, ServiceNotAvailableError),
         (13, "the message body size over max value", MessageIllegalError),
+        (13, f"{WRONG_TYPE}NORMAL, but actual type is FIFO", MessageIllegalError),
+        (13, f"{WRONG_TYPE}UNSPECIFIED, but actual type is NORMAL", ServiceNotAvailableError),
         (14, "service not available now", ServiceNotAvailableError),
         (15, "Request doesn't have field bname", UnsupportedRequestError),
         (16, "the broker[1.2.3.4] sending message is forbidden", PermissionDeniedError),
@@ -107,3 +111,9 @@ def test_pickles() -> None:
     twin = pickle.loads(pickle.dumps(error))
     assert type(twin) is type(error)
     assert (str(twin), twin.code, twin.remark) == (str(error), error.code, error.remark)
+
+
+def test_a_message_of_another_type_says_which_topic_takes_it() -> None:
+    error = error_for(13, f"{WRONG_TYPE}NORMAL, but actual type is FIFO", topic="orders")
+    assert "the topic takes NORMAL messages and this one is FIFO" in str(error)
+    assert "message.type to FIFO or MIXED" in str(error)

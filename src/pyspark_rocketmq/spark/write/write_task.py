@@ -223,13 +223,8 @@ class WriteTask:
             if queues is None:
                 self._refuse(columns, mine.place, topic, "its topic does not exist")
                 continue
-            if self._marks and queues[0].logical:
-                raise OptionError(
-                    "a static topic cannot have transactions, because its queues move to other brokers: "
-                    "write with another deliveryGuarantee",
-                    option="deliveryGuarantee",
-                    topic=topic,
-                )
+            if self._marks:
+                self._check_transactions(topic, queues)
             if self._ranges is not None and not self._ranges.begin(queues):
                 continue
             numbers, unknown = self._topics.assign(mine, queues)
@@ -237,6 +232,24 @@ class WriteTask:
                 columns, mine.place[unknown], topic, "its queue does not exist, or may not be written"
             )
             self._send_topic(mine.without(unknown), np.delete(numbers, unknown), topic, queues, pipeline)
+
+    def _check_transactions(self, topic: str, queues: tuple[MessageQueue, ...]) -> None:
+        """Refuse transactions that cannot be committed later."""
+        facts = {"option": "deliveryGuarantee", "topic": topic}
+        if queues[0].logical:
+            raise OptionError(
+                "a static topic cannot have transactions, because its queues move to other brokers: "
+                "write with another deliveryGuarantee",
+                **facts,
+            )
+        if self._transaction is None:
+            return
+        if any(data.behind_proxy for data in self._producer.client.served_route(topic).brokers):
+            raise OptionError(
+                "a proxy forgets transactions after 30 s: set the name servers' address, "
+                "or write with another deliveryGuarantee",
+                **facts,
+            )
 
     def _refuse(self, columns: MessageColumns, places: npt.NDArray[np.int64], topic: str, cause: str) -> None:
         for place in places:
