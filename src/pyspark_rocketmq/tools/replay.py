@@ -23,7 +23,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, Permission
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, user_properties
 from pyspark_rocketmq.tools.origins import Origin
-from pyspark_rocketmq.tools.transfer.sending import Pace
+from pyspark_rocketmq.tools.transfer.pace import Pace
 
 __all__ = ["PROPERTY_REPLAYS", "Origin", "Replay", "ReplayFilter", "count_replays", "find_ranges"]
 __all__ += ["find_replays", "in_store_order", "make_readable", "select_replays", "send_replays"]

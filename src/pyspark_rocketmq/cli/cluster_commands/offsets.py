@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +20,7 @@ from pyspark_rocketmq.cli.connect import (
     find_start,
     source_options,
 )
+from pyspark_rocketmq.cli.input import read_text
 from pyspark_rocketmq.cli.printing import (
     AsJson,
     console,
@@ -194,7 +194,7 @@ def import_(
         wanted = _read_finished(checkpoint, source)
     else:
         assert file is not None
-        wanted = offsets_from_json(_read_file(file))
+        wanted = offsets_from_json(read_text(file))
     with connect(namesrv, option) as client:
         _commit(client, group, _match_queues(client, wanted), yes=yes, json=json)
 
@@ -232,7 +232,7 @@ def seek_(
     found = read_finished_offsets(checkpoint, source=source)
     with connect(namesrv or found.source.name_server, option) as client:
         if file is not None:
-            wanted = offsets_from_json(_read_file(file))
+            wanted = offsets_from_json(read_text(file))
         else:
             committed = client.committed_offsets(str(group), list(found.offsets))
             wanted = {queue: offset for queue, offset in committed.items() if offset is not None}
@@ -372,12 +372,3 @@ def _match_queues(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[Me
     if strangers:
         raise OptionError("there is no such queue", queue=strangers[0])
     return named
-
-
-def _read_file(file: str) -> str:
-    try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
-    except UnicodeDecodeError as error:
-        raise OptionError(f"the file is not UTF-8: {error.reason}", file=file) from error

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from json import loads
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pyspark_rocketmq.cli.connect import pairs
+from pyspark_rocketmq.cli.input import read_text
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table
 from pyspark_rocketmq.errors import OptionError
 
@@ -75,7 +75,7 @@ def sql(
             raise OptionError("--check, --explain and --json need a file")
         _shell(checkpoint, pairs(settings), master, pairs(conf))
         return
-    text = _read(file)
+    text = read_text(file, "the job")
     # The parser takes a second to import, Spark some more: only this command waits for them.
     from pyspark_rocketmq.sql.check import check_job
     from pyspark_rocketmq.sql.parse import parse_statements
@@ -205,15 +205,6 @@ def _shell(
                 Shell(spark, job, prompt.prompt, console()).run()
         finally:
             spark.stop()
-
-
-def _read(file: str) -> str:
-    try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise OptionError(f"the job cannot be read: {error.strerror}", file=file) from error
-    except UnicodeDecodeError as error:
-        raise OptionError(f"the job is not UTF-8: {error.reason}", file=file) from error
 
 
 def _session(master: str | None, conf: dict[str, str]) -> SparkSession:

@@ -17,10 +17,10 @@ from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
 from pyspark_rocketmq.errors import OptionError
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.client.clock import Clock
     from pyspark_rocketmq.client.send.producer import Producer
     from pyspark_rocketmq.client.send.send_pipeline import SendOutcome
     from pyspark_rocketmq.model import OutgoingMessage
+    from pyspark_rocketmq.tools.transfer.pace import Pace
 
 __all__ = ["EXAMPLES", "produce"]
 
@@ -58,18 +58,20 @@ def produce(
     If a send fails, the command ends with exit code 1. Messages sent before stay sent.
     """
     from pyspark_rocketmq.client.send.producer import Producer
+    from pyspark_rocketmq.tools.transfer.pace import Pace
 
     properties = pairs(prop)
     with contextlib.ExitStack() as resources:
         lines = resources.enter_context(_lines(file))
         client = resources.enter_context(connect(namesrv, option))
+        pace = Pace(rate, client.clock)
         client.route(topic)  # reports a missing topic before anything is read
         messages = (
             _message(topic, line, number, jsonl=jsonl, tags=tags, keys=keys, properties=properties)
             for number, line in enumerate(_show(lines, file), 1)
             if line.strip()
         )
-        sent = _send(Producer(client), _pace(messages, rate, client.clock))
+        sent = _send(Producer(client), _pace(messages, pace))
     if as_json:
         print_json({"topic": topic, "sent": sent})
     else:
@@ -161,12 +163,10 @@ def _decode(source: Iterable[str], file: str) -> Iterator[str]:
         raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
 
 
-def _pace(messages: Iterable[OutgoingMessage], rate: float, clock: Clock) -> Iterator[OutgoingMessage]:
-    start = clock.monotonic()
-    for number, message in enumerate(messages):
+def _pace(messages: Iterable[OutgoingMessage], pace: Pace) -> Iterator[OutgoingMessage]:
+    for message in messages:
+        pace.wait()
         yield message
-        if rate:
-            clock.sleep(max(0.0, start + (number + 1) / rate - clock.monotonic()))
 
 
 def _show(lines: Iterable[str], file: str) -> Iterator[str]:

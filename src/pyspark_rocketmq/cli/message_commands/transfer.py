@@ -113,7 +113,8 @@ def import_(
     second run sends the messages again.
     """
     from pyspark_rocketmq.cli.progress import progress
-    from pyspark_rocketmq.tools.transfer.sending import Pace, count_queues, map_queues, send_messages
+    from pyspark_rocketmq.tools.transfer.pace import Pace
+    from pyspark_rocketmq.tools.transfer.sending import count_queues, map_queues, send_messages
 
     kind = _format_of(file, as_format)
     with contextlib.ExitStack() as resources:
@@ -240,7 +241,7 @@ def _read(path: Path, kind: _Format, name: str) -> Iterator[FileMessage]:
         yield from read_parquet(path)
         return
     try:
-        with path.open("rb") as raw, io.TextIOWrapper(raw, "utf-8") as lines:
+        with path.open("rb") as raw, io.TextIOWrapper(raw, "utf-8-sig") as lines:
             yield from read_jsonl(lines, name)
     except UnicodeDecodeError as error:
         raise OptionError(f"the lines are not UTF-8: {error.reason}", file=name) from error

@@ -56,9 +56,11 @@ def read_values(path: str, names: Collection[str], *, option: str) -> dict[str, 
 def _read_lines(path: str) -> tuple[list[str], str | None]:
     """Return the lines, or why there are none: the error itself would hold the file's content."""
     try:
-        return Path(path).read_text(encoding="utf-8").splitlines(), None
+        return Path(path).read_text(encoding="utf-8-sig").splitlines(), None
     except UnicodeDecodeError:
         return [], "it is not UTF-8"
+    except ValueError as error:  # a NUL in the path
+        return [], str(error)
     except OSError as error:
         return [], error.strerror
 

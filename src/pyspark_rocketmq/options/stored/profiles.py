@@ -11,6 +11,7 @@ The file belongs to the user, not to a program. It says how to reach each cluste
 
 from __future__ import annotations
 
+import codecs
 import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -196,10 +197,9 @@ def _follow(reference: Mapping[str, Any], where: str, environ: Mapping[str, str]
 def _read_text(path: Path, what: str) -> str:
     try:
         content = path.read_bytes()
-    except OSError as error:
-        raise OptionError(
-            f"{what} cannot be read: {error.strerror}", option="profile", path=str(path)
-        ) from None
+    except (OSError, ValueError) as error:  # a NUL in a path is a ValueError
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OptionError(f"{what} cannot be read: {reason}", option="profile", path=str(path)) from None
     return _decode(content, what, path=str(path))
 
 
@@ -218,8 +218,8 @@ def _run(words: Sequence[str], where: str) -> str:
         )
     except subprocess.TimeoutExpired:
         failure = f"did not end within {_COMMAND_TIMEOUT_S} s"
-    except OSError as error:
-        failure = f"cannot be started: {error.strerror}"
+    except (OSError, ValueError) as error:
+        failure = f"cannot be started: {error.strerror if isinstance(error, OSError) else error}"
     else:
         output = done.stdout
         if done.returncode:
@@ -230,6 +230,7 @@ def _run(words: Sequence[str], where: str) -> str:
 
 
 def _decode(content: bytes, what: str, **facts: str) -> str:
+    content = content.removeprefix(codecs.BOM_UTF8)  # editors of Windows write one
     text = content.decode(errors="replace")
     if "\ufffd" in text and content != text.encode():  # a UnicodeDecodeError would hold the content
         raise OptionError(f"{what} is not UTF-8", option="profile", **facts)

@@ -38,7 +38,7 @@ _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _MAX_TOPIC: Final = 127
 _MAX_SYSTEM_TOPIC: Final = 255
 _MAX_GROUP: Final = 120
-_ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+_ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]\x00-\x1f]+):(?P<port>[0-9]{1,5})")
 _DURATION: Final = re.compile(r"\s*([0-9]{1,18})\s*([a-z]*)")
 _SIZE: Final = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?")
 _UNITS_MS: Final = {
@@ -53,6 +53,8 @@ _UNITS_MS: Final = {
 def _text(text: str) -> str:
     if not text:
         raise ValueError("it is empty")
+    if "\0" in text:
+        raise ValueError("it has a NUL character")
     return text
 
 

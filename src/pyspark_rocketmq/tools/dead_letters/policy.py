@@ -24,6 +24,7 @@ from pyspark_rocketmq.model.names import suggest_names
 from pyspark_rocketmq.options.text.kinds import parse_duration_ms
 from pyspark_rocketmq.tools.origins import Origin
 from pyspark_rocketmq.tools.replay import ReplayFilter
+from pyspark_rocketmq.tools.transfer.pace import A_RATE, check_rate
 
 __all__ = ["ReplayPolicy", "ReplayRule", "parse_policy", "read_policy"]
 
@@ -92,7 +93,7 @@ def read_policy(path: str) -> ReplayPolicy:
         The file cannot be read, or is invalid.
     """
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise OptionError(f"the policy cannot be read: {error.strerror}", file=path) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -193,6 +194,6 @@ def _count(given: Mapping[str, Any], name: str, default: int | None, path: str) 
 
 
 def _rate(value: Any, path: str) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
-        raise OptionError("rate takes messages per second; 0 for no limit", file=path, given=value)
-    return value
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise OptionError(f"rate takes {A_RATE}", file=path, given=value)
+    return check_rate(value, file=path)

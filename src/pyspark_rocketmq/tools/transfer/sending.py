@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from pyspark_rocketmq.client import Client, Producer
-from pyspark_rocketmq.client.clock import Clock
 from pyspark_rocketmq.client.send.message_encoding import Outgoing, encode_many, encode_one
 from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, OutgoingMessage
 from pyspark_rocketmq.record.properties import PROPERTY_LITE_TOPIC
 from pyspark_rocketmq.tools.transfer.message_files import FileMessage
+from pyspark_rocketmq.tools.transfer.pace import Pace
 
-__all__ = ["Pace", "count_queues", "map_queues", "send_messages"]
+__all__ = ["count_queues", "map_queues", "send_messages"]
 
 _BATCH_MESSAGES: Final = 256
 _BATCH_BYTES: Final = 256 * 1024
@@ -58,29 +58,6 @@ def map_queues(
         The writable queues, sorted, at least one.
     """
     return {source: targets[at % len(targets)] for at, source in enumerate(sources)}
-
-
-class Pace:
-    """Limits a rate: `wait` sleeps until the next messages are due.
-
-    Parameters
-    ----------
-    rate : float
-        Messages per second; 0 for no limit.
-    clock : Clock
-    """
-
-    def __init__(self, rate: float, clock: Clock) -> None:
-        self.rate = rate
-        self._clock = clock
-        self._start = clock.monotonic()
-        self._passed = 0
-
-    def wait(self, messages: int = 1) -> None:
-        """Sleep until this number of messages may follow those before."""
-        if self.rate:
-            self._clock.sleep(max(0.0, self._start + self._passed / self.rate - self._clock.monotonic()))
-        self._passed += messages
 
 
 def send_messages(

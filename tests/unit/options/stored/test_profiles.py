@@ -255,3 +255,23 @@ def test_a_credentials_file_that_is_not_text_is_told_without_it(tmp_path: Path) 
     with pytest.raises(OptionError, match="it is not UTF-8") as caught:
         client({}, nameServer="h:1", credentialsFile=str(path))
     assert SECRET not in everything_of(caught.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(write: Callable[[str], dict[str, str]]) -> None:
+    assert client(write("\ufeff" + FILE), profile="staging").name_servers == ("staging:9876",)
+
+
+@pytest.mark.parametrize("reference", ['{ file = "a\\u0000b" }', '{ command = ["a\\u0000b"] }'])
+def test_a_reference_that_no_system_can_follow(
+    write: Callable[[str], dict[str, str]], reference: str
+) -> None:
+    environ = write(f'[profiles.a]\nnameServer = "h:1"\nsecretKey = {reference}\n')
+    with pytest.raises(OptionError, match=r"secretKey of profile a cannot be .*: embedded null byte"):
+        client(environ, profile="a")
+
+
+@pytest.mark.parametrize("option", ["nameServer", "namespace", "credentialsFile", "tlsCaFile"])
+def test_no_value_has_a_nul(option: str) -> None:
+    given = {"nameServer": "h:1"} | {option: "a\0b:1"}
+    with pytest.raises(OptionError, match=option):
+        client({}, **given)

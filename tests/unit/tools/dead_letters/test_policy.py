@@ -83,7 +83,9 @@ def test_a_policy_has_a_rule_for_each_group() -> None:
         ("[[replay]]\ngroup = 'g'\nmaxReplays = 0", "maxReplays takes a whole number from 1"),
         ("[[replay]]\ngroup = 'g'\nlimit = true", "limit takes a whole number from 1"),
         ("[[replay]]\ngroup = 'g'\nrate = -1", "rate takes messages per second"),
-        ("[[replay]]\ngroup = 'g'\nrate = inf", "rate takes messages per second"),
+        ("[[replay]]\ngroup = 'g'\nrate = nan", "rate takes messages per second"),
+        ("[[replay]]\ngroup = 'g'\nrate = 1e-300", "rate takes messages per second"),
+        ("[[replay]]\ngroup = 'g'\nrate = '5'", "rate takes messages per second"),
     ],
 )
 def test_a_wrong_policy_says_what(text: str, message: str) -> None:
@@ -97,7 +99,7 @@ def test_a_file_that_is_no_policy(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text("[[replay]")
     with pytest.raises(OptionError, match="the policy is not TOML"):
         read_policy(str(tmp_path / "p.toml"))
-    (tmp_path / "p.toml").write_text("[[replay]]\ngroup = 'g'")
+    (tmp_path / "p.toml").write_text("\ufeff[[replay]]\ngroup = 'g'", encoding="utf-8")
     assert read_policy(str(tmp_path / "p.toml")).rules == (ReplayRule(group="g"),)
 
 

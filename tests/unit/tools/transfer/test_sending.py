@@ -1,4 +1,4 @@
-"""Which queue of a topic gets the messages of which queue of a file, and at which rate."""
+"""Which queue of a topic gets the messages of which queue of a file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.tools.transfer.message_files import FileMessage
-from pyspark_rocketmq.tools.transfer.sending import Pace, _batches, count_queues, map_queues
+from pyspark_rocketmq.tools.transfer.sending import _batches, count_queues, map_queues
 
 
 def message(queue: int, offset: int, body: bytes = b"x", **properties: str) -> FileMessage:
@@ -58,28 +58,3 @@ def test_a_message_of_a_lite_topic_is_sent_alone_and_in_its_place() -> None:
         [b"b"],
         [b"c"],
     ]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def test_a_rate_is_kept_on_average() -> None:
-    clock = Clock()
-    pace = Pace(10, clock)
-    for _ in range(5):
-        pace.wait(4)
-    assert clock.now == pytest.approx(101.6)
-    clock.now += 10  # a stall is caught up
-    pace.wait()
-    assert clock.now == pytest.approx(111.6)
-    unlimited = Pace(0, clock)
-    unlimited.wait(1_000_000)
-    assert clock.now == pytest.approx(111.6)
