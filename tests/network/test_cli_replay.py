@@ -142,6 +142,16 @@ def test_an_error_of_one_run_is_told_and_the_next_follows(cli, mq, monkeypatch):
     assert done.err.count("error: billing: a message does not say which topic") == 2
 
 
+def test_a_message_that_is_refused_is_named_and_not_passed_over(cli, mq, policy):
+    die(mq, "a", "b")
+    mq.fail(RequestCode.SEND_MESSAGE_V2, code=ResponseCode.MESSAGE_ILLEGAL, times=2)
+    for _ in range(2):
+        done = cli("replay", "--policy", policy, "--yes")
+        assert (done.code, "msg_id=" in done.err, sent(mq)) == (1, True, []), done
+    assert cli("replay", "--policy", policy, "--yes").code == 0
+    assert sent(mq) == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -19,7 +19,7 @@ from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, Permission
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, user_properties
 from pyspark_rocketmq.tools.origins import Origin
@@ -177,13 +177,17 @@ def send_replays(client: Client, replays: Iterable[Replay], *, rate: float = 0) 
     Raises
     ------
     SendError, RocketMQError
-        Messages already yielded are sent.
+        Messages already yielded are sent. The fact ``msg_id`` names the dead letter that was not.
     """
     pace = Pace(rate, client.clock)
     with Producer(client) as producer:
         for replay in replays:
             pace.wait()
-            producer.send(replay.outgoing())
+            try:
+                producer.send(replay.outgoing())
+            except RocketMQError as error:
+                error.facts["msg_id"] = replay.message.msg_id
+                raise
             yield replay
 
 
