@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.examples import load_profiles
 from tests.support.lean_jvm import lean_spark, lean_workers
 from tests.support.light_cluster import LIGHT_JVM, light_cluster
 from tests.support.patient import patient_client
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 __all__ = ["group", "mq", "mq49", "mq54", "spark", "topic"]
+
+load_profiles()
 
 OWNER = pytest.StashKey[ClusterOwner]()
 

@@ -1,4 +1,4 @@
-"""Deadlines of tests with healthy and faulty servers in one process, and the examples of property tests."""
+"""Deadlines of tests with healthy and faulty servers in one process."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.clocks import Beats, RunningTime
-from tests.support.examples import load_profiles
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.testing.wire import Loop
-
-load_profiles()
 
 
 @pytest.fixture(scope="module", autouse=True)
