@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,29 @@ def test_the_image_s_spark_is_a_supported_one() -> None:
     used = re.findall(r"FROM apache/spark:(\d+\.\d+)|sparkVersion: (\d+\.\d+)", page)
     assert len(used) == 2
     assert {image or package for image, package in used} <= set(supported[1].split(", "))
+
+
+def test_the_blocks_of_deployment_are_well_formed() -> None:
+    fences = re.findall(r"^ *```(\w*)\n(.*?)^ *```", text("deployment.md"), re.MULTILINE | re.DOTALL)
+    commands, image, job = [], None, None
+    for language, code in fences:
+        if language == "python":
+            compile(code, "deployment.md", "exec")
+        elif code.startswith("FROM "):
+            image = [line.split()[0] for line in code.splitlines()]
+        elif code.startswith("apiVersion:"):
+            job = yaml.safe_load(code)
+        else:
+            commands.append(code)
+    assert image is not None
+    assert set(image) <= {"FROM", "USER", "RUN", "ENV", "COPY"}
+    assert job is not None
+    assert job["kind"] == "SparkApplication"
+    script = "\n".join(commands)
+    assert f"spark.kubernetes.container.image={job['spec']['image']}" in script
+    assert job["spec"]["mainApplicationFile"] in script
+    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_public_names_have_docstrings() -> None:
