@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from tests.support.cli import CommandLine
+from tests.support.committed_query import Query
 from tests.support.patient import patient_producer
 from tests.support.wait import eventually
 
@@ -362,3 +363,77 @@ def test_an_infinite_rate_is_no_limit(cli, other, ten):
     lines = cli("export", "orders").out
     done = cli("import", "copy", "-n", other.name_server, "--yes", "--rate", "inf", given=lines)
     assert "10 messages sent" in done.out
+
+
+# --- rows of transactional writes ---
+
+
+@pytest.fixture
+def written(mq: MockBroker) -> None:
+    """Commit a batch after a failed attempt, beside an ordinary message, and leave one open."""
+    mq.create_topic("orders-commits", 1)
+    with Client(mq.name_server) as client, patient_producer(client) as producer:
+        query = Query(mq.name_server, client)
+        query.write(1, "failed", "also failed")
+        query.run(1, *"abcd")
+        producer.send(OutgoingMessage("orders", b"plain"))
+        query.write(2, "open")
+
+
+def test_only_committed_rows_are_exported(cli, written, tmp_path: Path) -> None:
+    lines = [
+        json.loads(line) for line in cli("export", "orders", "--isolation", "read_committed").out.splitlines()
+    ]
+    assert sorted(line["body"] for line in lines) == [*"abcd", "plain"]
+    assert [(line["queueId"], line["queueOffset"]) for line in lines] == sorted(
+        (line["queueId"], line["queueOffset"]) for line in lines
+    )
+    done = cli(
+        "export", "orders", "--isolation", "read_committed", "--file", f"{tmp_path}/it.parquet", "--json"
+    )
+    assert done.json()["exported"] == pq.read_metadata(tmp_path / "it.parquet").num_rows == 5
+    assert len(cli("export", "orders").out.splitlines()) == 8, "all messages, unless they are asked for"
+
+
+def test_only_committed_rows_are_consumed(cli, written) -> None:
+    def consume(*arguments: str) -> list[str]:
+        return sorted(cli("consume", "orders", "--isolation", "read_committed", *arguments).out.splitlines())
+
+    assert consume() == [*"abcd", "plain"]
+    assert consume("--commit-topic", "orders-commits", "--grep", "[ab]") == ["a", "b", "plain"]
+    queues = [consume("--queue", f"broker-a:{queue_id}") for queue_id in range(2)]
+    assert sorted(queues[0] + queues[1]) == consume()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("consume", "orders", "--isolation", "read_committed", "--follow"), "--follow goes by offsets"),
+        (
+            ("consume", "orders", "--isolation", "read_committed", "--commit", "--group", "g"),
+            "--commit goes by offsets",
+        ),
+        (("export", "orders", "--commit-topic", "other"), "--commit-topic needs --isolation read_committed"),
+        (
+            ("export", "orders", "--isolation", "read_committed", "--commit-topic", "other"),
+            "the commit topic other does not exist",
+        ),
+        (("export", "orders", "--isolation", "serializable"), "'read_uncommitted', 'read_committed'"),
+    ],
+)
+def test_what_isolation_cannot_be_is_told(cli, written, arguments, said) -> None:
+    done = cli(*arguments)
+    assert done.code
+    assert said in done.err
+
+
+def test_committed_rows_that_cannot_be_read_are_no_whole_file(
+    cli, mq, written, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(
+        "pyspark_rocketmq.client.send.readable.wait_until_readable", lambda *given, **more: False
+    )
+    done = cli("export", "orders", "--isolation", "read_committed", "--file", f"{tmp_path}/it.jsonl")
+    assert done.code
+    assert "not all committed rows can be read now" in done.err
+    assert not [*tmp_path.iterdir()]

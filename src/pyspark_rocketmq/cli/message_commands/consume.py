@@ -22,12 +22,19 @@ from pyspark_rocketmq.cli.message_commands.bounds import (
     resolve_start,
     select_queues,
 )
+from pyspark_rocketmq.cli.message_commands.isolation import (
+    AsIsolation,
+    CommitTopic,
+    Isolation,
+    find_committed,
+)
 from pyspark_rocketmq.cli.message_commands.messages import message_json, message_text
 from pyspark_rocketmq.cli.printing import AsJson, examples, timestamp
 from pyspark_rocketmq.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
+    from pyspark_rocketmq.client.commits.commit_log import Committed
     from pyspark_rocketmq.client.read.read_options import ReadOptions
     from pyspark_rocketmq.model import Message, MessageQueue
 
@@ -72,6 +79,8 @@ def consume(
     commit: Annotated[
         bool, typer.Option("--commit", help="At the end, commit the printed messages for the group.")
     ] = False,
+    isolation: AsIsolation = Isolation.READ_UNCOMMITTED,
+    commit_topic: CommitTopic = None,
     namesrv: Namesrv = None,
     option: Settings = None,
     as_json: AsJson = False,
@@ -92,13 +101,19 @@ def consume(
     search = _search(grep, scan, follow=follow)
     if search is not None and commit:
         raise OptionError("--commit would commit messages that --grep does not print: give one of them")
+    if isolation is Isolation.READ_COMMITTED and (follow or commit):
+        raise OptionError(
+            f"{'--follow' if follow else '--commit'} goes by offsets, and rows of transactional writes are "
+            "read with their commit: leave it out, or use CommittedConsumer"
+        )
     printed = 0
     with connect(namesrv, option) as client:
         queues = select_queues(client, topic, queue)
+        committed = find_committed(client, topic, queues, isolation, commit_topic)
         positions = resolve_start(client, namesrv, option, queues, start, group=group)
         bound = UntilBound.parse(client, namesrv, option, queues, until)
         read = ReadOptions(consumer_group=group or TOOLS_GROUP, selector=MessageSelector.by_tag(tags))
-        messages = _messages(client, positions, read, bound, follow=follow)
+        messages = _messages(client, positions, read, bound, follow=follow, decided=committed)
         try:
             for message in islice(messages if search is None else search.matches(messages, positions), count):
                 _print(message, as_json=as_json)
@@ -152,6 +167,7 @@ def _messages(
     bound: UntilBound,
     *,
     follow: bool,
+    decided: Committed | None,
 ) -> Iterator[Message]:
     """Yield messages and keep ``positions`` at the next offset after the last yielded message."""
     from pyspark_rocketmq.client.read.queue_reader import read_messages
@@ -162,7 +178,8 @@ def _messages(
         for queue, end in bound.ends(client, list(positions)).items():
             if positions[queue] >= end:
                 continue
-            for message in read_messages(client, [OffsetRange(queue, positions[queue], end)], options):
+            left = [OffsetRange(queue, positions[queue], end)]
+            for message in read_messages(client, left, options, decided=decided):
                 positions[queue] = message.queue_offset + 1  # printed counts as consumed, even if last
                 yield message
             positions[queue] = end

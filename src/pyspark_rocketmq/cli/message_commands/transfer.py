@@ -17,7 +17,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect
-from pyspark_rocketmq.cli.message_commands.bounds import Queue, Start, Until, check_bounds, find_ranges
+from pyspark_rocketmq.cli.message_commands.bounds import (
+    Queue,
+    Start,
+    Until,
+    check_bounds,
+    find_ranges,
+    select_queues,
+)
+from pyspark_rocketmq.cli.message_commands.isolation import (
+    AsIsolation,
+    CommitTopic,
+    Isolation,
+    find_committed,
+)
 from pyspark_rocketmq.cli.printing import AsJson, examples, name_queue, print_json, print_table
 from pyspark_rocketmq.errors import OptionError
 
@@ -31,6 +44,7 @@ __all__ = ["EXPORT_EXAMPLES", "IMPORT_EXAMPLES", "export", "import_"]
 EXPORT_EXAMPLES: Final = examples(
     "export orders > orders.jsonl",
     "export orders --from -1d --until -1h --file orders.parquet",
+    "export orders --isolation read_committed --file orders.jsonl",
     "export orders --profile production | pyspark-rocketmq import orders --profile laptop --yes",
 )
 IMPORT_EXAMPLES: Final = examples(
@@ -59,6 +73,8 @@ def export(
     until: Until = None,
     queue: Queue = None,
     tags: Annotated[str, typer.Option(help="Only messages with these tags: 'A || B'.")] = "*",
+    isolation: AsIsolation = Isolation.READ_UNCOMMITTED,
+    commit_topic: CommitTopic = None,
     namesrv: Namesrv = None,
     option: Settings = None,
     json: AsJson = False,
@@ -82,11 +98,17 @@ def export(
     check_bounds(namesrv, option, topic, start=start, until=until)
     read = ReadOptions(consumer_group=TOOLS_GROUP, selector=MessageSelector.by_tag(tags))
     with connect(namesrv, option) as client:
+        chosen = select_queues(client, topic, queue)
+        committed = find_committed(client, topic, chosen, isolation, commit_topic)
         ranges = find_ranges(client, namesrv, option, topic, start=start, until=until, queues=queue)
         total = sum(each.until_offset - each.from_offset for each in ranges)
         with progress("exporting", total=total) as advance:
             # One queue after the other, so that each queue's order is the file's.
-            messages = (message for each in ranges for message in read_messages(client, [each], read))
+            messages = (
+                message
+                for each in ranges
+                for message in read_messages(client, [each], read, decided=committed)
+            )
             count = _write(_counted(messages, advance), file, kind)
     if json:
         print_json({"topic": topic, "exported": count, "file": file})
