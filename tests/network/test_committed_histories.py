@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
-from tests.support.commit_history import Defect, Finding, Reading, Seen, decide, examine
+from tests.support.commit_history import Defect, Finding, Reading, Seen, Transaction, decide, examine
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.commits import commit_log
@@ -25,7 +25,7 @@ from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.spark.features import ReadAllAvailable
 from pyspark_rocketmq.spark.read import committed
-from pyspark_rocketmq.spark.read.committed import CommittedStreamReader
+from pyspark_rocketmq.spark.read.committed import CommittedBatchReader, CommittedStreamReader
 from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.spark.write import range_commits
 from pyspark_rocketmq.spark.write.range_commits import RangeCommits
@@ -40,7 +40,7 @@ COLUMNS = ("brokerName", "queueId", "queueOffset", "body")
 KEYS, ROWS = 2, 7
 """Each batch has this many keys, a task each, with this many rows each."""
 
-STEPS = ("run", "run", "fail", "crash", "freeze", "wake", "lose", "read", "restart")
+STEPS = ("run", "run", "fail", "crash", "freeze", "wake", "lose", "read", "restart", "batch")
 
 Parts = list[Ranges | None]
 
@@ -94,6 +94,7 @@ class World:
         """How many batches each query's checkpoint has as done."""
         self._zombies: list[tuple[Driver, int, Parts, int]] = []
         self.history: list[Reading] = []
+        self._found: list[Finding] = []
         given = {"nameServer": mq.name_server, "topic": "orders", "isolation": "read_committed"}
         self._options = parse_options(
             SourceOptions, given | {"startingOffsets": "earliest"}, where="readStream", environ={}
@@ -108,9 +109,7 @@ class World:
     def step(self) -> None:
         query = self._choose.choice([*self._drivers])
         driver, number = self._drivers[query], self._done[query]
-        match self._choose.choice(
-            ("run", "run", "fail", "crash", "freeze", "wake", "lose", "read", "restart")
-        ):
+        match self._choose.choice(STEPS):
             case "run":
                 driver.commit(number, driver.write(number))
                 self._done[query] += 1
@@ -134,8 +133,27 @@ class World:
                 self._reader = CommittedStreamReader(self._options, read_schema(COLUMNS))
                 if self._last is not None:
                     self._take(len({reading.batch for reading in self.history}) - 1, *self._last)
+            case "batch":
+                self._read_batch()
             case _:
                 self.read()
+
+    def _read_batch(self) -> None:
+        """Read all in a batch, without limits: it sees each transaction that is decided, whole."""
+        given = {"nameServer": self._mq.name_server, "topic": "orders", "isolation": "read_committed"}
+        options = parse_options(SourceOptions, given, where="read", environ={})
+        reader = CommittedBatchReader(options, read_schema(COLUMNS))
+        rows = [
+            seen(**row)
+            for partition in reader.partitions()
+            for found in reader.read(partition)
+            for row in found.to_pylist()
+        ]
+        self._found += examine([Reading(0, rows)], self._decided(), {})
+
+    def _decided(self) -> list[Transaction]:
+        records = [(message.queue_offset, message.body) for message in self._mq.messages(LOG.topic, LOG)]
+        return decide(records, "orders")
 
     def read(self) -> bool:
         """Run a micro-batch if there is one."""
@@ -167,9 +185,8 @@ class World:
         while self.read():
             pass
         self._reader.stop()
-        records = [(message.queue_offset, message.body) for message in self._mq.messages(LOG.topic, LOG)]
         written = {f"{query}-{key}": n * ROWS for query, n in self._done.items() for key in range(KEYS)}
-        return examine(self.history, decide(records, "orders"), written)
+        return [*self._found, *examine(self.history, self._decided(), written)]
 
 
 def seen(brokerName: str, queueId: int, queueOffset: int, body: bytes) -> Seen:  # noqa: N803 - columns

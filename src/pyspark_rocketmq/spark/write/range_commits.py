@@ -47,6 +47,12 @@ _LEAST_COMMITS: Final = 3
 """How often a commit is sent, at least, before it fails because others come in between."""
 
 
+class _NotDurableError(SendError):
+    """A commit is stored, and a crash may lose it."""
+
+    retriable = True
+
+
 def _commit_topic_of(options: SinkOptions) -> str:
     """Return the commit topic of a write."""
     return options.commit_topic or f"{options.topic}{COMMIT_TOPIC_SUFFIX}"
@@ -134,7 +140,9 @@ class RangeCommits:
             offset = self._append(commit)
             wait_until_readable(self._client, {self._log_queue(): offset + 1}, timeout_ms=_READABLE_MS)
             others = self._patiently(partial(self._records, name, end, offset))
-            if is_valid(offset, commit, others):
+            # It may be there twice: an answer was lost, or the slave had not stored it in time.
+            copies = [*(entry.offset for entry in others if entry.record == commit), offset]
+            if any(is_valid(copy, commit, others) for copy in copies):
                 break
             # Another process was faster, or too many records came in between: look again.
             if patience.expired and attempt >= _LEAST_COMMITS:
@@ -198,7 +206,11 @@ class RangeCommits:
         return [entry for entry in found if entry.record.owner == self._owner(name)]
 
     def _append(self, record: Record, *, timeout_ms: float | None = None) -> int:
-        """Add a record, at least once, and return its offset."""
+        """Add a record, at least once, and return its offset.
+
+        A commit that the broker's slave, or its disk, does not have in time is sent again: what is
+        acknowledged later is stored after it, and so both are. Other records are hints.
+        """
         message = OutgoingMessage(self._topic, encode_record(record), tags=_tag(record.owner))
 
         def attempt() -> int:
@@ -206,6 +218,10 @@ class RangeCommits:
             try:
                 return self._producer.send(message, queue).queue_offset
             except SendError as error:
+                if "status" in error.facts:  # it is stored
+                    if not isinstance(record, Commit):
+                        return int(error.facts["queue_offset"])
+                    raise _NotDurableError(error.message, **error.facts) from error
                 cause = error.__cause__
                 raise (cause if isinstance(cause, RocketMQError) and cause.retriable else error) from None
 
