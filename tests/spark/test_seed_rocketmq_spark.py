@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 from tests.spark.test_seed_programs import PATIENCE_S, program
@@ -57,7 +58,7 @@ def test_results_and_offsets_are_one_transaction_and_the_next_start_continues_th
     args = ("000_own_store.py", mq.name_server, group, name, str(database))
 
     def results() -> dict[str, int]:
-        with sqlite3.connect(database) as connection:
+        with closing(sqlite3.connect(database)) as connection:
             tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
             return dict(connection.execute("SELECT * FROM results")) if tables else {}
 

@@ -102,7 +102,7 @@ ROWS = (
 
 
 def test_a_missing_table_s_error_has_the_statement_that_creates_it():
-    engine = sa.create_engine("sqlite://")
+    engine = sa.create_engine("sqlite://", poolclass=sa.NullPool)
     batch = SimpleNamespace(schema=ROWS, columns=ROWS.names)
     with engine.begin() as connection:
         with pytest.raises(OptionError, match=r"CREATE TABLE totals .*product TEXT"):
