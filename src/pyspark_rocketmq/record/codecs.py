@@ -1,7 +1,8 @@
 """Decompressors of bodies: fast ones where the extra ``compression`` is installed, else zlib's and Arrow's.
 
 Bodies are small, so that the cost of beginning counts most: Arrow's streams of LZ4 and ZSTD take 30 us for a
-body of 1 KiB, `lz4.block` and `zstandard` a few (``benchmarks/compression.py``).
+body of 1 KiB, `lz4.block` and `zstandard` a few, libdeflate two thirds of zlib's time
+(``benchmarks/compression.py``).
 
 Facts: the LZ4 frame format 1.6 (lz4_Frame_format.md). Java's ``LZ4FrameOutputStream`` writes independent
 blocks of up to 4 MiB, no checksums and no content size.
@@ -34,6 +35,9 @@ _LZ4_PLAIN: Final = 1 << 31
 _LZ4_LENGTH: Final = _LZ4_PLAIN - 1
 _LZ4_FIRST_GUESS: Final = 8
 
+_ZLIB_FIRST_GUESS: Final = 16
+"""How many times as large as a stream its body usually is at most. Others are read by `zlib`."""
+
 _ZSTD_STEP: Final = 1024
 """Bytes of a frame that are unpacked at a time: a frame has at most 32 MiB."""
 
@@ -59,11 +63,16 @@ def inflate(data: bytes | memoryview, limit: int) -> bytes:
     CorruptMessageError
         The stream is damaged or cut short.
     """
-    library = optional("isal.isal_zlib") or zlib
-    inflater = library.decompressobj()
+    fast = optional("deflate")
+    if fast is not None:
+        try:
+            return bytes(fast.zlib_decompress(data, min(limit, _ZLIB_FIRST_GUESS * len(data))))
+        except fast.DeflateError:
+            pass  # larger, or damaged: zlib tells
+    inflater = zlib.decompressobj()
     try:
-        body: bytes = inflater.decompress(data, limit + 1)
-    except (zlib.error, library.error) as error:
+        body = inflater.decompress(data, limit + 1)
+    except zlib.error as error:
         raise CorruptMessageError(f"the body does not decompress as zlib: {error}") from error
     if not inflater.eof and len(body) <= limit:
         raise CorruptMessageError("the body does not decompress as zlib: it is cut short")

@@ -17,7 +17,7 @@ from pyspark_rocketmq.record.batch_items import is_inner_batch, iter_batch
 from pyspark_rocketmq.record.compress import decompress, is_compressed
 from pyspark_rocketmq.record.decode.corrupt import BODY_DAMAGED, INSIDE_DAMAGED, Corrupt
 from pyspark_rocketmq.record.decode.rows import Rows
-from pyspark_rocketmq.record.decode.spans import Bytes, Int64s, Mask
+from pyspark_rocketmq.record.decode.spans import Bytes, Int64s, Mask, Spans
 from pyspark_rocketmq.record.layout import MAX_INNER_MESSAGES
 from pyspark_rocketmq.record.properties import PROPERTY_INNER_NUM, decode_properties
 
@@ -29,7 +29,7 @@ _SIDE_BUFFER: Final = 2**29
 def unpack(
     rows: Rows, packed: Mask, corrupt: Corrupt, *, body_limit: int, part_bytes: int
 ) -> Iterator[tuple[Rows, Int64s]]:
-    """Decompress bodies and unwrap inner batches, one by one.
+    """Decompress bodies and unwrap inner batches.
 
     Parameters
     ----------
@@ -44,8 +44,64 @@ def unpack(
     tuple
         The new rows of a part, and the old row that each came from; together all rows, in order.
     """
-    part = _Part(rows, packed, 0)
-    for row, facts in _facts(rows, packed):
+    start = 0
+    if rows.damage is None:
+        for part, parent in _decompress_bodies(rows, packed, body_limit=body_limit, part_bytes=part_bytes):
+            yield part, parent
+            start = int(parent[-1]) + 1
+    if start < len(rows):
+        yield from _unpack_one_by_one(
+            rows, packed, start, corrupt, body_limit=body_limit, part_bytes=part_bytes
+        )
+
+
+def _decompress_bodies(
+    rows: Rows, packed: Mask, *, body_limit: int, part_bytes: int
+) -> Iterator[tuple[Rows, Int64s]]:
+    """Yield parts in which bodies are compressed and nothing else; up to the first part that has more.
+
+    Besides its decompression, a body costs a third of what `_unpack_one_by_one` takes for it.
+    """
+    views = [buffer.data for buffer in rows.buffers]
+    at = np.flatnonzero(packed)
+    columns = (at, rows.sys_flag()[at], *rows.body[at].parts)
+    places = zip(*(column.tolist() for column in columns), strict=True)
+    begin, plain, lengths = 0, bytearray(), list[int]()
+    for row, sys_flag, index, start, length in places:
+        if is_inner_batch(sys_flag):
+            return
+        try:
+            body = decompress(views[index][start : start + length], sys_flag, limit=body_limit)
+        except CorruptMessageError:
+            return
+        plain += body
+        lengths.append(len(body))
+        if len(plain) >= part_bytes:
+            yield _with_bodies(rows, packed, slice(begin, row + 1), plain, lengths)
+            begin, plain, lengths = row + 1, bytearray(), []
+    if begin < len(rows):
+        yield _with_bodies(rows, packed, slice(begin, len(rows)), plain, lengths)
+
+
+def _with_bodies(
+    rows: Rows, packed: Mask, part: slice, plain: bytearray, lengths: list[int]
+) -> tuple[Rows, Int64s]:
+    """Return the rows of a part with these bodies in place of the packed ones, and the rows' numbers."""
+    mine, changed = rows[part], packed[part]
+    body = mine.body
+    index, start, length = body.index.copy(), body.start.copy(), body.length.copy()
+    index[changed], length[changed] = len(rows.buffers), lengths
+    start[changed] = np.cumsum(lengths) - lengths
+    buffers = (*rows.buffers, np.frombuffer(plain, np.uint8))
+    return replace(mine, body=Spans(index, start, length), buffers=buffers), np.arange(part.start, part.stop)
+
+
+def _unpack_one_by_one(
+    rows: Rows, packed: Mask, start: int, corrupt: Corrupt, *, body_limit: int, part_bytes: int
+) -> Iterator[tuple[Rows, Int64s]]:
+    """As `unpack`, from row ``start`` on, whatever is in the rows."""
+    part = _Part(rows, packed, start)
+    for row, facts in _facts(rows, packed, start):
         if rows.damage is not None and rows.damage[row]:  # noted already, but for what is inside
             error = CorruptMessageError("the body does not match its checksum")
             corrupt.note(error, int(rows.offset[row]), part.spoil(facts))
@@ -127,9 +183,9 @@ _Facts: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 """sysFlag and flag; buffer, start and length of the body; the same of the properties."""
 
 
-def _facts(rows: Rows, packed: Mask) -> Iterator[tuple[int, _Facts]]:
+def _facts(rows: Rows, packed: Mask, start: int) -> Iterator[tuple[int, _Facts]]:
     """Yield the packed rows: taken from the arrays together, because one by one costs a microsecond each."""
-    at = np.flatnonzero(packed)
+    at = start + np.flatnonzero(packed[start:])
     columns = [rows.head[name][at] for name in ("sys_flag", "flag")]
     columns += [part[at] for spans in (rows.body, rows.properties) for part in spans.parts]
     return zip(at.tolist(), zip(*(column.tolist() for column in columns), strict=True), strict=True)

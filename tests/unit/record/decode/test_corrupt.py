@@ -132,6 +132,28 @@ def test_the_rows_do_not_depend_on_how_answers_are_cut(policy: str) -> None:
     assert decoder.corrupt.count == 2
 
 
+@pytest.mark.parametrize("policy", ["null", "skip"])
+@pytest.mark.parametrize("part_bytes", [1, 3 * 400, 2**20])
+@pytest.mark.parametrize("bad", [(0,), (4,), (9,), (2, 3, 7)])
+def test_one_compressed_body_that_is_damaged_leaves_the_others(
+    bad: tuple[int, ...], part_bytes: int, policy: str
+) -> None:
+    """They are unpacked together as long as all is well; some in between are not compressed."""
+    bodies = [b"%d" % number * 400 for number in range(10)]
+    kinds = [Compression.NONE if number == 5 else Compression.LZ4 for number in range(10)]
+    records = [
+        record(n, body, compression=kind) for n, (body, kind) in enumerate(zip(bodies, kinds, strict=True))
+    ]
+    for number in bad:
+        records[number] = record(number, sys_flag=0x101)
+    rows, decoder = decoded(b"".join(records), policy, max_batch_bytes=max(1, part_bytes // 16))
+    expected = [(n, None if n in bad else body) for n, body in enumerate(bodies)]
+    if policy == "skip":
+        expected = [each for each in expected if each[1] is not None]
+    assert [(row["queueOffset"], row["body"]) for row in rows] == expected
+    assert decoder.corrupt.count == len(bad)
+
+
 def test_a_message_with_two_faults_counts_once() -> None:
     odd = record(0, sys_flag=1, born_timestamp=2**62)
     rows, decoder = decoded(odd, "null")
