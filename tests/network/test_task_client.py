@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -62,3 +65,39 @@ def test_a_retried_task_trusts_neither_connection_nor_route(
         task(mq)
         assert mq.asked[RequestCode.GET_ROUTEINFO_BY_TOPIC] - looked_up == 2 * attempt
         assert len(opened) - before == 2 * attempt
+
+
+@pytest.mark.parametrize("task", [read, write])
+def test_a_task_makes_the_collections_of_its_worker_cheap(
+    task: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[None] = []
+    monkeypatch.setattr(module, "spare_collections", lambda: calls.append(None))
+    with MockBroker({"orders": 1, "payments": 1}) as mq:
+        mq.send(OutgoingMessage("orders", b"1"))
+        mq.send(OutgoingMessage("payments", b"2"))
+        task(mq)
+    assert calls == [None]
+
+
+@pytest.mark.parametrize("reused", ["", "1"])
+def test_a_worker_for_many_tasks_looks_at_what_it_has_loaded_once(reused: str) -> None:
+    """Spark's daemon collects all garbage after each task: what a task leaves is still found."""
+    program = """
+import gc
+from pyspark_rocketmq.spark.task_client import spare_collections
+class Node: pass
+spare_collections()
+frozen = gc.get_freeze_count()
+spare_collections()
+assert gc.get_freeze_count() == frozen
+node = Node()
+node.itself = node
+del node
+print(frozen > 5_000, gc.collect() > 0)
+"""
+    environ = {**os.environ, "SPARK_REUSE_WORKER": reused}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.split() == [str(bool(reused)), "True"], done.stderr

@@ -77,7 +77,9 @@ class RocketMQDataSource(DataSource):
 
             return FilteringBatchReader(options, schema)
         from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader  # noqa: PLC0415
+        from pyspark_rocketmq.spark.task_client import spare_collections  # noqa: PLC0415
 
+        spare_collections()
         return RocketMQBatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
