@@ -18,7 +18,14 @@ EXAMPLES = Path(__file__).parents[2] / ".hypothesis" / "examples"
 
 def load_profiles() -> None:
     """Register them, and use the fixed one unless ``--hypothesis-profile`` selects another."""
-    settings.register_profile("fixed", deadline=None, database=None, derandomize=False, max_examples=40)
+    settings.register_profile(
+        "fixed",
+        deadline=None,
+        database=None,
+        derandomize=False,
+        max_examples=40,
+        suppress_health_check=[HealthCheck.too_slow],  # a busy machine draws nothing in a second
+    )
     settings.register_profile(
         "search",
         deadline=None,
