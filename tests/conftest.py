@@ -24,7 +24,7 @@ from tests.support.spark_releases import (
     to_controller,
 )
 from tests.support.topics import TopicFactory, create_topic, fresh_name
-from tests.support.wait import BUSY, eventually
+from tests.support.wait import PATIENCE, eventually
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.devcluster import DevCluster
@@ -96,7 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if needs(item):
             item.add_marker(pytest.mark.large)
         if (limit := item.get_closest_marker("timeout")) is not None:
-            item.add_marker(pytest.mark.timeout(limit.args[0] * BUSY), append=False)
+            item.add_marker(pytest.mark.timeout(limit.args[0] * PATIENCE), append=False)
 
 
 @pytest.fixture(scope="session")

@@ -90,7 +90,7 @@ class Job:
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=60)
 
     def kill_worker(self, chance: random.Random) -> bool:
         """Kill one of the Python workers that run tasks, if there is one."""

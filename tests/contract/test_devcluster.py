@@ -96,7 +96,7 @@ def test_a_killed_broker_comes_back_where_it_was(replicated: DevCluster) -> None
     broker.start()
     assert broker.address == address
     assert broker.pid not in {None, pid}
-    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=5):
+    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=60):
         pass
 
 
@@ -108,7 +108,7 @@ def test_a_paused_broker_keeps_its_connections_and_its_port(replicated: DevClust
     broker.pause()
     try:
         eventually(lambda: process.status() == psutil.STATUS_STOPPED)
-        with socket.create_connection(("127.0.0.1", int(broker.address.rpartition(":")[2])), timeout=5):
+        with socket.create_connection(("127.0.0.1", int(broker.address.rpartition(":")[2])), timeout=60):
             assert broker.is_running
     finally:
         broker.resume()

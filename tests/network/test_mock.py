@@ -132,7 +132,7 @@ def test_pieces_strangers_repeats(mq: MockBroker, connection: Connection) -> Non
 def test_order(mq: MockBroker, connection: Connection) -> None:
     mq.inject(Reorder(hold=3), on=MAX, times=3)
     host, port = split_address(mq.address("broker-a"))
-    with socket.create_connection((host, port), timeout=3) as raw, raw.makefile("rb") as stream:
+    with socket.create_connection((host, port), timeout=60) as raw, raw.makefile("rb") as stream:
         for opaque in (1, 2, 3):
             raw.sendall(encode_frame(Command(MAX, opaque, fields=REQUEST.fields())))
         arrived = []

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from tests.support.clocks import WrongClock
 from tests.support.deduplication import Deduplication
-from tests.support.wait import BUSY
+from tests.support.wait import PATIENCE
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import OutgoingMessage
@@ -64,7 +64,7 @@ class Orders:
             .start()
         )
         try:
-            assert query.awaitTermination(TIMEOUT_S * BUSY), "reading does not end"
+            assert query.awaitTermination(TIMEOUT_S * PATIENCE), "reading does not end"
         finally:
             query.stop()
 
@@ -163,5 +163,5 @@ def test_the_model_of_sparks_operator_is_right(spark: SparkSession, tmp_path: Pa
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(TIMEOUT_S * BUSY)
+    assert query.awaitTermination(TIMEOUT_S * PATIENCE)
     assert Counter((row.properties["writeId"], row.queueOffset) for row in found) == expected

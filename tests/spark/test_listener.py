@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from tests.spark.conftest import Batches
-from tests.support.wait import BUSY, eventually
+from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin
+from pyspark_rocketmq.dashboard.history import QueryHistory
 from pyspark_rocketmq.dashboard.spark_metrics import SparkMetrics
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark import RocketMQQueryListener, lag
 
 
@@ -46,15 +50,26 @@ def test_a_query_is_followed_and_its_last_batch_committed_at_stop(
     assert lag(mq.name_server, group, name).messages > 0, "the last batch is not committed yet"
     query.stop()
     eventually(lambda: lag(mq.name_server, group, name).messages == 0, 30, what="the commit at the stop")
+    begun = time.monotonic()
     send(name, 6)
     behind = lag(mq.name_server, group, name)
     assert (behind.messages, len(behind.queues)) == (6, 2)
     assert behind.seconds is not None
-    assert 0 <= behind.seconds < 60 * BUSY
+    assert 0 <= behind.seconds <= time.monotonic() - begun + 1
     assert behind.bytes is not None
     assert 6 * 50 < behind.bytes < 6 * 1_000
     stats = Admin(client).consume_stats(group, name)
     assert sum(queue.broker_offset - queue.consumer_offset for queue in stats.values()) == 6
+
+
+def shown(metrics: SparkMetrics) -> tuple[QueryHistory, ...]:
+    """Return what the UI shows; nothing while it is too busy to answer within 3 s."""
+    try:
+        return metrics.look()
+    except OptionError as error:
+        if "timed out" not in str(error):
+            raise
+        return ()
 
 
 def test_sparks_own_ui_tells_of_a_query_while_it_runs(spark, stream, send, topic):
@@ -66,7 +81,7 @@ def test_sparks_own_ui_tells_of_a_query_while_it_runs(spark, stream, send, topic
         query = stream(name, Batches(), available_now=False, startingOffsets="earliest")
         run = eventually(
             lambda: next(
-                (r for r in metrics.look() if r.batches and r.batches[-1].duration_ms["batch"]), None
+                (r for r in shown(metrics) if r.batches and r.batches[-1].duration_ms["batch"]), None
             ),
             60,
             what="the first batch's figures",
@@ -75,4 +90,4 @@ def test_sparks_own_ui_tells_of_a_query_while_it_runs(spark, stream, send, topic
         spark.conf.unset(setting)
     assert run.name == query.id
     query.stop()
-    eventually(lambda: [run.ended for run in metrics.look()] == [True], 10, what="the end")
+    eventually(lambda: [run.ended for run in shown(metrics)] == [True], what="the end")

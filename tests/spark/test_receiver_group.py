@@ -62,8 +62,8 @@ class ReceiversJob:
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(10)
-        self._reader.join(10)
+        self._process.wait(60)
+        self._reader.join(60)
         self._errors.close()
         for pipe in (self._process.stdin, self._process.stdout):
             pipe.close()

@@ -73,7 +73,7 @@ class JobProcess:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=60)
 
     def interrupt(self) -> int:
         assert self._process is not None

@@ -7,7 +7,7 @@ import time
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from tests.support.wait import BUSY
+from tests.support.wait import PATIENCE
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark import take_rows
@@ -34,7 +34,7 @@ def test_results_of_aggregations_come_as_they_are(numbers):
 def test_what_is_there_when_the_time_is_over_is_returned(spark, numbers):
     begun = time.monotonic()
     assert take_rows(numbers.where("value < 0"), timeout="1 s") == []
-    assert time.monotonic() - begun < 30 * BUSY
+    assert time.monotonic() - begun < 30 * PATIENCE
     assert take_rows(spark.range(3), 2) == [(0,), (1,)]
 
 

@@ -55,7 +55,7 @@ class ExampleProcess:
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=60)
 
     def kill_worker(self, which: Callable[[psutil.Process], bool] = lambda _: True) -> bool:
         """Kill one of the processes that run tasks while it runs one; False if none does within a second."""

@@ -77,8 +77,8 @@ class JavaMember:
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        self._process.wait(10)
-        self._reader.join(5)
+        self._process.wait(60)
+        self._reader.join(60)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()

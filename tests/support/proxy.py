@@ -180,7 +180,7 @@ class Proxy:
         while True:
             try:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._upstream, timeout=10)
+                server = socket.create_connection(self._upstream, timeout=60)
             except OSError:
                 return
             server.settimeout(None)
@@ -228,7 +228,7 @@ class RewritingNameServer(ScriptedPeer):
         self._addresses = addresses
 
     def _forward(self, peer: Peer, frame: Frame) -> None:
-        with socket.create_connection(self._upstream, timeout=10) as upstream:
+        with socket.create_connection(self._upstream, timeout=60) as upstream:
             upstream.sendall(encode_frame(frame.command, bytes(frame.body)))
             with upstream.makefile("rb") as stream:
                 head = stream.read(4)
