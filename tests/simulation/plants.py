@@ -102,7 +102,7 @@ def search(
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     begin = time.process_time()
-    order = [first, *seeds] if first in seeds else list(seeds)
+    order = list(seeds) if first is None else [first, *seeds]
     for lived, seed in enumerate(order, start=1):
         verdict = live(Plan.of(seed))
         if verdict.wrong:
