@@ -120,7 +120,8 @@ def _of_another_type(taken: str, sent: str) -> tuple[type[BrokerError], str]:
         return ServiceNotAvailableError, "the proxy does not know the topic"
     return MessageIllegalError, (
         f"the topic takes {taken} messages and this one is {sent}: "
-        f"set the topic's attribute message.type to {sent} or MIXED"
+        f"set the topic's attribute message.type to MIXED, "
+        f"where brokers have enableMixedMessageType, or {sent}"
     )
 
 

@@ -116,4 +116,4 @@ def test_pickles() -> None:
 def test_a_message_of_another_type_says_which_topic_takes_it() -> None:
     error = error_for(13, f"{WRONG_TYPE}NORMAL, but actual type is FIFO", topic="orders")
     assert "the topic takes NORMAL messages and this one is FIFO" in str(error)
-    assert "message.type to FIFO or MIXED" in str(error)
+    assert "message.type to MIXED, where brokers have enableMixedMessageType, or FIFO" in str(error)
