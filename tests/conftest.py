@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from tests.support.spark_releases import (
     to_controller,
 )
 from tests.support.topics import TopicFactory, create_topic, fresh_name
-from tests.support.wait import PATIENCE, eventually
+from tests.support.wait import PATIENCE
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.devcluster import DevCluster
@@ -130,21 +130,15 @@ def mq49() -> Iterator[DevCluster]:
 @pytest.fixture(scope="session")
 def proxied() -> Iterator[DevCluster]:
     """A RocketMQ with two brokers behind a proxy: leave it running and unchanged."""
-    with DevCluster(brokers=2, proxies=1, broker_options=LIGHT_JVM) as cluster:
+    mixed = {"enableMixedMessageType": "true"}
+    with DevCluster(brokers=2, proxies=1, broker_config=mixed, broker_options=LIGHT_JVM) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def proxied_topic(proxied: DevCluster, client: Client, topic: TopicFactory) -> str:
-    """A fresh topic with two queues a broker, which the proxy shows; it keeps routes for a second."""
-    name = topic(queues=2, cluster=proxied)
-
-    def is_shown() -> bool:
-        client.invalidate(name)
-        return client.find_route(name) is not None
-
-    eventually(is_shown, 30, what="the route")
-    return name
+def proxied_topic(proxied: DevCluster, topic: TopicFactory) -> str:
+    """A fresh topic with two queues a broker, which the proxy shows."""
+    return topic(queues=2, cluster=proxied)
 
 
 @pytest.fixture
@@ -155,8 +149,8 @@ def cluster(mq: DevCluster) -> DevCluster:
 
 @pytest.fixture
 def name_server(cluster: DevCluster) -> str:
-    """The name servers of the test's cluster; or a proxy, in modules that define this fixture themselves."""
-    return cluster.name_server
+    """The name servers of the test's cluster, or its proxies: then clients do not know the name servers."""
+    return cluster.proxy or cluster.name_server
 
 
 @pytest.fixture
@@ -170,9 +164,16 @@ def client(name_server: str) -> Iterator[Client]:
 def topic(request: pytest.FixtureRequest) -> TopicFactory:
     """Make a fresh topic named after the test: ``topic(queues=4, cluster=mq)``."""
 
-    def make(queues: int = 4, *, cluster: DevCluster | None = None, perm: int = 6) -> str:
+    def make(
+        queues: int = 4,
+        *,
+        cluster: DevCluster | None = None,
+        perm: int = 6,
+        brokers: Sequence[str] | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> str:
         name = fresh_name(request.node.name)
-        create_topic(cluster or request.getfixturevalue("mq"), name, queues, perm)
+        create_topic(cluster or request.getfixturevalue("mq"), name, queues, perm, brokers, attributes)
         return name
 
     return make

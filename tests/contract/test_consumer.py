@@ -25,21 +25,21 @@ from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import OptionError
 
 
-@pytest.fixture(params=["mq", "mq54", "mq49"])
+@pytest.fixture(params=["mq", "mq54", "mq49", "proxied"])
 def cluster(request: pytest.FixtureRequest) -> DevCluster:
-    """Every supported release."""
+    """Every supported release, and a proxy."""
     return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(params=["threads", "asyncio"])
-def consumer(request: pytest.FixtureRequest, cluster: DevCluster, group: str) -> Iterator[PullConsumer]:
+def consumer(request: pytest.FixtureRequest, name_server: str, group: str) -> Iterator[PullConsumer]:
     """Both consumers, by the same names."""
     if request.param == "threads":
-        with PullConsumer(group, name_server=cluster.name_server) as made:
+        with PullConsumer(group, name_server=name_server) as made:
             yield made
         return
     with LoopThread() as loop:
-        consumer = AsyncPullConsumer(group, name_server=cluster.name_server)
+        consumer = AsyncPullConsumer(group, name_server=name_server)
         blocking: Any = Blocking(loop, consumer)
         yield blocking
         loop.run(consumer.close())
@@ -47,7 +47,7 @@ def consumer(request: pytest.FixtureRequest, cluster: DevCluster, group: str) ->
 
 @pytest.fixture
 def queue(cluster: DevCluster, topic: TopicFactory) -> MessageQueue:
-    return MessageQueue(topic(queues=1, cluster=cluster), "broker-a", 0)
+    return MessageQueue(topic(queues=1, cluster=cluster, brokers=["broker-a"]), "broker-a", 0)
 
 
 def send(cluster: DevCluster, *messages: OutgoingMessage) -> None:

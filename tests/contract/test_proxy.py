@@ -19,7 +19,11 @@ from pyspark_rocketmq.client import (
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
-from pyspark_rocketmq.errors import OptionError, TopicNotFoundError, UnsupportedRequestError
+from pyspark_rocketmq.errors import (
+    OptionError,
+    TopicNotFoundError,
+    UnsupportedRequestError,
+)
 from pyspark_rocketmq.model import MessageSelector, OffsetRange
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import GetRouteInfoRequest
@@ -28,9 +32,8 @@ pytestmark = pytest.mark.needs("cluster")
 
 
 @pytest.fixture
-def name_server(proxied: DevCluster) -> str:
-    """The proxy: clients do not know the name servers."""
-    return proxied.proxy
+def cluster(proxied: DevCluster) -> DevCluster:
+    return proxied
 
 
 def test_a_proxy_is_recognized_by_its_answers(

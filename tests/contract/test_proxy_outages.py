@@ -45,7 +45,7 @@ def cluster(authority: Authority) -> Iterator[DevCluster]:
 
 @pytest.fixture
 def filled(cluster: DevCluster, topic: TopicFactory) -> dict[MessageQueue, int]:
-    """The max offsets of a topic that has messages, and that both proxies show."""
+    """The max offsets of a topic that has messages."""
     name = topic(queues=1, cluster=cluster)
     with Client(cluster.name_server) as client:
         producer = patient_producer(client)
@@ -54,11 +54,7 @@ def filled(cluster: DevCluster, topic: TopicFactory) -> dict[MessageQueue, int]:
             producer.send_batch([OutgoingMessage(name, body) for body in bodies])
         queues = client.read_queues(name)
         eventually(lambda: sum(client.max_offsets(queues).values()) == COUNT, 30, what="all messages")
-        ends = client.max_offsets(queues)
-    for proxy in cluster.proxies:
-        with Client(proxy.address) as client:
-            eventually(lambda client=client: client.find_route(name) is not None, 30, what="the route")
-    return ends
+        return client.max_offsets(queues)
 
 
 def bodies(client: Client, ends: dict[MessageQueue, int]) -> Iterator[list[bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -32,9 +33,15 @@ from pyspark_rocketmq.model import MessageQueue, MessageSelector, OffsetRange, O
 COLUMNS = ("queueId", "queueOffset", "tags", "body")
 
 
-@pytest.fixture(scope="module", params=["mq", "mq54", "mq49"])
+@pytest.fixture(scope="module", params=["mq", "mq54", "mq49", "proxied"])
 def cluster(request: pytest.FixtureRequest) -> DevCluster:
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def topic(topic: TopicFactory) -> TopicFactory:
+    """Make topics at one broker, of the two that have a proxy."""
+    return partial(topic, brokers=["broker-a"])
 
 
 def tagged(topic: str, bodies: list[bytes], tags: list[str]) -> list[OutgoingMessage]:

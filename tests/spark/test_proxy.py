@@ -10,9 +10,8 @@ pytestmark = pytest.mark.needs("cluster")
 
 
 @pytest.fixture
-def name_server(proxied):
-    """The proxy: clients do not know the name servers."""
-    return proxied.proxy
+def cluster(proxied):
+    return proxied
 
 
 def test_batch_and_sink(spark, proxied, proxied_topic):

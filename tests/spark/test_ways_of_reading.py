@@ -51,14 +51,7 @@ def real(brokers: DevCluster) -> World:
 
 @pytest.fixture(scope="module")
 def proxied(brokers: DevCluster, real: World) -> World:
-    """The same through a proxy, which shows a topic a moment later."""
-    with Client(brokers.proxy) as client:
-
-        def is_shown() -> bool:
-            client.invalidate(real.topic)
-            return client.find_route(real.topic) is not None
-
-        eventually(is_shown, 30, what="the route")
+    """The same through a proxy."""
     return replace(real, name_server=brokers.proxy)
 
 

@@ -22,7 +22,12 @@ NEEDS: Final = {
 }
 """What puts a test into `make test-all` only: ``@pytest.mark.needs("cluster")``."""
 
-_OLD: Final = frozenset({"mq54", "5.4.0", "mq49", "4.9.7"})
+_SEPARATE: Final = {
+    **dict.fromkeys(("mq54", "5.4.0", "mq49", "4.9.7"), "old"),
+    "proxied": "cluster",
+}
+"""What fixtures and parameters need, by their names."""
+
 _WITH_BROKERS: Final = frozenset({"contract", "spark", "chaos"})
 
 
@@ -39,7 +44,7 @@ def needs(item: pytest.Item) -> set[str]:
         raise pytest.UsageError(f"{item.nodeid} needs {sorted(unknown)}; known are {sorted(NEEDS)}")
     called = getattr(item, "callspec", None)
     values = {value for value in called.params.values() if isinstance(value, str)} if called else set()
-    old = _OLD & (values | set(getattr(item, "fixturenames", ())))
-    if old and item.path.parent.name in _WITH_BROKERS:
-        found.add("old")
+    if item.path.parent.name in _WITH_BROKERS:
+        names = _SEPARATE.keys() & (values | set(getattr(item, "fixturenames", ())))
+        found |= {_SEPARATE[name] for name in names}
     return found

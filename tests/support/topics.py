@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from tests.support.patient import patient_client, patient_producer
@@ -13,7 +13,7 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage
 from pyspark_rocketmq.devcluster import DevCluster
-from pyspark_rocketmq.model import MessageQueue, Permission
+from pyspark_rocketmq.model import MessageQueue, Permission, QueueData
 
 Given: TypeAlias = OutgoingMessage | bytes | str
 """A message, or its body."""
@@ -25,7 +25,15 @@ _run = secrets.token_hex(3)
 class TopicFactory(Protocol):
     """Creates a fresh topic and returns its name."""
 
-    def __call__(self, queues: int = 4, *, cluster: DevCluster | None = None, perm: int = 6) -> str: ...
+    def __call__(
+        self,
+        queues: int = 4,
+        *,
+        cluster: DevCluster | None = None,
+        perm: int = 6,
+        brokers: Sequence[str] | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> str: ...
 
 
 def fresh_name(test_name: str) -> str:
@@ -34,10 +42,30 @@ def fresh_name(test_name: str) -> str:
     return f"{plain}-{_run}-{next(_numbers)}"
 
 
-def create_topic(cluster: DevCluster, topic: str, queues: int, perm: int) -> None:
-    """Create a topic on every broker of the cluster; its route is there when this returns."""
+def create_topic(
+    cluster: DevCluster,
+    topic: str,
+    queues: int,
+    perm: int,
+    brokers: Sequence[str] | None = None,
+    attributes: Mapping[str, str] | None = None,
+) -> None:
+    """Create a topic on some or all brokers; name servers and proxies show its route when this returns."""
     with patient_client(cluster.name_server) as client:
-        Admin(client).create_topic(topic, queues=queues, perm=Permission(perm))
+        Admin(client).create_topic(
+            topic, queues=queues, perm=Permission(perm), brokers=brokers, attributes=attributes
+        )
+        created = set(client.route(topic).queues)
+    for proxy in cluster.proxies:
+        with patient_client(proxy.address) as client:
+            eventually(lambda client=client: _shows(client, topic, created), 30, what="the proxy's route")
+
+
+def _shows(client: Client, topic: str, queues: set[QueueData]) -> bool:
+    """Whether a proxy, which keeps routes for a second, shows all of them."""
+    client.invalidate(topic)
+    route = client.find_route(topic)
+    return route is not None and set(route.queues) == queues
 
 
 def fill(

@@ -33,10 +33,11 @@ def test_a_mark_says_what_is_needed(request: pytest.FixtureRequest) -> None:
         ("spark", ["version"], {"version": "4.9.7"}, {"old"}),
         ("contract", ["cluster"], {"cluster": "mq54"}, {"old"}),
         ("contract", ["cluster"], {"cluster": "mq"}, set()),
+        ("contract", ["cluster", "mq54"], {"cluster": "proxied"}, {"cluster", "old"}),
         ("golden", ["version"], {"version": "4.9.7"}, set()),  # captured bytes need no broker
     ],
 )
-def test_fixtures_and_parameters_say_that_the_old_version_is_needed(
+def test_fixtures_and_parameters_say_which_server_is_needed(
     path: str, fixtures: list[str], parameters: dict[str, str], expected: set[str]
 ) -> None:
     item = SimpleNamespace(
