@@ -129,6 +129,11 @@ class TableOptions(Options):
         "columnErrorDebug": "bad records say where they are: see badRecords",
         "rocketmq.source.column.error.debug": "bad records say where they are: see badRecords",
         "sleepTimeMs": "the pause between two tries grows by itself",
+        "scan.watermark.emit.strategy": "the watermark moves with every micro-batch",
+        "scan.watermark.emit.on-event.gap": "the watermark moves with every micro-batch",
+        "scan.watermark.alignment.group": "a micro-batch reads all queues",
+        "scan.watermark.alignment.max-drift": "a micro-batch reads all queues",
+        "scan.watermark.alignment.update-interval": "a micro-batch reads all queues",
     }
 
     body_format: BodyFormat | None = option(
@@ -289,6 +294,8 @@ class JobOptions(Options):
         "execution.checkpointing.mode": "a checkpoint is written for every micro-batch, each row is in one",
         "state.backend": "see spark.sql.streaming.stateStore.providerClass",
         "state.backend.type": "see spark.sql.streaming.stateStore.providerClass",
+        "state.backend.incremental": "see Spark's settings of the RocksDB state store",
+        "state.checkpoints.num-retained": "see spark.sql.streaming.minBatchesToRetain",
         "pipeline.object-reuse": "Spark decides that by itself",
         "sql-client.execution.result-mode": "it is a matter of Flink's shell",
         "table.exec.state.ttl": "aggregations and joins keep all keys: bound them by a window or a watermark",
@@ -300,8 +307,20 @@ class JobOptions(Options):
         "table.exec.sink.upsert-materialize": "a topic with a primary key gets the last change of each key",
         "execution.checkpointing.timeout": "a micro-batch has no time limit",
         "execution.checkpointing.min-pause": "see trigger",
+        "execution.checkpointing.max-concurrent-checkpoints": "a query runs one micro-batch at a time",
+        "execution.checkpointing.unaligned": "a query runs one micro-batch at a time",
+        "execution.checkpointing.externalized-checkpoint-retention": "checkpoints stay after a job",
+        "execution.target": "spark-submit sets where a job runs",
+        "jobmanager.memory.process.size": "see spark.driver.memory",
+        "taskmanager.memory.process.size": "see spark.executor.memory",
+        "taskmanager.numberOfTaskSlots": "see spark.executor.cores",
+        "pipeline.max-parallelism": "spark.sql.shuffle.partitions is fixed by the first run of a query",
+        "pipeline.operator-chaining": "Spark decides that by itself",
+        "table.dml-sync": "the command waits for all queries",
         "restart-strategy": "what starts the job restarts it, and it continues from its checkpoint",
         "restart-strategy.type": "what starts the job restarts it, and it continues from its checkpoint",
+        "restart-strategy.fixed-delay.attempts": "what starts the job restarts it",
+        "restart-strategy.fixed-delay.delay": "what starts the job restarts it",
     }
 
     mode: RuntimeMode = option(

@@ -116,8 +116,7 @@ class _Check:
             case CreateView():
                 self._create_view(statement)
             case DropTable():
-                self._tables.pop(statement.name.key, None)
-                self._connectors.pop(statement.name.key, None)
+                self._drop(statement)
             case Insert():
                 self._insert(statement)
             case Set():
@@ -133,6 +132,16 @@ class _Check:
                     self._queries.query(statement.whole, self._names, self._settings.options)
             case _:
                 assert_never(statement)
+
+    def _drop(self, statement: DropTable) -> None:
+        key = statement.name.key
+        if statement.is_view:
+            self._queries.forget_view(key)
+            self._views.discard(key)
+            self._streams.discard(key)
+        else:
+            self._tables.pop(key, None)
+            self._connectors.pop(key, None)
 
     def _create_table(self, declared: CreateTable) -> None:
         key = declared.name.key
@@ -169,6 +178,8 @@ class _Check:
                 table.writable(insert.columns, insert.target.position)
             _parse(table, SinkOptions, table.given.write)
         connector = self._connectors.get(insert.target.key)
+        if table is not None or connector is not None:
+            insert.refuse_clauses()
         if connector is not None:
             writable_columns(connector.declared, insert.columns, insert.target.position)
         if self._query(insert.query):

@@ -13,6 +13,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
+from pyspark_rocketmq.sql.refusals.flink_statements import INSTEAD_OF_TYPES
 from pyspark_rocketmq.sql.statements import (
     Column,
     ComputedColumn,
@@ -192,6 +193,10 @@ class TableParser(SparkParser):
                 partitioned = self.position(self._prev)
                 partitions += self.between_commas(lambda: self.name("a column"))
             else:
+                if self.next_is("LIKE"):
+                    self.raise_error(f"LIKE is not supported: declare the columns of {table.text}")
+                if self.next_is("AS"):
+                    self.raise_error(f"declare the columns of {table.text}, then INSERT INTO {table.text}")
                 self.raise_error("expected WITH (…) or OPTIONS (…)")
         given: dict[str, TableOption] = {}
         for option in options:
@@ -282,13 +287,15 @@ class TableParser(SparkParser):
 
     def _type(self, column: Name) -> str:
         """Consume a type of Spark or Flink, and return Spark's name of it."""
-        at = self.here()
+        at, word = self.here(), self._curr.text if self._curr else ""
         found = self._parse_types(schema=True)
         if not isinstance(found, exp.DataType):
+            if word.upper() in INSTEAD_OF_TYPES:
+                self._refuse_type(at, column, word.upper())
             self.raise_error(f"expected the type of {column.text}")
         for part in found.find_all(exp.DataType):
             if part.this in _UNKNOWN_TYPES:
-                at.fail(f"column {column.text}: unsupported type {part.this.value}")
+                self._refuse_type(at, column, part.this.value)
             if part.this in _TEXTS:
                 part.replace(exp.DataType.build("STRING", dialect="spark"))
             elif part.this in _BINARIES:
@@ -296,6 +303,10 @@ class TableParser(SparkParser):
         if found.this in _TEXTS:
             return "STRING"
         return found.sql(dialect="spark")
+
+    def _refuse_type(self, at: Position, column: Name, kind: str) -> NoReturn:
+        instead = INSTEAD_OF_TYPES.get(kind)
+        at.fail(f"column {column.text}: unsupported type {kind}{f': {instead}' if instead else ''}")
 
 
 class JobDialect(Spark):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -11,6 +13,7 @@ from sqlglot.errors import TokenError
 from sqlglot.parser import Parser
 
 from pyspark_rocketmq.sql.dialect import CONNECTORS, FORMATS, JobDialect, TableParser
+from pyspark_rocketmq.sql.refusals.flink_statements import INSTEAD_OF_CONNECTORS, instead_of_statement
 from pyspark_rocketmq.sql.statements import (
     CreateFunction,
     CreateView,
@@ -44,6 +47,10 @@ _BEFORE_CALLS: Final = frozenset(
     {"SELECT", "DISTINCT", "WHERE", "BY", "AND", "OR", "ON", "THEN", "ELSE", "WHEN"}
 )
 _MICROSECONDS: Final = 6
+_MOST_WORDS: Final = 3
+_OPTIONS_HINT: Final = re.compile(r"\s*\+?\s*OPTIONS\s*\(", re.IGNORECASE)
+_CONNECTOR_NAMES: Final = ", ".join(sorted(FORMATS | CONNECTORS))
+_DEFAULT_DATABASES: Final = ("default_catalog.default_database.", "default_database.")
 _LANGUAGES: Final = frozenset({"python", "java", "scala"})
 _SUBQUERY_STARTS: Final = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "("})
 
@@ -64,6 +71,11 @@ def parse_statements(text: str) -> tuple[Statement, ...]:
         Position.of(text, len(text) if end is None else end).fail(
             "the text cannot be split into words: is a quote or a comment not closed?"
         )
+    for token in tokens:
+        if any(_OPTIONS_HINT.match(comment) for comment in token.comments):
+            Position.of(text, token.start).fail(
+                "the hint OPTIONS is not supported: write these options in WITH (…) of the table"
+            )
     parser = _JobParser(dialect=dialect)
     return parser.job(tokens, text)
 
@@ -102,12 +114,15 @@ class _JobParser(TableParser):
             return self._set(start)
         if self._match_text_seq("RESET"):
             return Reset(self._setting_name() if self._curr else None, self.position(start))
-        if self.next_is("DROP", "TABLE"):
+        if self.next_is("DROP"):
             return self._drop(start)
         return self._of_spark()
 
     def _of_spark(self) -> SparkStatement:
         start, first = self._curr, self._index
+        if found := instead_of_statement([token.text for token in self._tokens[first : first + _MOST_WORDS]]):
+            name, instead = found
+            self.position(start).fail(f"{name} is Flink's, and not supported: {instead}")
         is_query = start.text.upper() in _QUERY_STARTS
         whole = self.rest("a statement")
         if not is_query:
@@ -180,31 +195,61 @@ class _JobParser(TableParser):
                 value = tokens[at + 2] if words[at + 1] == "=" else tokens[at + 1]
                 known = sorted(FORMATS | CONNECTORS)
                 if value.text.lower() not in known:
+                    instead = INSTEAD_OF_CONNECTORS.get(
+                        value.text.lower(), "other sources are Spark's, CREATE TABLE … USING …"
+                    )
                     self.position(value).fail(
-                        f"connector {value.text!r} is not one of {', '.join(known)}: other sources are "
-                        "Spark's, CREATE TABLE … USING …"
+                        f"connector {value.text!r} is not one of {', '.join(known)}: {instead}"
                     )
                 return True
+        for token, following in itertools.pairwise(tokens):
+            if token.text.upper() == "WITH" and following.token_type == TokenType.L_PAREN:
+                self.position(token).fail(f"WITH (…) needs 'connector', one of {_CONNECTOR_NAMES}")
         return False
 
     def _view(self, start: Token, *, replace: bool, if_not_exists: bool) -> CreateView | None:
-        """Consume ``name AS query``. Other views are passed to Spark."""
+        """Consume ``name [(columns)] [COMMENT 'text'] AS query``. Other views are passed to Spark."""
         name = self.name("the view's name")
+        columns: list[Name] = []
+        if self.next_is("("):
+            columns = self.between_commas(self._view_column)
+        self._comment()
         if not self._match_text_seq("AS"):
             return None
-        return CreateView(name, self.rest("a query"), replace, if_not_exists, self.position(start))
+        query = self.rest("a query")
+        return CreateView(name, query, replace, if_not_exists, self.position(start), tuple(columns))
+
+    def _view_column(self) -> Name:
+        column = self.name("a column")
+        self._comment()
+        return column
 
     def _drop(self, start: Token) -> DropTable | SparkStatement:
-        index = self._index
-        whole = self.rest("a statement")
-        self._retreat(index)
-        self.expect("DROP", "TABLE")
-        if_exists = bool(self._match_text_seq("IF", "EXISTS"))
+        """Consume ``DROP [TEMPORARY] TABLE | VIEW [IF EXISTS] name``. Others are passed to Spark."""
+        index, at = self._index, self.position(start)
+        self._advance()
+        temporary = bool(self._match_texts(("TEMPORARY", "TEMP")))
+        if self._match_text_seq("SYSTEM", "FUNCTION"):
+            if_exists = "IF EXISTS " if self._match_text_seq("IF", "EXISTS") else ""
+            name = self.name("the function's name")
+            whole = self.cut(start, self._prev, frozenset())
+            return SparkStatement(
+                _reworded(whole, f"DROP TEMPORARY FUNCTION {if_exists}{name.text}"), False, at
+            )
+        kind = self._curr.text.upper() if self._curr else ""
+        if not self._match_texts(("TABLE", "VIEW")):
+            self._retreat(index)
+            return self._of_spark()
+        exists = bool(self._match_text_seq("IF", "EXISTS"))
         name = self._parse_dotted()
         if self._curr:
             self._retreat(index)
             return self._of_spark()
-        return DropTable(name, if_exists, whole, self.position(start))
+        whole = self.cut(start, self._prev, frozenset({name.key}))
+        if temporary:  # Spark has no such word here
+            text = whole.text[whole.text.upper().index(kind) :]
+            whole = _reworded(whole, f"DROP {text}")
+        return DropTable(name, exists, whole, at, is_view=kind == "VIEW")
 
     # --- INSERT, SET ------------------------------------------------------------------------
 
@@ -226,7 +271,11 @@ class _JobParser(TableParser):
         parts = [first.text]
         while self._match(TokenType.DOT):
             parts.append(self.name("the rest of the table's name").text)
-        return Name(".".join(parts), first.position)
+        name = ".".join(parts)
+        for default in _DEFAULT_DATABASES:
+            if name.lower().startswith(default):
+                return Name(name[len(default) :], first.position)
+        return Name(name, first.position)
 
     def _set(self, start: Token) -> Set | SparkStatement:
         if not self._curr:
@@ -248,6 +297,11 @@ class _JobParser(TableParser):
         while self._curr and self._curr.token_type != TokenType.EQ:
             self._advance()
         return self.sql[first.start : self._prev.end + 1]
+
+
+def _reworded(statement: Query, text: str) -> Query:
+    """Return a statement with other words in its place."""
+    return replace(statement, padded=statement.padded[: -len(statement.text)] + text)
 
 
 def _without_precision(statement: Query, tokens: Sequence[Token]) -> Query:

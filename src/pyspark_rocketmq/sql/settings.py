@@ -12,6 +12,7 @@ __all__ = ["Settings", "first_settings", "require_checkpoint", "spark_setting"]
 
 _SPARK_SETTINGS: Final[Mapping[str, str]] = {
     "parallelism.default": "spark.sql.shuffle.partitions",
+    "table.exec.resource.default-parallelism": "spark.sql.shuffle.partitions",
     "table.local-time-zone": "spark.sql.session.timeZone",
 }
 """Flink's settings and the corresponding Spark settings."""

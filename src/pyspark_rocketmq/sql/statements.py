@@ -214,13 +214,14 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """``CREATE [TEMPORARY] VIEW name AS query``."""
+    """``CREATE [TEMPORARY] VIEW name [(columns)] AS query``."""
 
     name: Name
     query: Query
     replace: bool
     if_not_exists: bool
     position: Position
+    columns: tuple[Name, ...] = ()
 
     def keeps(self, there: bool) -> bool:
         """Whether the statement does nothing, because there is a view or table of its name.
@@ -257,12 +258,13 @@ class CreateFunction:
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
-    """``DROP TABLE`` of a table that may be a RocketMQ table."""
+    """``DROP TABLE`` or ``DROP VIEW`` of a table or view that may be the job's."""
 
     name: Name
     if_exists: bool
     whole: Query
     position: Position
+    is_view: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +297,20 @@ class Insert:
             self.query.position.fail(
                 f"the query has {len(given)} columns, but {self.target.text} is given {len(wanted)}: "
                 f"{', '.join(wanted)}"
+            )
+
+    def refuse_clauses(self) -> None:
+        """Refuse clauses of Spark's INSERT, for the insert into a table of the job.
+
+        Raises
+        ------
+        SqlError
+        """
+        clause = self.query.text.split(maxsplit=1)[0].upper()
+        if clause in {"PARTITION", "BY", "REPLACE"}:
+            self.query.position.fail(
+                f"{clause} is for tables of Spark's: name the columns, {self.target.text} (a, b), and select "
+                "their values"
             )
 
     def require_append(self) -> None:

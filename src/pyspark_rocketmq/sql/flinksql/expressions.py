@@ -17,10 +17,22 @@ _WHOLE_VALUES: Final = _WHOLE.replace("_1", "any_value(_1)")
 _DIVIDED: Final = "CASE WHEN _3 AND _4 THEN CAST(_1 AS BIGINT) DIV CAST(_2 AS BIGINT) ELSE _1 / _2 END"
 _IS_WHOLE: Final = "whole"
 """The metadata of an expression that is DOUBLE in Spark: the condition that it is a whole number in Flink."""
+_QUOTIENT: Final = "CASE WHEN _2 THEN CAST(CAST(_1 AS BIGINT) AS STRING) ELSE CAST(_1 AS STRING) END"
 _TEXT: Final = "CASE WHEN typeof(_1) = 'boolean' THEN upper(CAST(_1 AS STRING)) ELSE CAST(_1 AS STRING) END"
-_ROUNDED_UP: Final = (
-    "CASE WHEN date_trunc('{0}', _1) = _1 THEN _1 ELSE date_trunc('{0}', _1) + INTERVAL '1' {0} END"
-)
+_ROUNDED_UP: Final = "CASE WHEN {0} = _1 THEN _1 ELSE {0} + INTERVAL {1} END"
+_ROUNDED: Final = "date_trunc('{}', _1)"
+_SUNDAY: Final = "(date_trunc('WEEK', _1 + INTERVAL '1' DAY) - INTERVAL '1' DAY)"
+"""Flink's weeks begin on Sunday, Spark's on Monday."""
+
+_STEPS: Final = {"QUARTER": "'3' MONTH", "WEEK": "'7' DAY"}
+_UNITS: Final = {"ISODOW": "DAYOFWEEK_ISO", "ISOYEAR": "YEAROFWEEK"}
+_NO_UNITS: Final = {
+    "EPOCH": "use UNIX_TIMESTAMP(CAST(t AS STRING))",
+    "MILLISECOND": "use CAST(DATE_FORMAT(t, 'SSS') AS INT)",
+    "MICROSECOND": "use CAST(DATE_FORMAT(t, 'SSSSSS') AS INT)",
+    **dict.fromkeys(("CENTURY", "DECADE", "MILLENNIUM"), "compute it from YEAR"),
+}
+_NO_TIMES: Final = frozenset({"LOCALTIME", "CURRENT_TIME"})
 _WHOLE_SECONDS: Final = "CAST(floor(extract(SECOND FROM _1)) AS BIGINT)"
 _TEXTS: Final = frozenset({exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.TEXT})
 
@@ -60,7 +72,9 @@ def translate_expressions(tree: exp.Expression, query: Query) -> bool:
     SqlError
         A function of Flink's has no counterpart.
     """
-    changed = any("\\" in text.name for text in tree.find_all(exp.Literal) if text.is_string)
+    changed = tree.find(exp.Fetch) is not None or any(
+        "\\" in text.name for text in tree.find_all(exp.Literal) if text.is_string
+    )
     for node in reversed(list(tree.walk())):
         translated = _translate(cast("exp.Expression", node), query)
         if translated is not None:
@@ -82,14 +96,55 @@ def _translate(node: exp.Expression, query: Query) -> exp.Expression | None:  # 
         case exp.Cast() if node.to.this in _TEXTS:
             return _cast_to_text(node)
         case RoundTime():
-            unit = node.args["unit"].name.upper()
-            form = _ROUNDED_UP.format(unit) if node.args["up"] else f"date_trunc('{unit}', _1)"
-            return fill(form, [node.this])
-        case exp.Extract() if node.name.upper() == "SECOND":
-            return fill(_WHOLE_SECONDS, [node.expression])
+            return _round(node)
+        case exp.Extract():
+            return _extract(node, query)
         case exp.JSONValue():
             return _translate_json_value(node, query)
+        case exp.Between() if node.args.get("symmetric"):
+            return fill(_SYMMETRIC, [node.this, node.args["low"], node.args["high"]])
+    refuse_expression(node, query)
     return None
+
+
+_SYMMETRIC: Final = "(_1 BETWEEN least(_2, _3) AND greatest(_2, _3))"
+
+
+def refuse_expression(node: exp.Expression, query: Query) -> None:
+    """Refuse an operator or a type that Spark does not have.
+
+    Raises
+    ------
+    SqlError
+    """
+    reason = None
+    match node:
+        case exp.SimilarTo():
+            reason = "SIMILAR TO has no counterpart in Spark: use LIKE, or REGEXP(text, pattern)"
+        case exp.Overlaps():
+            reason = "OVERLAPS has no counterpart in Spark: compare the times, a < d AND c < b"
+        case exp.Cast() if node.to.this in {exp.DType.TIME, exp.DType.TIMETZ}:
+            reason = "the type TIME is not supported: use a TIMESTAMP, or DATE_FORMAT(t, 'HH:mm:ss')"
+        case exp.Column() if node.name.upper() in _NO_TIMES and not node.table and not node.this.quoted:
+            reason = f"{node.name} is a TIME, which is not supported: use DATE_FORMAT(NOW(), 'HH:mm:ss')"
+    if reason:
+        position_of(query, node).fail(reason)
+
+
+def _round(node: RoundTime) -> exp.Expression:
+    unit = node.args["unit"].name.upper()
+    down = _SUNDAY if unit == "WEEK" else _ROUNDED.format(unit)
+    up = _ROUNDED_UP.format(down, _STEPS.get(unit, f"'1' {unit}"))
+    return fill(up if node.args["up"] else down, [node.this])
+
+
+def _extract(node: exp.Extract, query: Query) -> exp.Expression | None:
+    unit = node.name.upper()
+    if instead := _NO_UNITS.get(unit):
+        position_of(query, node).fail(f"EXTRACT({unit} FROM …) is not supported: {instead}")
+    if unit in _UNITS:
+        return exp.Extract(this=exp.Var(this=_UNITS[unit]), expression=node.expression.copy())
+    return fill(_WHOLE_SECONDS, [node.expression]) if unit == "SECOND" else None
 
 
 def _translate_call(node: exp.Anonymous, query: Query) -> exp.Expression | None:
@@ -189,11 +244,19 @@ def _translate_index(node: exp.Bracket, query: Query) -> exp.Expression | None:
 
 def _cast_to_text(node: exp.Cast) -> exp.Expression | None:
     """Translate a cast to a text: Flink writes TRUE, and cuts at the length."""
+    whole = node.this.unnest().meta.get(_IS_WHOLE)
+    if whole is not None:
+        text = fill(_QUOTIENT, [node.this, whole])
+        return _cut(text, node)
     known = isinstance(node.this, exp.Literal | exp.Null | exp.Anonymous)
     text = fill("CAST(_1 AS STRING)" if known else _TEXT, [node.this])
-    if node.to.expressions:
-        return fill(f"left(_1, {int(node.to.expressions[0].name)})", [text])
-    return None if known else text
+    return None if known and not node.to.expressions else _cut(text, node)
+
+
+def _cut(text: exp.Expression, cast_: exp.Cast) -> exp.Expression:
+    """Cut a text at the length of the type that it is cast to."""
+    length = cast_.to.expressions
+    return fill(f"left(_1, {int(length[0].name)})", [text]) if length else text
 
 
 def _translate_json_value(node: exp.JSONValue, query: Query) -> exp.Expression:

@@ -54,6 +54,13 @@ class _QueryParser(SparkParser):
             name: SparkParser.FUNCTION_PARSERS[name]
             for name in ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "TRIM", "JSON_OBJECT")
         },
+        "JSON_ARRAY": lambda self: self.without_clauses("JSON_ARRAY", "ABSENT ON NULL"),
+        "JSON_ARRAYAGG": lambda self: self.without_clauses("JSON_ARRAYAGG"),
+        "JSON_EXISTS": lambda self: self.without_clauses("JSON_EXISTS", "FALSE ON ERROR"),
+        "JSON_OBJECTAGG": lambda self: self.without_clauses("JSON_OBJECTAGG"),
+        "JSON_QUERY": lambda self: self.without_clauses(
+            "JSON_QUERY", "WITHOUT ARRAY WRAPPER", "WITHOUT WRAPPER", "NULL ON EMPTY", "NULL ON ERROR"
+        ),
         "CEIL": lambda self: self.rounded("CEIL"),
         "CEILING": lambda self: self.rounded("CEILING"),
         "FLOOR": lambda self: self.rounded("FLOOR"),
@@ -77,10 +84,24 @@ class _QueryParser(SparkParser):
 
     def spelled(self, name: str, *words: str) -> exp.Anonymous:
         """Consume arguments between commas or these words."""
-        arguments = [self._parse_lambda()]
+        arguments = (
+            [] if self._curr and self._curr.token_type == TokenType.R_PAREN else [self._parse_lambda()]
+        )
         while self._match(TokenType.COMMA) or any(self._match_text_seq(word) for word in words):
             arguments.append(self._parse_lambda())
         return exp.Anonymous(this=name, expressions=arguments)
+
+    def without_clauses(self, name: str, *defaults: str) -> exp.Anonymous:
+        """Consume arguments, and clauses that say what is so without them."""
+        self._match_text_seq("KEY")  # of JSON_OBJECTAGG, which is refused by its name
+        call = self.spelled(name, "VALUE")
+        while any(self._match_text_seq(*default.split()) for default in defaults):
+            pass
+        if self._curr and self._curr.token_type != TokenType.R_PAREN:
+            known = f", except {', '.join(defaults)}" if defaults else ""
+            at = Position.of(self.sql, self._curr.start)
+            at.fail(f"{name}(… {self._curr.text.upper()} …): clauses of {name} are not supported{known}")
+        return call
 
     def rounded(self, name: str) -> exp.Expression:
         """Consume the arguments of ``FLOOR`` or ``CEIL``."""

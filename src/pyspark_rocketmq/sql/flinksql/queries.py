@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,8 +15,9 @@ from pyspark_rocketmq.sql.flinksql.translator import (
     translate,
     translate_expression,
 )
+from pyspark_rocketmq.sql.flinksql.unnest import nested_columns
 from pyspark_rocketmq.sql.formats.flink_options import changelog_of
-from pyspark_rocketmq.sql.statements import Column, ComputedColumn, CreateTable, CreateView, Query
+from pyspark_rocketmq.sql.statements import Column, ComputedColumn, CreateTable, CreateView, Name, Query
 
 __all__ = ["JobQueries"]
 
@@ -30,6 +31,7 @@ class JobQueries:
         self._flink = False
         self._views: dict[str, Relation] = {}
         self._times: dict[str, frozenset[str]] = {}
+        self._nested: dict[str, dict[str, str]] = {}
         self._changelogs: set[str] = set()
         self._topics: dict[str, Versions | None] = {}
 
@@ -50,6 +52,7 @@ class JobQueries:
             self._changelogs.add(declared.name.key)
         if declared.connector not in CONNECTORS:
             self._topics[declared.name.key] = _versions(declared, declared.name.key in self._changelogs)
+        self._nested[declared.name.key] = nested_columns(declared.columns)
         self._times[declared.name.key] = frozenset(
             column.name.key
             for column in declared.columns
@@ -82,12 +85,22 @@ class JobQueries:
         ------
         SqlError
         """
-        found = self._translate(view.query, tables, options, hidden=True)
+        found = self._translate(view.query, tables, options, hidden=True, columns=view.columns)
         self._views[view.name.key] = found.rows
         return found
 
+    def forget_view(self, key: str) -> None:
+        """Forget a view that is dropped."""
+        self._views.pop(key, None)
+
     def _translate(
-        self, query: Query, tables: Iterable[str], options: JobOptions, *, hidden: bool
+        self,
+        query: Query,
+        tables: Iterable[str],
+        options: JobOptions,
+        *,
+        hidden: bool,
+        columns: Sequence[Name] = (),
     ) -> Translated:
         stream = options.mode is RuntimeMode.STREAMING
         if not self.is_flink(options):
@@ -102,12 +115,13 @@ class JobQueries:
                 stream=stream,
                 changelog=stream and name in self._changelogs,
                 processing_time=self._times.get(name, frozenset()),
+                nested=self._nested.get(name, {}),
                 messages=name in self._topics,
                 versions=self._topics.get(name),
             )
             for name in tables
         }
-        return translate(query, {**known, **self._views}, hidden=hidden)
+        return translate(query, {**known, **self._views}, hidden=hidden, columns=columns)
 
     def is_flink(self, options: JobOptions) -> bool:
         """Whether the next query has Flink's meaning."""

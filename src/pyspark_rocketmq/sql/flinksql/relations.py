@@ -56,6 +56,8 @@ class Relation:
         Whether it is a table of the job whose rows are messages.
     versions : Versions, optional
         Of such a table.
+    nested : mapping of str to str
+        The columns, in lower case, that are maps (``map``) or arrays of rows (``rows``).
     ranked : Select, optional
         The query of a stream's rows with their ``ROW_NUMBER()``: who reads it selects the ranks.
     """
@@ -68,4 +70,5 @@ class Relation:
     changelog: bool = False
     messages: bool = False
     versions: Versions | None = None
+    nested: Mapping[str, str] = field(default_factory=dict)
     ranked: exp.Select | None = field(default=None, repr=False)

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sqlglot import exp
 
+from pyspark_rocketmq.options import CompatibilityWarning, JobOptions
 from pyspark_rocketmq.sql.flinksql.expressions import called
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
-from pyspark_rocketmq.sql.statements import Query
+from pyspark_rocketmq.sql.statements import Name, Query
 
 __all__ = [
     "by_spark_window",
+    "groups_by_processing_time",
     "hidden_column",
     "is_aggregation",
+    "name_columns",
     "of_processing_time",
     "processing_time",
     "spark_windows",
+    "under_other_names",
     "untranslated",
     "window_names",
+    "window_outputs",
+    "window_part",
+    "without_default_database",
+    "without_flink_hints",
 ]
 
+_HINTS: Final[Mapping[str, str]] = {
+    "LOOKUP": "",
+    "NEST_LOOP": "",
+    "STATE_TTL": JobOptions.COMPATIBILITY["table.exec.state.ttl"],
+}
+"""Hints of Flink's, and what to say of those that change more than the speed."""
+
+_GROUP_WINDOWS: Final = frozenset({"TUMBLE", "HOP", "SESSION"})
 _SPARK_WINDOWS: Final = frozenset({"WINDOW", "SESSION_WINDOW"})
 
 
@@ -32,6 +49,33 @@ def untranslated(query: Query, known: Mapping[str, Relation]) -> Relation:
     return Relation(
         stream=any(rows.stream for rows in named), changelog=any(rows.changelog for rows in named)
     )
+
+
+def without_default_database(table: exp.Table) -> bool:
+    """Take Flink's default catalog and database from a table's name; return whether it had them."""
+    if table.db.lower() != "default_database" or table.catalog.lower() not in {"", "default_catalog"}:
+        return False
+    table.set("db", None)
+    table.set("catalog", None)
+    return True
+
+
+def without_flink_hints(select: exp.Select) -> bool:
+    """Take hints that only Flink has from a query; return whether it had any."""
+    hint = select.args.get("hint")
+    kept = []
+    for each in hint.expressions if hint else []:
+        name = each.name.upper()
+        if name not in _HINTS:
+            kept.append(each)
+        elif _HINTS[name]:
+            warnings.warn(
+                f"hints without effect: {name} ({_HINTS[name]})", CompatibilityWarning, stacklevel=2
+            )
+    if hint is None or len(kept) == len(hint.expressions):
+        return False
+    select.set("hint", exp.Hint(expressions=kept) if kept else None)
+    return True
 
 
 def hidden_column(source: str) -> exp.Column:
@@ -46,6 +90,40 @@ def window_names(select: exp.Select) -> dict[str, str]:
         if any(item.is_star for item in select.expressions)
         else {}
     )
+
+
+def name_columns(tree: exp.Expression, columns: Sequence[Name]) -> bool:
+    """Name the columns of a query as its view does; return whether that is done, which a star prevents.
+
+    Raises
+    ------
+    SqlError
+        The query has another number of columns.
+    """
+    while isinstance(tree, exp.SetOperation | exp.Subquery):
+        tree = tree.this
+    items = list(tree.expressions) if isinstance(tree, exp.Select) else []
+    if not columns or any(item.is_star for item in items):
+        return False
+    if items and len(items) != len(columns):
+        columns[0].position.fail(f"the view names {len(columns)} columns, and its query has {len(items)}")
+    for item, name in zip(items, columns, strict=False):
+        alias = exp.to_identifier(name.text, quoted=True)
+        item.replace(exp.alias_(item.unalias().copy(), alias))
+    return bool(items)
+
+
+def under_other_names(rows: Relation, columns: Sequence[Name]) -> Relation:
+    """Return what is known of rows when a view gives the columns of a query with a star other names.
+
+    Raises
+    ------
+    SqlError
+        The names of a window's columns would be lost.
+    """
+    if rows.window or rows.ranked is not None:
+        columns[0].position.fail("name the columns of a window or of ROW_NUMBER() in the query, without *")
+    return Relation(rows.stream, rows.changes, changelog=rows.changelog)
 
 
 def is_aggregation(select: exp.Select) -> bool:
@@ -68,6 +146,20 @@ def by_spark_window(select: exp.Select, sources: Mapping[str, Relation]) -> bool
         called(key) in _SPARK_WINDOWS or (isinstance(key, exp.Column) and key.name.lower() in made)
         for key in (group.expressions if group else [])
     )
+
+
+def groups_by_processing_time(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
+    """Whether a query groups by a window, such as ``TUMBLE(t, …)``, of the time of processing."""
+    group = select.args.get("group")
+    for key in group.expressions if group else []:
+        if called(key) in _GROUP_WINDOWS:
+            time = key.expressions[0] if key.expressions else None
+            names = frozenset().union(*(rows.processing_time for rows in sources.values()))
+            if called(time) == "CURRENT_TIMESTAMP":
+                return True
+            if isinstance(time, exp.Column) and time.name.lower() in names:
+                return True
+    return False
 
 
 def spark_windows(select: exp.Select, sources: Mapping[str, Relation]) -> frozenset[str]:
@@ -102,3 +194,27 @@ def processing_time(select: exp.Select, sources: Mapping[str, Relation]) -> froz
             ):
                 found.add(item.alias_or_name.lower())
     return frozenset(found)
+
+
+def window_part(column: exp.Expression | None, sources: Mapping[str, Relation]) -> tuple[str, str] | None:
+    """Return the source and the part of its window that a column is."""
+    if not isinstance(column, exp.Column):
+        return None
+    for name, rows in sources.items():
+        kind = rows.window.get(column.name.lower())
+        if kind and (not column.table or column.table.lower() == name):
+            return name, kind
+    return None
+
+
+def window_outputs(select: exp.Select, sources: Mapping[str, Relation]) -> dict[str, str]:
+    """Return which columns of the result are parts of a window."""
+    found: dict[str, str] = {}
+    for item in select.expressions:
+        if item.is_star:
+            for name, rows in sources.items():
+                if not isinstance(item, exp.Column) or item.table.lower() == name:
+                    found |= {key: kind for key, kind in rows.window.items() if key}
+        elif part := window_part(item.unalias(), sources):
+            found[item.alias_or_name.lower()] = part[1]
+    return found

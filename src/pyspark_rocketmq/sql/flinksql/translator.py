@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
@@ -17,17 +17,25 @@ from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
 from pyspark_rocketmq.sql.flinksql.row_changes import pass_changes, refuse_changelog, refuse_over
 from pyspark_rocketmq.sql.flinksql.selects import (
     by_spark_window,
+    groups_by_processing_time,
     hidden_column,
     is_aggregation,
+    name_columns,
     of_processing_time,
     processing_time,
     spark_windows,
+    under_other_names,
     untranslated,
     window_names,
+    window_outputs,
+    window_part,
+    without_default_database,
+    without_flink_hints,
 )
+from pyspark_rocketmq.sql.flinksql.unnest import nested_outputs, unnest
 from pyspark_rocketmq.sql.flinksql.versions import join_versions
 from pyspark_rocketmq.sql.flinksql.windows import group_windows, session_select, window_table
-from pyspark_rocketmq.sql.statements import Insert, Position, Query
+from pyspark_rocketmq.sql.statements import Insert, Name, Position, Query
 
 __all__ = ["Translated", "translate", "translate_expression"]
 
@@ -62,7 +70,9 @@ class Translated:
         return replace(self, text=insert.whole.padded[:start] + self.text.lstrip())
 
 
-def translate(query: Query, known: Mapping[str, Relation], *, hidden: bool = False) -> Translated:
+def translate(
+    query: Query, known: Mapping[str, Relation], *, hidden: bool = False, columns: Sequence[Name] = ()
+) -> Translated:
     """Translate a query.
 
     Parameters
@@ -72,6 +82,8 @@ def translate(query: Query, known: Mapping[str, Relation], *, hidden: bool = Fal
         The tables and views that it may name, by name in lower case.
     hidden : bool
         Keep the hidden column of a window, for a view.
+    columns : sequence of Name
+        The view's names of the columns. Empty: the query's.
 
     Raises
     ------
@@ -93,9 +105,12 @@ def translate(query: Query, known: Mapping[str, Relation], *, hidden: bool = Fal
             _place(query, error).fail(f"{_reason(error)}. A query of a changelog must be translated")
         return Translated(query.padded, False, plain)  # Spark reports what is wrong
     translator = _Translator(query)
-    translator.changed = translate_expressions(tree, query)
+    named = name_columns(tree, columns)
+    translator.changed = translate_expressions(tree, query) or named
     ranking = translator.ranking(tree, known) if hidden else None
     rows = ranking or translator.query(tree, known, top=not hidden)
+    if columns and not named:
+        rows = under_other_names(rows, columns)
     if not translator.changed:
         return Translated(query.padded, False, rows)
     before = "\n" * (query.position.line - 1)  # Spark reports the line of the query
@@ -176,6 +191,8 @@ class _Translator:
 
     def _select(self, select: exp.Select, known: Mapping[str, Relation], *, top: bool) -> Relation:
         sources = self._sources(select, known)
+        self.changed |= without_flink_hints(select)
+        self.changed |= unnest(select, sources, self._query)
         self._subqueries(select, known)
         if found := pass_changes(select, sources, self._query):
             self.changed = True
@@ -184,6 +201,7 @@ class _Translator:
         if stream:
             refuse_over(select, self._query)
         before = select.sql()
+        of_now = stream and groups_by_processing_time(select, sources)
         grouped = group_windows(select, self._query)
         self._join_windows(select, sources)
         by_window = grouped is not None or self._group_by_window(select, sources)
@@ -192,13 +210,19 @@ class _Translator:
             distinct_aggregates(select, self._query)
         by_any = by_window or by_spark_window(select, sources)
         changes = self._changes(select, sources, aggregated=aggregated, by_window=by_any, stream=stream)
+        changes |= of_now
         window: dict[str, str] = {}
         if by_window if aggregated else any(rows.window for rows in sources.values()):
-            window = {"": "", **self._outputs(select, sources), **(grouped or {})}
+            window = {"": "", **window_outputs(select, sources), **(grouped or {})}
             self._hide(select, sources, aggregated=aggregated, top=top)
         self.changed |= select.sql() != before
         return Relation(
-            stream, changes, window, processing_time(select, sources), spark_windows(select, sources)
+            stream,
+            changes,
+            window,
+            processing_time(select, sources),
+            spark_windows(select, sources),
+            nested=nested_outputs(select, sources),
         )
 
     def _subqueries(self, select: exp.Select, known: Mapping[str, Relation]) -> None:
@@ -258,6 +282,7 @@ class _Translator:
     def _source(self, select: exp.Select, node: exp.Expression, known: Mapping[str, Relation]) -> Relation:
         match node:
             case exp.Table():
+                self.changed |= without_default_database(node)
                 rows = known.get(node.name.lower(), Relation()) if not node.db else Relation()
                 if rows.ranked is not None:
                     inner = rows.ranked.copy()
@@ -329,21 +354,11 @@ class _Translator:
 
     # --- windows ----------------------------------------------------------------------------
 
-    def _part(self, column: exp.Expression | None, sources: Mapping[str, Relation]) -> tuple[str, str] | None:
-        """Return the source and the part of its window that a column is."""
-        if not isinstance(column, exp.Column):
-            return None
-        for name, rows in sources.items():
-            kind = rows.window.get(column.name.lower())
-            if kind and (not column.table or column.table.lower() == name):
-                return name, kind
-        return None
-
     def _group_by_window(self, select: exp.Select, sources: Mapping[str, Relation]) -> bool:
         group = select.args.get("group")
         if group is None:
             return False
-        parts = [self._part(key, sources) for key in group.expressions]
+        parts = [window_part(key, sources) for key in group.expressions]
         names = {part[0] for part in parts if part and part[1] in {"start", "end"}}
         for name in sorted(names):
             group.append("expressions", hidden_column(name))
@@ -358,25 +373,13 @@ class _Translator:
             equal: dict[tuple[str, str], set[str]] = {}
             for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
                 if isinstance(part, exp.EQ):
-                    one, other = self._part(part.this, sources), self._part(part.expression, sources)
+                    one, other = window_part(part.this, sources), window_part(part.expression, sources)
                     if one and other and one[1] == other[1] and one[0] != other[0]:
                         equal.setdefault((one[0], other[0]), set()).add(one[1])
             for (one_name, other_name), kinds in equal.items():
                 if {"start", "end"} <= kinds:
                     same = exp.EQ(this=hidden_column(one_name), expression=hidden_column(other_name))
                     clause.set(key, exp.and_(clause.args[key], same))
-
-    def _outputs(self, select: exp.Select, sources: Mapping[str, Relation]) -> dict[str, str]:
-        """Return which columns of the result are parts of a window."""
-        found: dict[str, str] = {}
-        for item in select.expressions:
-            if item.is_star:
-                for name, rows in sources.items():
-                    if not isinstance(item, exp.Column) or item.table.lower() == name:
-                        found |= {key: kind for key, kind in rows.window.items() if key}
-            elif part := self._part(item.unalias(), sources):
-                found[item.alias_or_name.lower()] = part[1]
-        return found
 
     def _hide(
         self, select: exp.Select, sources: Mapping[str, Relation], *, aggregated: bool, top: bool

@@ -165,11 +165,25 @@ class Planner:
             return
         translated = self._queries.view(view, self._names, self.options)
         rows = self._rows(view.query, translated.text)
+        if view.columns:
+            hidden = [name for name in rows.columns if name.startswith("__")]
+            given = [name for name in rows.columns if name not in hidden]
+            if len(given) != len(view.columns):
+                view.name.position.fail(
+                    f"{view.name.text} names {len(view.columns)} columns, and its query has {len(given)}"
+                )
+            rows = rows.toDF(*(name.text for name in view.columns), *hidden)
         rows.createOrReplaceTempView(quote(view.name))
         self._views[view.name.key] = tuple(name for name in rows.columns if not name.startswith("__"))
 
     def drop(self, statement: DropTable) -> bool:
-        """Drop a table, and return whether it was the job's."""
+        """Drop a table or a view, and return whether it was the job's."""
+        if statement.is_view:
+            self._queries.forget_view(statement.name.key)
+            if self._views.pop(statement.name.key, None) is None:
+                return False
+            self._spark.catalog.dropTempView(statement.name.text)
+            return True
         if statement.name.key not in self._names:
             return False
         if self._forget(statement.name.key):
@@ -240,6 +254,8 @@ class Planner:
         table = self.tables.get(insert.target.key)
         target: Target
         connector = self.connectors.get(insert.target.key)
+        if table is not None or connector is not None:
+            insert.refuse_clauses()
         if table is not None:
             target = MessagesTarget(table)
         elif connector is not None:

@@ -1,0 +1,80 @@
+"""Functions of numbers and of times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark_rocketmq.sql.flinksql.functions.declared import ABSENT, Function, function
+
+__all__ = ["TIMES"]
+
+_SECONDS: Final = (
+    "CASE WHEN _1 IS NOT NULL THEN coalesce(unix_seconds({}), CAST('-9223372036854775808' AS BIGINT)) END"
+)
+
+TIMES: Final[Mapping[str, Function]] = {
+    "GREATEST": function(
+        "NULL if one argument is, Spark leaves NULL out",
+        ("GREATEST(1, 3, 2)", 3),
+        ("GREATEST(1, CAST(NULL AS INT))", None),
+        any_number=True,
+        of0="CASE WHEN NOT _null THEN greatest(_all) END",
+    ),
+    "LEAST": function(
+        "NULL if one argument is, Spark leaves NULL out",
+        ("LEAST(1, CAST(NULL AS INT))", None),
+        ("LEAST(2, 1)", 1),
+        any_number=True,
+        of0="CASE WHEN NOT _null THEN least(_all) END",
+    ),
+    "TRUNCATE": function(
+        ABSENT,
+        ("CAST(TRUNCATE(42.324, 2) AS DOUBLE)", 42.32),
+        ("CAST(TRUNCATE(-42.9) AS DOUBLE)", -42.0),
+        of1="CASE WHEN _1 < 0 THEN ceil(_1, 0) ELSE floor(_1, 0) END",
+        of2="CASE WHEN _1 < 0 THEN ceil(_1, _2) ELSE floor(_1, _2) END",
+    ),
+    "RAND_INTEGER": function(
+        ABSENT,
+        ("RAND_INTEGER(1)", 0),
+        of1="CAST(floor(rand() * _1) AS INT)",
+        of2="CAST(floor(rand(_1) * _2) AS INT)",
+    ),
+    "TO_TIMESTAMP": function(
+        "what is no time gives NULL, in Spark an error",
+        ("DATE_FORMAT(TO_TIMESTAMP('2026-01-31 08:09:10'), 'HH:mm')", "08:09"),
+        ("DATE_FORMAT(TO_TIMESTAMP('31.01.2026', 'dd.MM.yyyy'), 'MM-dd')", "01-31"),
+        ("TO_TIMESTAMP('no time')", None),
+        of1="try_cast(_1 AS TIMESTAMP)",
+        of2="try_to_timestamp(_1, _2)",
+    ),
+    "TO_DATE": function(
+        "what is no date gives NULL, in Spark an error",
+        ("CAST(TO_DATE('2026-01-31') AS STRING)", "2026-01-31"),
+        ("TO_DATE('31.13.2026', 'dd.MM.yyyy')", None),
+        of1="try_cast(_1 AS DATE)",
+        of2="CAST(try_to_timestamp(_1, _2) AS DATE)",
+    ),
+    "TO_TIMESTAMP_LTZ": function(
+        f"{ABSENT}; the precision is 0 for seconds, 3 for milliseconds",
+        ("UNIX_TIMESTAMP(CAST(TO_TIMESTAMP_LTZ(1700000000, 0) AS STRING))", 1700000000),
+        ("TO_TIMESTAMP_LTZ(1700000000123, 3) = TO_TIMESTAMP_LTZ(1700000000123)", True),
+        of1="timestamp_millis(_1)",
+        of2="CASE _2 WHEN 0 THEN timestamp_seconds(_1) WHEN 3 THEN timestamp_millis(CAST(_1 AS BIGINT)) END",
+    ),
+    "UNIX_TIMESTAMP": function(
+        "what is no time gives the smallest BIGINT, in Spark an error",
+        ("UNIX_TIMESTAMP('1970-01-01 00:00:09')", 9),
+        ("UNIX_TIMESTAMP('no time')", -(2**63)),
+        of1=_SECONDS.format("try_cast(_1 AS TIMESTAMP)"),
+        of2=_SECONDS.format("try_to_timestamp(_1, _2)"),
+    ),
+    "CONVERT_TZ": function(
+        ABSENT,
+        ("CONVERT_TZ('1970-01-01 00:00:00', 'UTC', 'America/Los_Angeles')", "1969-12-31 16:00:00"),
+        of3="date_format(convert_timezone(_2, _3, CAST(_1 AS TIMESTAMP_NTZ)), 'yyyy-MM-dd HH:mm:ss')",
+    ),
+    "CURRENT_ROW_TIMESTAMP": function(f"{ABSENT}; the start of the micro-batch", of0="current_timestamp()"),
+    "PROCTIME": function(f"{ABSENT}; the start of the micro-batch", of0="current_timestamp()"),
+}

@@ -1,0 +1,102 @@
+"""``UNNEST`` in joins, as Spark's ``LATERAL VIEW``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from sqlglot import exp
+
+from pyspark_rocketmq.sql.flinksql.expressions import fill
+from pyspark_rocketmq.sql.flinksql.grammar import position_of
+from pyspark_rocketmq.sql.flinksql.relations import Relation
+from pyspark_rocketmq.sql.statements import Column, PhysicalColumn, Query
+
+__all__ = ["nested_columns", "nested_outputs", "unnest"]
+
+_MAP: Final = "map"
+_ROWS: Final = "rows"
+_NUMBERED: Final = "transform(_1, (e, i) -> struct(e, i + 1))"
+
+
+def nested_columns(columns: Iterable[Column]) -> dict[str, str]:
+    """Return which columns of a table are maps or arrays of rows, by their names in lower case."""
+    found = {}
+    for column in columns:
+        if isinstance(column, PhysicalColumn):
+            if column.type.upper().startswith("MAP<"):
+                found[column.name.key] = _MAP
+            elif column.type.upper().startswith("ARRAY<STRUCT<"):
+                found[column.name.key] = _ROWS
+    return found
+
+
+def nested_outputs(select: exp.Select, sources: Mapping[str, Relation]) -> dict[str, str]:
+    """Return which columns of a query's result are maps or arrays of rows."""
+    found: dict[str, str] = {}
+    for item in select.expressions:
+        if item.is_star:
+            for rows in sources.values():
+                found |= rows.nested
+        elif kind := _kind(item.unalias(), sources):
+            found[item.alias_or_name.lower()] = kind
+    return found
+
+
+def _kind(node: exp.Expression, sources: Mapping[str, Relation]) -> str | None:
+    if not isinstance(node, exp.Column):
+        return None
+    if node.table:
+        return sources.get(node.table.lower(), Relation()).nested.get(node.name.lower())
+    return next(
+        (rows.nested[node.name.lower()] for rows in sources.values() if node.name.lower() in rows.nested),
+        None,
+    )
+
+
+def unnest(select: exp.Select, sources: Mapping[str, Relation], query: Query) -> bool:
+    """Translate the joins with UNNEST of a query; return whether it has any.
+
+    A left join keeps the rows whose array or map is empty.
+
+    Raises
+    ------
+    SqlError
+        Spark has no such join.
+    """
+    joins = select.args.get("joins") or []
+    unnested = [join for join in joins if isinstance(join.this, exp.Unnest)]
+    for join in unnested:
+        if (join.side or "").upper() not in {"", "LEFT"}:
+            position_of(query, join.this).fail("UNNEST is joined by CROSS JOIN, JOIN or LEFT JOIN")
+        on = join.args.get("on")
+        if on is not None and not (isinstance(on, exp.Boolean) and on.this):
+            position_of(query, join.this).fail("UNNEST is joined ON TRUE: write other conditions in WHERE")
+        select.append("laterals", _view(join.this, sources, query, outer=bool(join.side)))
+    if unnested:
+        select.set("joins", [join for join in joins if join not in unnested] or None)
+    return bool(unnested)
+
+
+def _view(node: exp.Unnest, sources: Mapping[str, Relation], query: Query, *, outer: bool) -> exp.Lateral:
+    if len(node.expressions) != 1:
+        position_of(query, node).fail("UNNEST takes one array or map")
+    (value,) = node.expressions
+    alias, number = node.args.get("alias"), node.args.get("offset")
+    columns = list(alias.columns) if alias else []
+    kind = _kind(value, sources)
+    name = "inline" if kind == _ROWS or (kind is None and len(columns) > 2) else "explode"
+    if number:
+        if kind is not None or len(columns) > 1:
+            position_of(query, node).fail(
+                "WITH ORDINALITY of rows or of a map is not supported: UNNEST an array of values"
+            )
+        name, value = "inline", fill(_NUMBERED, [value])
+        columns = [*(columns or [exp.to_identifier("element")]), number]
+    table = alias.this if alias and alias.this else exp.to_identifier("__unnested")
+    return exp.Lateral(
+        this=exp.Anonymous(this=name, expressions=[value.copy()]),
+        view=True,
+        outer=outer,
+        alias=exp.TableAlias(this=table.copy(), columns=[column.copy() for column in columns]),
+    )

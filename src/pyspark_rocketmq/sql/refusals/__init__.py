@@ -1,0 +1,1 @@
+"""What Flink SQL has and this package has not, and what to write instead."""
