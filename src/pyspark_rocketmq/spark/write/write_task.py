@@ -49,6 +49,9 @@ __all__ = ["WriteReport", "WriteScope", "WriteTask", "is_ordered"]
 _HALVES_A_SEND: Final = 16
 """Half messages are not batched: the number in flight instead of one batch."""
 
+_GATHERED: Final = 16
+"""Messages that are sent alone leave together: a write to a socket costs more than encoding one."""
+
 _PIECE_BYTES: Final = 32 * 1024 * 1024
 """Approximate bytes of rows that are encoded together: limits a task's memory besides Spark's batch."""
 
@@ -174,6 +177,7 @@ class WriteTask:
                 ordered=self._ordered,
                 outage_timeout_ms=self._options.outage_timeout_ms,
                 replace=self._bury,
+                gather=_GATHERED if self._limits.max_rows == 1 else 1,
             ) as pipeline,
             ExitStack() as unless_done,
         ):

@@ -13,7 +13,9 @@ from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
 from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
 from pyspark_rocketmq.errors import (
     ConnectError,
+    ConnectionLostError,
     FlowControlError,
+    LocalProtocolError,
     MessageIllegalError,
     OptionError,
     RequestTimeoutError,
@@ -50,6 +52,10 @@ class ScriptedProducer(Producer):
         self.asked: list[tuple[MessageQueue | None, str | None]] = []
         self.invalidated = 0
         self.in_flight: dict[int, str] = {}
+        self.groups: list[str] = []
+        self.broken: list[str] = []
+        self.addr = "broker:10911"
+        self.lockstep.queue_address = lambda _: self.addr  # type: ignore[method-assign]
         self.most_in_flight = 0
         self._began_s = self.lockstep.manual_clock.now_s
         self.lockstep.invalidate = self._invalidate  # type: ignore[method-assign]
@@ -92,10 +98,22 @@ class ScriptedProducer(Producer):
 
     def submit(self, request: str, body: bytes, *, deadline: object) -> int:
         del body, deadline
+        if request == "!":
+            raise LocalProtocolError("the header has text without a UTF-8 form")
         self.sent.append((request, round(self.lockstep.manual_clock.now_s - self._began_s, 3)))
         self.in_flight[len(self.sent)] = request
         self.most_in_flight = max(self.most_in_flight, len(self.in_flight))
         return len(self.sent)
+
+    def submit_all(self, requests: list[tuple[str, bytes]], *, deadline: object) -> list[int]:
+        together = "".join(request for request, _ in requests)
+        if "!" in together:
+            raise LocalProtocolError("the header has text without a UTF-8 form")
+        if together in self.broken:
+            self.broken.remove(together)
+            raise ConnectionLostError("the connection broke")
+        self.groups.append(together)
+        return [self.submit(request, body, deadline=deadline) for request, body in requests]
 
     def wait(self, opaque: int, deadline: object) -> RocketMQError | None:
         del deadline
@@ -388,3 +406,49 @@ def test_leaving_forgets_what_has_no_outcome() -> None:
     pipeline.submit(message("d"), ONE)
     assert len(pipeline.flush()) == 1
     assert producer.bodies == ["a", "d"]
+
+
+@pytest.mark.parametrize(
+    ("most", "ordered", "groups"),
+    [(16, False, ["abcd", "efgh", "ij"]), (8, False, ["ab", "cd", "ef", "gh", "ij"]), (16, True, [])],
+)
+def test_sends_leave_together_where_that_is_asked_for(most: int, ordered: bool, groups: list[str]) -> None:
+    """At most a quarter of what may be in flight: the broker always has some. In order, one by one."""
+    producer = ScriptedProducer()
+    found = send(
+        producer, "abcdefghij", ONE if ordered else None, max_in_flight=most, gather=4, ordered=ordered
+    )
+    assert producer.bodies == sorted(found) == list("abcdefghij")
+    assert producer.groups == groups
+    assert producer.most_in_flight <= most
+
+
+def test_of_sends_that_leave_together_one_that_cannot_be_encoded_fails_alone() -> None:
+    producer = ScriptedProducer()
+    found = send(producer, "ab!d", max_in_flight=16, gather=4)
+    assert producer.bodies == list("abd")
+    assert {body: outcome.error is None for body, outcome in found.items()} == {
+        **dict.fromkeys("abd", True),
+        "!": False,
+    }
+
+
+def test_sends_that_left_over_a_broken_connection_are_sent_again() -> None:
+    producer = ScriptedProducer()
+    producer.broken.append("abcd")
+    found = send(producer, "abcde", max_in_flight=16, gather=4)
+    assert sorted(producer.bodies) == sorted(found) == list("abcde")
+    assert all(outcome.error is None for outcome in found.values())
+
+
+def test_sends_that_wait_for_others_leave_when_nothing_is_in_flight() -> None:
+    """A failed send that is replaced, too."""
+    producer = ScriptedProducer(lambda body, _: illegal() if body == "a" else None)
+    found = send(
+        producer,
+        "abc",
+        max_in_flight=16,
+        gather=4,
+        replace=lambda outcome: [message("x")] if outcome.outgoing.body == b"a" else None,
+    )
+    assert sorted(found) == list("bcx")
