@@ -22,7 +22,7 @@ from pyspark_rocketmq.dstream import LocationStrategies, rdd
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError, RemoteProtocolError
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.model.nested_offsets import nest
-from pyspark_rocketmq.options import SourceOptions, parse_direct_options, parse_options
+from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.planning.commits import visible
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.remoting.codes import RequestCode
@@ -248,8 +248,6 @@ def test_an_rdd_has_what_was_committed_when_it_was_created(mq, client, query, mo
     assert Counter(message.body.decode() for message in messages) == Counter([*"abc", "plain"])
     batches = rdd._BatchReader(options, to_projection(read_schema(("body",))), more["committed"])(0, planned)
     assert sum(batch.num_rows for batch in batches) == 4
-    with pytest.raises(OptionError, match="a direct stream reads by offsets"):
-        parse_direct_options(given).source_of_stream(("orders",), "reader")
 
 
 def test_a_batch_waits_for_a_queue_that_does_not_answer(mq, client, query, caplog) -> None:

@@ -11,9 +11,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.streaming import StreamingContext
 from tests.spark.conftest import Sender
 from tests.spark.test_docs_blocks import blocks
 from tests.support.topics import TopicFactory, create_topic
+from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, OffsetRange
 from pyspark_rocketmq.devcluster import DevCluster
@@ -75,6 +77,49 @@ def test_a_batch_write_is_read_whole_and_once_for_each_job(
     assert batches.map(lambda batch: batch.num_rows).sum() == 5_000
     with pytest.raises(OptionError, match=r"use spark\.read with isolation=read_committed"):
         rdd.toDF(spark)
+
+
+def test_a_direct_stream_has_each_committed_batch_whole_and_its_group_continues(
+    spark: SparkSession,
+    mq: DevCluster,
+    client: Client,
+    group: str,
+    committed_topic: Callable[[], str],
+    contexts: Callable[[], StreamingContext],
+) -> None:
+    name = committed_topic()
+
+    def write(job: str, *, fails: bool = False) -> None:
+        body = f"if({str(fails).lower()} and id = 999, raise_error('a row is wrong'), concat('{job}-', id))"
+        options = {"nameServer": mq.name_server, "topic": name, "jobId": job, **COMMITTED}
+        rows = spark.range(0, 1_000, 1, 2).select(F.expr(body).alias("body"))
+        rows.write.format("rocketmq").mode("append").options(**options).save()
+
+    def read(expected: set[str], job: str) -> None:
+        """Run a stream until it has these rows, and the group their offsets."""
+        ssc, batches = contexts(), list[list[str]]()
+        given = {"nameServer": mq.name_server, "isolation": "read_committed"}
+        stream = RocketMQUtils.createMQPullStream(ssc, group, name, options=given)
+        stream.foreachRDD(
+            lambda rdd: batches.append(rdd.map(lambda message: message.body.decode()).collect())
+        )
+        ssc.start()
+        write(job)
+        eventually(lambda: expected <= {row for batch in batches for row in batch}, 90, what="the batch")
+        assert Counter(row for batch in batches for row in batch) == Counter(expected)
+        for each in {row.partition("-")[0] for row in expected}:
+            assert len([batch for batch in batches if any(row.startswith(f"{each}-") for row in batch)]) == 1
+        queues = [*client.read_queues(name), *client.read_queues(f"{name}-commits")]
+        ends = client.max_offsets(queues)
+        eventually(lambda: client.committed_offsets(group, queues) == ends, 60, what="the group's offsets")
+        ssc.stop(stopSparkContext=False)
+
+    with pytest.raises(PySparkException, match="a row is wrong"):
+        write("failing", fails=True)
+    write("monday")
+    days = {day: {f"{day}-{number}" for number in range(1_000)} for day in ("monday", "tuesday", "friday")}
+    read(days["monday"] | days["tuesday"], "tuesday")
+    read(days["friday"], "friday")
 
 
 def test_a_stream_copies_committed_batches_also_after_a_crash(

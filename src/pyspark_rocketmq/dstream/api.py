@@ -12,6 +12,7 @@ from pyspark.streaming import DStream, StreamingContext
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
+from pyspark_rocketmq.dstream.direct.committed_rows import first_positions, require_commit_queues
 from pyspark_rocketmq.dstream.direct.stream import BatchMaker, RocketMQDStream
 from pyspark_rocketmq.dstream.pace import pace_of
 from pyspark_rocketmq.dstream.queue_stream import queue_stream
@@ -158,16 +159,18 @@ class RocketMQUtils:
         TopicNotFoundError
             A topic does not exist.
         RocketMQError
-            A name server or broker does not answer.
+            A name server or broker does not answer, or a commit topic does not exist.
         """
         names = _parse(TOPICS, "topics", topics if isinstance(topics, str) else ",".join(topics))
         group = _parse(GROUP, "groupId", groupId)
         strategy, asked = _with_kafka_reset(consumerStrategy, options or {})
         given = _with_conf(ssc.sparkContext, asked)
-        source = parse_direct_options(given).source_of_stream(names, group)
+        asked_for = parse_direct_options(given)
+        source, by = asked_for.source_of_stream(names, group), asked_for.commit_topics(names)
         started_at_ms = SYSTEM_CLOCK.now_ms()
         client = PlanningClient(source.client)
         try:
+            require_commit_queues(client, by)
             brokers = client.broker_names()  # before their topics: a broker registers with all its topics
             wanted = wait_for_queues(client, source, clock=SYSTEM_CLOCK)
             queues = fetch_available_ends(client, wanted)
@@ -176,6 +179,7 @@ class RocketMQUtils:
             positions = resolve_offsets(
                 client, policy, queues, source, start_time_ms=started_at_ms, ends=queues
             )
+            positions, floor = first_positions(client, policy, positions, by, group)
         finally:
             client.close()
         plan = DirectPlan(
@@ -184,6 +188,7 @@ class RocketMQUtils:
             started_at_ms,
             pace_of(ssc.sparkContext.getConf().get, _interval_ms(ssc)),
             brokers=brokers - {queue.broker_name for queue in wanted if queue not in queues},
+            floor=floor,
         )
         return RocketMQDStream(
             ssc,

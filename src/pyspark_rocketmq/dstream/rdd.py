@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark import SparkContext
 from pyspark.core.rdd import PipelinedRDD
@@ -38,6 +38,9 @@ __all__ = ["MessageHandler", "RocketMQRDD", "create_rdd", "key_value"]
 
 MessageHandler = Callable[[Message], Any]
 
+Parts: TypeAlias = Mapping[MessageQueue, Sequence[OffsetRange]]
+"""What each partition reads, by queue, instead of the ranges of the RDD."""
+
 
 def key_value(message: Message) -> tuple[str | None, bytes]:
     """Return a message as (keys, body): a message handler for RDDs of pairs."""
@@ -51,10 +54,10 @@ class _MessageReader:
     options: SourceOptions
     handler: MessageHandler | None
     committed: Committed | None
+    parts: Parts | None = None
 
     def __call__(self, _: int, ranges: Iterable[OffsetRange]) -> Iterator[Any]:
-        found = list(ranges)
-        reads_now(found)
+        found = _begin_reading(ranges, self.parts)
         messages = read_messages(
             task_client(self.options.client),
             found,
@@ -71,13 +74,20 @@ class _BatchReader:
     options: SourceOptions
     projection: Projection
     committed: Committed | None
+    parts: Parts | None = None
 
     def __call__(self, _: int, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-        found = list(ranges)
-        reads_now(found)
+        found = _begin_reading(ranges, self.parts)
         return read_ranges(
             task_client(self.options.client), found, self.options, self.projection, committed=self.committed
         )
+
+
+def _begin_reading(ranges: Iterable[OffsetRange], parts: Parts | None) -> list[OffsetRange]:
+    """Return what a task reads for the ranges of its partition."""
+    found = list(ranges)
+    reads_now(found)
+    return found if parts is None else [part for each in found for part in parts[each.queue]]
 
 
 class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatches["RocketMQRDD"]):
@@ -104,6 +114,8 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
         Where the queues were read previously.
     committed : Committed, optional
         Which messages of transactional writes are elements; all by default.
+    parts : Mapping, optional
+        What the partition of each queue reads instead of its range; other queues have no partition.
     """
 
     def __init__(
@@ -118,21 +130,25 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
         reader: _BatchReader | None = None,
         placed: Mapping[MessageQueue, str] | None = None,
         committed: Committed | None = None,
+        parts: Parts | None = None,
     ) -> None:
-        full = [found for found in ranges if len(found) > 0]
+        if parts is not None:  # those with a partition first
+            ranges = OffsetRanges(sorted(ranges, key=lambda found: found.queue not in parts))
+        full = [found for found in ranges if (len(found) > 0 if parts is None else found.queue in parts)]
         queues = [
             found.queue for found in ranges
         ]  # also those without new messages: they keep their executors
         self.placed = location.locations(queues, executors(sc), placed) if full else dict(placed or {})
         places = [[self.placed[r.queue]] if r.queue in self.placed else [] for r in full]
         super().__init__(
-            elements_rdd(sc, full, places), reader or _MessageReader(options, handler, committed)
+            elements_rdd(sc, full, places), reader or _MessageReader(options, handler, committed, parts)
         )
         self._ranges = ranges
         self._options = options
         self._given = given
         self._location = location
         self._committed = committed
+        self._parts = parts
 
     @property
     def offsetRanges(self) -> OffsetRanges:
@@ -153,9 +169,10 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
     def _read_batches(self, projection: Projection) -> RocketMQRDD:
         return RocketMQRDD(
             *(self.ctx, self._ranges, self._options, self._given, self._location),
-            reader=_BatchReader(self._options, projection, self._committed),
+            reader=_BatchReader(self._options, projection, self._committed, self._parts),
             placed=self.placed,
             committed=self._committed,
+            parts=self._parts,
         )
 
     def toDF(self, spark: SparkSession, **options: Any) -> DataFrame:  # type: ignore[override]

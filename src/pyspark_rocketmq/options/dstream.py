@@ -91,21 +91,35 @@ class DirectOptions(Options):
             check_crc=self.check_crc,
         )
 
-    def source_of_stream(self, topics: tuple[str, ...], consumer_group: str) -> SourceOptions:
-        """Return the options of reading of a direct stream.
+    def commit_topics(self, topics: tuple[str, ...]) -> dict[str, str]:
+        """Return the commit topic of each topic; nothing without ``isolation=read_committed``.
 
         Raises
         ------
         OptionError
-            ``isolation=read_committed``, which only RDDs have.
+            A topic is the commit topic of another one.
         """
-        if self.isolation.committed_only:
-            raise OptionError(
-                "a direct stream reads by offsets, and the rows of a transactional write come with its "
-                "commit: use spark.readStream with isolation=read_committed, or createRDD",
-                option="isolation",
-            )
-        return self.source(topics, consumer_group)
+        if not self.isolation.committed_only:
+            return {}
+        by = {topic: self.isolation.commit_topic_of(topic) for topic in topics}
+        for topic in topics:
+            if topic in by.values():
+                raise OptionError(
+                    f"{topic} is a commit topic: its records are no messages. Leave it out of the topics",
+                    option="topics",
+                )
+        return by
+
+    def source_of_stream(self, topics: tuple[str, ...], consumer_group: str) -> SourceOptions:
+        """Return the options of reading of a direct stream, to whose topics commit topics belong.
+
+        Raises
+        ------
+        OptionError
+            As `commit_topics`.
+        """
+        commit_topics = self.commit_topics(topics).values()
+        return self.source((*topics, *dict.fromkeys(commit_topics)), consumer_group)
 
 
 def parse_direct_options(given: Mapping[str, Any]) -> DirectOptions:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.dstream.direct.committed_rows import CommittedRows
 from pyspark_rocketmq.dstream.pace import Pace
 from pyspark_rocketmq.dstream.ranges import OffsetRanges, to_ranges
 from pyspark_rocketmq.errors import RocketMQError
@@ -71,6 +72,8 @@ class DirectPlan:
     pace : Pace
     brokers : frozenset of str
         The brokers whose topics were all known at that time.
+    floor : Mapping
+        With ``isolation=read_committed``, what is stored before these offsets is no element.
     """
 
     policy: StartPolicy
@@ -81,6 +84,7 @@ class DirectPlan:
     estimate: RateEstimate = RateEstimate()  # noqa: RUF009 - frozen
     clock: Clock = SYSTEM_CLOCK
     witnesses: dict[MessageQueue, Witness] = field(default_factory=dict)
+    floor: Mapping[MessageQueue, int] = field(default_factory=dict)
     _batches: dict[int, _Batch] = field(default_factory=dict)
     _waits: dict[_Wait, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -95,11 +99,17 @@ class DirectPlan:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.witnesses = {}  # missing in plans of earlier releases
+        self.witnesses, self.floor = {}, {}  # missing in plans of earlier releases
         self.__dict__.update(state, _lock=threading.Lock(), _waits={}, clock=SYSTEM_CLOCK)
 
     def ranges(
-        self, time_ms: int, client: PlanningClient, options: SourceOptions, *, remember_ms: int
+        self,
+        time_ms: int,
+        client: PlanningClient,
+        options: SourceOptions,
+        *,
+        remember_ms: int,
+        rows: CommittedRows | None = None,
     ) -> OffsetRanges:
         """Return the ranges of the batch of a time, one per known queue.
 
@@ -111,6 +121,8 @@ class DirectPlan:
         options : SourceOptions
         remember_ms : int
             How long Spark may request a finished batch again.
+        rows : CommittedRows, optional
+            With ``isolation=read_committed``.
 
         Raises
         ------
@@ -118,13 +130,16 @@ class DirectPlan:
             No broker has answered for a minute.
         DataLossError
             A queue ends before its position, or an offset that was read has another message now, and
-            ``failOnDataLoss`` is set.
+            ``failOnDataLoss`` is set; or as `CommittedRows.look`.
         """
         with self._lock:
             planned = self._batches.get(time_ms)
         if planned is not None:
             return planned.ranges
+        ahead = None if rows is None else rows.look(self.positions)  # before the ends of the queues
         ends = self._ends(client, options)
+        if rows is not None:
+            rows.check(self.positions, ends.masters)
         check_filter(client, ends.masters, options)
         begins = find_moved_back(
             client, self.positions, ends.masters, fail_on_data_loss=options.fail_on_data_loss
@@ -139,20 +154,34 @@ class DirectPlan:
             brokers=self.brokers,
             first_topics=options.topics.__contains__,
         )
+        floor = self._floor_with(begins)
         positions = {**self.positions, **begins}
         reach = targets(positions, ends.readable)
         unchecked = self._check_witnesses(client, options, find_places_ahead(positions, reach), ends)
-        until = admit(positions, reach, self._limits(options), elapsed_ms=self.pace.pid.batch_interval_ms)
+        limits = self._limits(options)
+        until = (
+            admit(positions, reach, limits, elapsed_ms=self.pace.pid.batch_interval_ms)
+            if ahead is None
+            else ahead.admit(
+                positions, reach, ends.readable, limits, elapsed_ms=self.pace.pid.batch_interval_ms
+            )
+        )
         read = {q: at for q, at in until.items() if q in ends.masters and place(q) not in unchecked}
         witnesses = choose_witnesses(client, self.witnesses, positions, read, group=options.group)
         ranges = to_ranges(OffsetRange(queue, positions[queue], until[queue]) for queue in sorted(positions))
         with self._lock:
-            self.positions, self.witnesses = until, witnesses
+            self.positions, self.witnesses, self.floor = until, witnesses, floor
             self._batches[time_ms] = _Batch(ranges)
             old = [t for t, batch in self._batches.items() if batch.finished and t < time_ms - remember_ms]
             for time in old:
                 del self._batches[time]
         return ranges
+
+    def _floor_with(self, begins: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
+        """Return the floor with that of queues that are new, in topics that have one."""
+        topics = {queue.topic for queue in self.floor}
+        late = {q: at for q, at in begins.items() if q.topic in topics and q not in self.positions}
+        return {**self.floor, **late}
 
     def adopt(self, time_ms: int, ranges: OffsetRanges) -> None:
         """Adopt an earlier run's plan of a batch, unless it is known or does not follow the last one."""

@@ -21,6 +21,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dstream.direct.batch_log import BatchLog
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
 from pyspark_rocketmq.dstream.direct.commit import CommitCallback, Committer
+from pyspark_rocketmq.dstream.direct.committed_rows import CommittedRows
 from pyspark_rocketmq.dstream.jvm import (
     failures,
     listen,
@@ -91,8 +92,13 @@ class BatchMaker:
     @property
     def options(self) -> SourceOptions:
         """The reading options."""
-        options = parse_direct_options(self.given)
-        return replace(options, fail_on_data_loss=self.fail_on_data_loss).source(self.topics, self.group)
+        options = replace(parse_direct_options(self.given), fail_on_data_loss=self.fail_on_data_loss)
+        return options.source_of_stream(self.topics, self.group)
+
+    @property
+    def commit_topics(self) -> Mapping[str, str]:
+        """The commit topic of each topic; empty without ``isolation=read_committed``."""
+        return parse_direct_options(self.given).commit_topics(self.topics)
 
     def __call__(self, time: datetime, rdd: RDD[Any]) -> RocketMQRDD:
         """Return the RDD of the batch of a time."""
@@ -112,6 +118,8 @@ class _Run(StreamingListener):
         self._sc = sc
         self._options = maker.options
         self._client = PlanningClient(self._options.client)
+        by = maker.commit_topics
+        self._rows = CommittedRows(self._client, by) if by else None
         self._rdds: dict[int, RocketMQRDD] = {}
         self._placed: Mapping[MessageQueue, str] = {}
         self._commits = GroupCommits(maker.group, self._client, interval_ms=0, clock=SYSTEM_CLOCK)
@@ -126,6 +134,7 @@ class _Run(StreamingListener):
     def batch(self, time_ms: int) -> RocketMQRDD:
         """Plan a batch, create its RDD, and report it to Spark."""
         ranges = self._plan(time_ms)
+        found = None if self._rows is None else self._rows.split(ranges, self._maker.plan.floor)
         made = RocketMQRDD(
             self._sc,
             ranges,
@@ -134,6 +143,8 @@ class _Run(StreamingListener):
             self._maker.location,
             handler=self._maker.handler,
             placed=self._placed,
+            committed=None if found is None else found.committed,
+            parts=None if found is None else found.parts,
         )
         self._placed = made.placed
         self._rdds[time_ms] = made
@@ -148,7 +159,7 @@ class _Run(StreamingListener):
         if self._log is not None and (before := self._log.read(time_ms)) is not None:
             plan.adopt(time_ms, before)
         remembered = remember_ms(self._context, self._maker.stream_id)
-        ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=remembered)
+        ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=remembered, rows=self._rows)
         if self._log is not None:
             self._log.write(time_ms, ranges)
             self._log.forget(plan.remembered())

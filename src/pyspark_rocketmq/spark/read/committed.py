@@ -24,6 +24,7 @@ from pyspark_rocketmq.client.commits.commit_log import (
     read_committed,
     warn_of_lost_commits,
 )
+from pyspark_rocketmq.client.commits.holds import HoldTimes
 from pyspark_rocketmq.client.send.readable import wait_until_readable
 from pyspark_rocketmq.errors import BrokerNotFoundError
 from pyspark_rocketmq.model import Latest, MessageQueue, OffsetRange
@@ -32,7 +33,6 @@ from pyspark_rocketmq.offsets.stream_offset import CommitPosition, SourceOffset
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.commits.records import Commit, Ranges
 from pyspark_rocketmq.planning.commits.visible import (
-    HOLD_MS,
     Entry,
     clip,
     expand,
@@ -101,7 +101,7 @@ class CommittedStreamReader(RocketMQStreamReader):
         self._logs: dict[MessageQueue, CommitLog] = {}
         self._looks: Mapping[MessageQueue, _Look] = {}
         self._frozen_commits: Mapping[MessageQueue, int] | None = None
-        self._seen: dict[tuple[MessageQueue, int], float] = {}
+        self._times = HoldTimes(self._clock)
         self._sifted: dict[MessageQueue, tuple[Any, int, Sequence[tuple[int, Commit]], Sequence[Entry]]] = {}
 
     # --- what Spark calls ---
@@ -198,7 +198,7 @@ class CommittedStreamReader(RocketMQStreamReader):
         if self._sifted.get(queue, (None,))[0] != key:  # an idle query asks the same again and again
             self._sifted[queue] = (key, *self._sift(log, at, first, end, last))
         _, needed, commits, open_ = self._sifted[queue]
-        begun = [entry for entry in open_ if self._is_new(queue, entry)]
+        begun = self._times.holding(queue, open_)
         needed = min([needed, *(entry.offset for entry in begun)])
         needed = min(max(first, end - MAX_KNOWN, needed), at.read)
         at = CommitPosition(at.read, at.read, needed, end, log.stored_at_ms(end) if end > first else 0)
@@ -221,12 +221,6 @@ class CommittedStreamReader(RocketMQStreamReader):
         commits = log.commits(min(oldest, at.read), end)
         log.forget(min(begin, end - 1))  # what the same start needs again
         return needed, commits, open_
-
-    def _is_new(self, queue: MessageQueue, entry: Entry) -> bool:
-        """Whether unmarked messages still wait for a batch: for a time, whatever the brokers' clocks say."""
-        seen_s = self._seen.setdefault((queue, entry.offset), self._clock.monotonic())
-        age_ms = max(self._clock.now_ms() - entry.stored_at_ms, (self._clock.monotonic() - seen_s) * 1000)
-        return age_ms < HOLD_MS
 
     def _start_at(self, queue: MessageQueue, end: int, last: SourceOffset) -> CommitPosition:
         """Return where a commit topic is read first."""

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.planning.commits.ahead import CommitsAhead
+from pyspark_rocketmq.planning.commits.records import Commit
+from pyspark_rocketmq.planning.limit import Limits
+
+A, B, LOG = MessageQueue("t", "a", 0), MessageQueue("t", "b", 0), MessageQueue("t-commits", "a", 0)
+AT = {A: 10, B: 10, LOG: 5}
+
+
+def commit(number, **parts):
+    ranges = {{"a": A, "b": B}[name]: (found,) for name, found in parts.items()}
+    return Commit(owner="q", number=number, since=0, ranges=ranges)
+
+
+def admit(commits=(), *, reach=None, readable=None, holds=None, known=None, queues=(A, B), end=8, **limits):
+    ahead = CommitsAhead(
+        topics=frozenset({"t-commits"}),
+        ends={} if end is None else {LOG: end},
+        commits={LOG: commits},
+        holds=holds or {},
+        known=known or {},
+    )
+    positions = {queue: at for queue, at in AT.items() if queue == LOG or queue in queues}
+    reach = {
+        queue: end for queue, end in ({A: 20, B: 20, LOG: 99} | (reach or {})).items() if queue in positions
+    }
+    readable = {A: 20, B: 20} if readable is None else readable
+    return ahead.admit(positions, reach, readable, Limits(**limits), elapsed_ms=1000)
+
+
+def test_records_are_read_up_to_the_end_that_was_known_before_the_other_queues_were_asked():
+    assert admit([(6, commit(1, a=(12, 20)))]) == {A: 20, B: 20, LOG: 8}
+    assert admit(end=None) == {A: 20, B: 20, LOG: 5}, "its broker does not answer"
+    assert admit(end=3) == {A: 20, B: 20, LOG: 5}, "never back"
+
+
+@pytest.mark.parametrize(
+    ("readable", "known"),
+    [({A: 20, B: 13}, {A, B}), ({A: 20}, {A, B}), ({A: 20, B: 20}, {A})],
+    ids=["too short", "broker down", "queue without a position"],
+)
+def test_a_commit_waits_for_all_of_its_queues_and_those_after_it_with_it(readable, known, caplog):
+    commits = [(6, commit(1, a=(12, 20))), (7, commit(2, a=(8, 9), b=(8, 14)))]
+    found = admit(commits, readable=readable, queues=known)
+    assert found[LOG] == 7
+    assert "batch 2 of q is committed and waits: t@b:0" in caplog.text
+
+
+def test_other_messages_wait_for_open_batches():
+    assert admit(holds={A: 15, B: 4}) == {A: 15, B: 10, LOG: 8}, "never back"
+
+
+def test_limits_apply_to_unmarked_messages_and_again_to_rows_of_commits():
+    assert admit(known={A: ((11, 19),)}, max_rate_per_queue=2) == {A: 20, B: 12, LOG: 8}
+    two = [(5, commit(1, a=(0, 4))), (6, commit(2, a=(4, 8))), (7, commit(3, a=(8, 9)))]
+    readable = {A: 1000}
+    assert admit(two, readable=readable, max_offsets=7) == {A: 14, B: 13, LOG: 6}
+    assert admit(two, readable=readable, max_offsets=8)[LOG] == 7
+    assert admit(two, readable=readable, max_rate_per_queue=3)[LOG] == 8
+    assert admit(two, readable=readable)[LOG] == 8
+
+
+def test_a_batch_is_not_divided():
+    large = [(5, commit(1, a=(0, 1000))), (6, commit(2, a=(1000, 1001)))]
+    found = admit(large, reach={A: 10, B: 10}, readable={A: 2000}, max_offsets=1)
+    assert found == {A: 10, B: 10, LOG: 6}
+
+
+def test_nothing_is_logged_for_what_can_be_read(caplog):
+    with caplog.at_level(logging.WARNING):
+        admit([(6, commit(1, a=(12, 20), b=(19, 20)))])
+    assert not caplog.records
