@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 from tests.support.commit_history import Defect, Finding, Reading, Seen, Transaction, decide, examine
+from tests.support.direct_stream import DirectStream
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.commits import commit_log
@@ -85,7 +86,7 @@ class Driver:
 
 
 class World:
-    """Two queries that write one topic, their zombies, and a reader that starts again now and then."""
+    """Two queries that write one topic, their zombies, and two streams that start again now and then."""
 
     def __init__(self, mq: MockCluster, client: Client, choose: random.Random) -> None:
         self._mq, self._client, self._choose = mq, client, choose
@@ -100,6 +101,7 @@ class World:
             SourceOptions, given | {"startingOffsets": "earliest"}, where="readStream", environ={}
         )
         self._reader = CommittedStreamReader(self._options, read_schema(COLUMNS))
+        self._direct = DirectStream(mq)
         self._end: dict[str, Any] = self._reader.initialOffset()
         self._last: tuple[dict[str, Any], dict[str, Any]] | None = None
 
@@ -129,6 +131,7 @@ class World:
                 code = self._choose.choice((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
                 self._mq.inject(HangUp(executed=True), on=code, times=1)
             case "restart":
+                self._direct.recover()
                 self._reader.stop()
                 self._reader = CommittedStreamReader(self._options, read_schema(COLUMNS))
                 if self._last is not None:
@@ -136,6 +139,7 @@ class World:
             case "batch":
                 self._read_batch()
             case _:
+                self._direct.trigger()
                 self.read()
 
     def _read_batch(self) -> None:
@@ -184,9 +188,16 @@ class World:
             self._done[query] += 1
         while self.read():
             pass
+        self._direct.drain()
         self._reader.stop()
+        self._direct.stop()
         written = {f"{query}-{key}": n * ROWS for query, n in self._done.items() for key in range(KEYS)}
-        return [*self._found, *examine(self.history, self._decided(), written)]
+        direct = [
+            Reading(number, [seen(m.broker_name, m.queue_id, m.queue_offset, m.body) for m in messages])
+            for number, messages in enumerate(self._direct.messages)
+        ]
+        readers = (self.history, direct)
+        return [*self._found, *(each for it in readers for each in examine(it, self._decided(), written))]
 
 
 def seen(brokerName: str, queueId: int, queueOffset: int, body: bytes) -> Seen:  # noqa: N803 - columns
