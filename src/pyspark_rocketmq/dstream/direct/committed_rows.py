@@ -1,9 +1,9 @@
 """Committed batches of transactional writes in a direct stream.
 
 The queue of a commit topic is a queue of the stream. The records in a batch's range of it decide: the rows of
-their commits are elements of that batch, all of them, in the partitions of their own queues. The offsets of
-other queues are those of unmarked messages. So a batch's ranges determine its elements, and the offsets that
-the group, or a user's own store, has of all queues are enough to continue.
+their commits are elements of that batch, all of them, in the partitions of the queues that have them. The
+offsets of other queues are those of unmarked messages. So a batch's ranges determine its elements, and the
+offsets that the group, or a user's own store, has of all queues are enough to continue.
 """
 
 from __future__ import annotations
