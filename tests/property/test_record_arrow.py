@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -143,6 +144,25 @@ def damaged(draw: st.DrawFn) -> bytes:
     return draw(st.sampled_from([bytes(data), bytes(data[: len(data) // 2])]) | st.binary(max_size=200))
 
 
+OUT_OF_ORDER = b"".join(encode_message(b"x", topic="orders", queue_offset=offset) for offset in (2, 1))
+EMPTY_BATCHES_OUT_OF_ORDER = b"".join(
+    encode_message(b"", topic="orders", queue_offset=offset, sys_flag=0xC0) for offset in (2, 1)
+)
+
+
+def in_order(data: bytes, chunk: Chunk) -> list[Message]:
+    """Return the reference's messages; raise as the decoders do where records or messages do not ascend."""
+    messages = reference(data, chunk)
+    starts = [0]
+    while starts[-1] < len(data):
+        starts.append(starts[-1] + int.from_bytes(data[starts[-1] :][:4], "big"))
+    offsets = [int.from_bytes(data[start + 20 :][:8], "big") for start in starts[:-1]]
+    for each in (offsets, [message.queue_offset for message in messages]):
+        if any(one >= other for one, other in itertools.pairwise(each)):
+            raise CorruptMessageError("the queue offsets do not ascend")
+    return messages
+
+
 def check_times(messages: Iterable[Message]) -> None:
     """Raise as the decoder of columns does, which hold microseconds: fewer times than a message."""
     if any(abs(ms) > (2**63 - 1) // 1000 for m in messages for ms in (m.born_timestamp, m.store_timestamp)):
@@ -152,15 +172,17 @@ def check_times(messages: Iterable[Message]) -> None:
 @examples(150)
 @given(damaged())
 @example(encode_message(b"", topic="orders", store_timestamp=2**62))
+@example(EMPTY_BATCHES_OUT_OF_ORDER)
+@example(OUT_OF_ORDER)
 def test_any_bytes_give_the_right_rows_or_raise(data: bytes) -> None:
     chunk = Chunk(memoryview(data), 0, len(data), 0, FOREVER)
     try:
         batches = BatchDecoder(list(COLUMNS), queue=QUEUE, check_crc=False).decode([chunk])
     except CorruptMessageError:
         with pytest.raises(CorruptMessageError):
-            check_times(reference(data, chunk))
+            check_times(in_order(data, chunk))
         return
-    expected = reference(data, chunk)
+    expected = in_order(data, chunk)
     for name in COLUMNS:
         actual = [value for batch in batches for value in values(batch, name, name)]
         assert actual == [OF_MESSAGE[name](message) for message in expected]
@@ -168,12 +190,14 @@ def test_any_bytes_give_the_right_rows_or_raise(data: bytes) -> None:
 
 @examples(150)
 @given(damaged())
+@example(EMPTY_BATCHES_OUT_OF_ORDER)
+@example(OUT_OF_ORDER)
 def test_any_bytes_give_the_right_objects_or_raise(data: bytes) -> None:
     chunk = Chunk(memoryview(data), 0, len(data), 0, FOREVER)
     try:
         messages = list(MessageDecoder(QUEUE).messages([chunk]))
     except CorruptMessageError:
         with pytest.raises(CorruptMessageError):
-            reference(data, chunk)
+            in_order(data, chunk)
         return
-    assert messages == reference(data, chunk)
+    assert messages == in_order(data, chunk)
