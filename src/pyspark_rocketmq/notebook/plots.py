@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING
 
 from pyspark_rocketmq.dashboard.history import QueryHistory, QueryLogReader
 from pyspark_rocketmq.errors import OptionError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["plot_lag", "plot_rates"]
 
@@ -57,7 +58,11 @@ def _run(folder: str | Path, query: str | None) -> QueryHistory:
 
 
 def _axes(ax: Axes | None) -> Axes:
-    return ax if ax is not None else plt.subplots(figsize=(8, 3))[1]
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt  # noqa: PLC0415 - half a second that tables do not need
+
+    return plt.subplots(figsize=(8, 3))[1]
 
 
 def _label(axes: Axes, run: QueryHistory, what: str) -> Axes:
