@@ -19,7 +19,7 @@ from pyspark_rocketmq.options import (
     option_reference,
 )
 from pyspark_rocketmq.sql.declared_columns import writable_columns
-from pyspark_rocketmq.sql.dialect import CONNECTORS, JobDialect
+from pyspark_rocketmq.sql.dialect import BOUNDED, CONNECTORS, JobDialect
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable
 from pyspark_rocketmq.sql.flinksql import JobQueries
 from pyspark_rocketmq.sql.parse import parse_statements
@@ -193,7 +193,8 @@ class _Check:
         for key in sorted(query.names & self._tables.keys()):
             _parse(self._tables[key], SourceOptions, self._tables[key].given.read)
         streaming = self._settings.options.mode is RuntimeMode.STREAMING
-        return bool(query.names & self._streams) or (streaming and bool(query.names & self._names))
+        bounded = {key for key, table in self._connectors.items() if table.declared.connector in BOUNDED}
+        return bool(query.names & self._streams) or (streaming and bool(query.names & self._names - bounded))
 
 
 def with_name_server(given: Mapping[str, str]) -> dict[str, str]:

@@ -27,15 +27,18 @@ from pyspark_rocketmq.sql.statements import (
     Watermark,
 )
 
-__all__ = ["CONNECTORS", "FORMATS", "JobDialect", "TableParser"]
+__all__ = ["BOUNDED", "CONNECTORS", "FORMATS", "JobDialect", "TableParser"]
 
 T = TypeVar("T")
 
 FORMATS: Final = frozenset({"rocketmq", "org.apache.rocketmq.spark"})
 """The value of ``USING`` and ``'connector'``."""
 
-CONNECTORS: Final = frozenset({"blackhole", "print", "filesystem"})
+CONNECTORS: Final = frozenset({"blackhole", "print", "filesystem", "jdbc"})
 """Connectors of Flink's that Spark has, too."""
+
+BOUNDED: Final = frozenset({"jdbc"})
+"""Those whose tables are no streams."""
 
 _OPENS: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
 _CLOSES: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})

@@ -10,7 +10,9 @@ from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.options import CompatibilityWarning
 from pyspark_rocketmq.sql.check import check_job
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable
+from pyspark_rocketmq.sql.flink.jdbc import check_writable
 from pyspark_rocketmq.sql.parse import parse_statements
+from pyspark_rocketmq.sql.statements import Position
 
 FILES = "'connector' = 'filesystem', 'path' = '/f', 'format' = 'csv'"
 
@@ -74,3 +76,47 @@ def test_a_job_with_connectors_is_checked():
         check_job(f"{files}{hole} INSERT INTO h SELECT a, 1 FROM f")
     with pytest.raises(SqlError, match="table h already exists"):
         check_job(hole + hole)
+
+
+# --- databases --------------------------------------------------------------------------------------------
+
+JDBC = "'connector' = 'jdbc', 'url' = 'jdbc:mysql://h/d', 'table-name' = 'shop.totals'"
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "message"),
+    [
+        ("'connector' = 'jdbc', 'table-name' = 't'", "(a INT)", "needs the option 'url'"),
+        ("'connector' = 'jdbc', 'url' = 'jdbc:mysql://h/d'", "(a INT)", "needs the option 'table-name'"),
+        (JDBC.replace("jdbc:mysql", "mysql"), "(a INT)", "begins with jdbc:"),
+        (JDBC, "(a INT, b ROW<c INT>)", "a database has no type for column 'b': declare a STRING"),
+        (JDBC, "(a MAP<STRING, INT>)", "no type for column 'a'"),
+        (f"{JDBC}, 'user' = 'me'", "(a INT)", "unknown option 'user': did you mean username"),
+        (JDBC, "(a INT, k STRING METADATA FROM 'keys')", "has no metadata columns"),
+    ],
+)
+def test_what_a_table_of_a_database_cannot_be(options, columns, message):
+    with pytest.raises(SqlError, match=re.escape(message)):
+        declare(options, columns)
+
+
+def test_a_table_of_a_database_shows_no_secret():
+    table = declare(f"{JDBC}, 'username' = 'me', 'password' = 'hunter2'")
+    assert table.is_readable
+    assert "hunter2" not in repr(table)
+    with pytest.warns(CompatibilityWarning, match=r"without effect: lookup.cache \(a micro-batch reads"):
+        declare(f"{JDBC}, 'lookup.cache' = 'PARTIAL'")
+
+
+def test_a_table_of_a_database_is_no_stream():
+    database = f"CREATE TABLE d (a INT, d STRING) WITH ({JDBC});"
+    hole = "CREATE TABLE h (a INT) WITH ('connector' = 'blackhole');"
+    assert check_job(f"{database}{hole} INSERT INTO h SELECT a FROM d; SELECT a FROM d") == 4
+
+
+def test_which_databases_are_written():
+    at = Position(3, 4)
+    for url in ("jdbc:mysql://h/d", "jdbc:mariadb://h/d", "jdbc:postgresql://h/d", "jdbc:sqlite:/f"):
+        check_writable({"url": url}, at)
+    with pytest.raises(SqlError, match="line 3, column 4: jdbc:oracle can be read, but not written"):
+        check_writable({"url": "jdbc:oracle:thin:@//h/d"}, at)

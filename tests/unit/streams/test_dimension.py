@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.errors import OptionError, PlanError
-from pyspark_rocketmq.streams.connectors.database import database_url
+from pyspark_rocketmq.spark.stores.database_url import database_url
 from pyspark_rocketmq.streams.connectors.dimension import DimensionTable, cached_rows
 
 

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+import pyarrow as pa
 import sqlalchemy as sa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark.stores.table_statement import create_table_statement
 
-__all__ = ["append_to", "upsert_into"]
+__all__ = ["append_to", "execute_rows", "reflect_table", "unique_keys", "upsert_into", "upsert_statement"]
 
 _CHUNK_ROWS: Final = 5_000
 
@@ -28,8 +30,8 @@ def append_to(table: str, *, schema: str | None = None) -> RowWriter:
     """
 
     def write(connection: sa.Connection, batch: DataFrame) -> None:
-        target = _reflect(connection, table, schema, batch)
-        _execute(connection, sa.insert(target), target, batch)
+        target = reflect_table(connection, table, schema, batch.schema)
+        execute_rows(connection, sa.insert(target), target, batch.toArrow())
 
     return write
 
@@ -56,19 +58,27 @@ def upsert_into(table: str, *, key: Sequence[str], schema: str | None = None) ->
         raise OptionError("an upsert needs the columns of a key")
 
     def write(connection: sa.Connection, batch: DataFrame) -> None:
-        target = _reflect(connection, table, schema, batch, key)
-        _execute(connection, _upsert(connection.dialect.name, target, key, batch.columns), target, batch)
+        target = reflect_table(connection, table, schema, batch.schema, key)
+        statement = upsert_statement(connection.dialect.name, target, key, batch.columns)
+        execute_rows(connection, statement, target, batch.toArrow())
 
     return write
 
 
-def _reflect(
-    connection: sa.Connection, table: str, schema: str | None, batch: DataFrame, key: Sequence[str] = ()
+def reflect_table(
+    connection: sa.Connection, table: str, schema: str | None, rows: StructType, key: Sequence[str] = ()
 ) -> sa.Table:
+    """Return a table as the database has it.
+
+    Raises
+    ------
+    OptionError
+        The table does not exist, or would keep a part of a failed batch.
+    """
     try:
         target = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
     except sa.exc.NoSuchTableError as error:
-        statement = create_table_statement(connection.dialect, table, batch.schema, key=key, schema=schema)
+        statement = create_table_statement(connection.dialect, table, rows, key=key, schema=schema)
         raise OptionError(
             f"the table does not exist, create it before the query, for example with: {statement}",
             table=table,
@@ -89,7 +99,7 @@ def _has_transactions(connection: sa.Connection, engine: str) -> bool:
     return bool(connection.scalar(query, {"engine": engine}) == "YES")
 
 
-def _upsert(dialect: str, target: sa.Table, key: Sequence[str], columns: Sequence[str]) -> sa.Insert:
+def upsert_statement(dialect: str, target: sa.Table, key: Sequence[str], columns: Sequence[str]) -> sa.Insert:
     """Return the statement that inserts a row of these columns, or updates the row with its key."""
     others = [name for name in columns if name not in key]
     match dialect:
@@ -114,7 +124,7 @@ def _upsert(dialect: str, target: sa.Table, key: Sequence[str], columns: Sequenc
 def _check_only_key(target: sa.Table, key: Sequence[str], columns: Sequence[str]) -> None:
     """Refuse a table in which MySQL would update a different row than the key's, or never update."""
     has_key = False
-    for names, whole in _unique_keys(target):
+    for names, whole in unique_keys(target):
         if whole and names == set(key):
             has_key = True
         elif not any(target.c[name].autoincrement is True and name not in columns for name in names):
@@ -133,7 +143,7 @@ def _check_only_key(target: sa.Table, key: Sequence[str], columns: Sequence[str]
         )
 
 
-def _unique_keys(target: sa.Table) -> Iterator[tuple[set[str], bool]]:
+def unique_keys(target: sa.Table) -> Iterator[tuple[set[str], bool]]:
     """Yield the columns of each unique key, and whether it covers whole values, not only prefixes."""
     if target.primary_key.columns:
         yield set(target.primary_key.columns.keys()), True
@@ -143,13 +153,15 @@ def _unique_keys(target: sa.Table) -> Iterator[tuple[set[str], bool]]:
             yield set(index.columns.keys()), not parts
 
 
-def _execute(connection: sa.Connection, statement: sa.Insert, target: sa.Table, batch: DataFrame) -> None:
-    table = batch.toArrow()  # which gives instants in UTC
-    with _utc(connection, needed=_has_instants(connection.dialect.name, target, batch.columns)):
-        for part in table.to_batches(max_chunksize=_CHUNK_ROWS):
-            rows = part.to_pylist()
-            if rows:
-                connection.execute(statement, rows)
+def execute_rows(
+    connection: sa.Connection, statement: sa.Insert | sa.Delete, target: sa.Table, rows: pa.Table
+) -> None:
+    """Execute a statement for each row. Instants are in UTC."""
+    with _utc(connection, needed=_has_instants(connection.dialect.name, target, rows.column_names)):
+        for part in rows.to_batches(max_chunksize=_CHUNK_ROWS):
+            values = part.to_pylist()
+            if values:
+                connection.execute(statement, values)
 
 
 def _has_instants(dialect: str, target: sa.Table, columns: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Flink's connectors ``blackhole``, ``print`` and ``filesystem``, by Spark's own sinks and sources."""
+"""Flink's connectors ``blackhole``, ``print``, ``filesystem`` and ``jdbc``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ from pyspark_rocketmq.spark.body_formats import Fit
 from pyspark_rocketmq.spark.body_formats import quote as quoted_text
 from pyspark_rocketmq.spark.boundary import called_for_batches
 from pyspark_rocketmq.sql.declared_columns import Writable, add_computed, mark_watermark, writable_columns
+from pyspark_rocketmq.sql.flink.jdbc import (
+    JDBC_OPTIONS,
+    check_database,
+    check_writable,
+    read_database,
+    row_writer,
+)
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE
 from pyspark_rocketmq.sql.formats.flink_options import format_settings
 from pyspark_rocketmq.sql.statements import CreateTable, Insert, MetadataColumn, PhysicalColumn, TableOption
@@ -33,6 +40,7 @@ class ConnectorKind(enum.Enum):
     BLACKHOLE = "blackhole"
     PRINT = "print"
     FILESYSTEM = "filesystem"
+    JDBC = "jdbc"
 
 
 _FORMATS: Final = {name: name for name in ("csv", "json", "parquet", "orc", "avro", "text")} | {"raw": "text"}
@@ -41,6 +49,7 @@ _OPTIONS: Final[Mapping[ConnectorKind, frozenset[str]]] = {
     ConnectorKind.BLACKHOLE: frozenset(),
     ConnectorKind.PRINT: frozenset({"print-identifier", "standard-error"}),
     ConnectorKind.FILESYSTEM: frozenset({"path", "format"}),
+    ConnectorKind.JDBC: JDBC_OPTIONS,
 }
 _NO_EFFECT: Final[Mapping[str, str]] = {
     "sink.parallelism": "spark.sql.shuffle.partitions sets the tasks of a query",
@@ -50,6 +59,12 @@ _NO_EFFECT: Final[Mapping[str, str]] = {
     "source.monitor-interval": "each micro-batch lists the files",
     "auto-compaction": "Spark compacts no files",
     "compaction.": "Spark compacts no files",
+    "lookup.": "a micro-batch reads the table once",
+    "scan.auto-commit": "Spark's reader sets it",
+    "sink.buffer-flush.": "a micro-batch is one transaction",
+    "sink.max-retries": "a query that failed continues with the same batch after a restart",
+    "connection.max-retry-timeout": "a query that failed continues with the same batch after a restart",
+    "compatible-mode": "the URL says which database it is",
 }
 """Options of Flink's, or how they begin, and why they have no effect."""
 
@@ -116,6 +131,8 @@ class ConnectorTable:
                 name.position.fail(f"connector {self.kind.value!r} has no partitions")
             if name.key not in known:
                 name.position.fail(f"{name.text!r} is no column of {declared.name.text}")
+        if self.kind is ConnectorKind.JDBC:
+            check_database(declared, self.options)
         if self.kind is not ConnectorKind.FILESYSTEM:
             return
         missing = [name for name in ("path", "format") if name not in self.options]
@@ -141,10 +158,12 @@ class ConnectorTable:
     @property
     def is_readable(self) -> bool:
         """Whether queries can read it."""
-        return self.kind is ConnectorKind.FILESYSTEM
+        return self.kind in {ConnectorKind.FILESYSTEM, ConnectorKind.JDBC}
 
     def read(self, spark: SparkSession, *, streaming: bool) -> DataFrame:
-        """Return the rows of the files."""
+        """Return the rows of the files, or of the database's table, which is no stream."""
+        if self.kind is ConnectorKind.JDBC:
+            return read_database(spark, self.declared, self.options)
         schema = ", ".join(f"{quoted_text(c.name.text)} {c.type}" for c in self._physical)
         if streaming:
             stream = spark.readStream.format(self.format).options(**self.settings).schema(schema)
@@ -179,6 +198,8 @@ class ConnectorTarget:
         """Return the rows with the table's columns."""
         if insert.overwrite:
             insert.target.position.fail(f"{self.table.name} cannot be overwritten: use INSERT INTO")
+        if self.table.kind is ConnectorKind.JDBC:
+            check_writable(self.table.options, insert.target.position)
         columns = writable_columns(self.table.declared, insert.columns, insert.target.position)
         given = [name for name in rows.columns if name != CHANGE]
         insert.require_columns(given, [column.name.text for column in columns])
@@ -197,6 +218,8 @@ class ConnectorTarget:
                     rows.write.format(table.format).options(**table.settings, **table.writing).mode("append")
                 )
                 writer.partitionBy(*self._partitions()).save(table.options["path"])
+            case ConnectorKind.JDBC:
+                row_writer(table.options, table.declared)(rows)
 
     def start(self, writer: DataStreamWriter, mode: OutputMode, checkpoint: str) -> StreamingQuery:
         """Write a stream."""
@@ -215,6 +238,13 @@ class ConnectorTarget:
             case ConnectorKind.FILESYSTEM:
                 writer = writer.format(table.format).options(**table.settings, **table.writing)
                 return writer.partitionBy(*self._partitions()).start(table.options["path"])
+            case ConnectorKind.JDBC:
+                write = row_writer(table.options, table.declared)
+
+                def insert(rows: DataFrame, _: int) -> None:
+                    write(rows)
+
+                return writer.foreachBatch(called_for_batches(insert)).start()
 
     def _partitions(self) -> list[str]:
         return [name.text for name in self.table.declared.partitions]

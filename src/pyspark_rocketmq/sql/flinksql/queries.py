@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from pyspark_rocketmq.options import JobOptions, RuntimeMode, SqlDialect
-from pyspark_rocketmq.sql.dialect import CONNECTORS
+from pyspark_rocketmq.sql.dialect import BOUNDED, CONNECTORS
 from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
 from pyspark_rocketmq.sql.flinksql.translator import (
     Translated,
@@ -34,6 +34,7 @@ class JobQueries:
         self._nested: dict[str, dict[str, str]] = {}
         self._changelogs: set[str] = set()
         self._topics: dict[str, Versions | None] = {}
+        self._bounded: set[str] = set()
 
     def table(self, declared: CreateTable, options: JobOptions) -> CreateTable:
         """Note a table of the job, and return it with its computed columns translated.
@@ -48,6 +49,9 @@ class JobQueries:
         self._views.pop(declared.name.key, None)
         self._changelogs.discard(declared.name.key)
         self._topics.pop(declared.name.key, None)
+        self._bounded.discard(declared.name.key)
+        if declared.connector in BOUNDED:
+            self._bounded.add(declared.name.key)
         if any(changelog_of(option) for option in declared.options):
             self._changelogs.add(declared.name.key)
         if declared.connector not in CONNECTORS:
@@ -112,7 +116,7 @@ class JobQueries:
             return Translated(query.padded, False, Relation())
         known = {
             name: Relation(
-                stream=stream,
+                stream=stream and name not in self._bounded,
                 changelog=stream and name in self._changelogs,
                 processing_time=self._times.get(name, frozenset()),
                 nested=self._nested.get(name, {}),

@@ -19,6 +19,8 @@ from pyspark.sql.utils import is_remote
 from pyspark_rocketmq.options import OutputMode
 from pyspark_rocketmq.sql.check import with_name_server
 from pyspark_rocketmq.sql.error_positions import failures_at
+from pyspark_rocketmq.sql.flink.connectors import ConnectorKind, ConnectorTable
+from pyspark_rocketmq.sql.flink.jdbc import no_rows
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.plan.planner import Planner
 from pyspark_rocketmq.sql.settings import first_settings
@@ -100,6 +102,11 @@ class _DryPlanner(Planner):
         table = Table.of(declared, default_format=self.options.default_format, infer=False)
         given = replace(table.given, read=with_name_server(table.given.read))
         return replace(table, given=given)
+
+    def read_connector(self, table: ConnectorTable, *, streaming: bool) -> DataFrame:
+        if table.kind is ConnectorKind.JDBC:
+            return no_rows(self._spark, table.declared)
+        return super().read_connector(table, streaming=streaming)
 
 
 class _Planning:

@@ -13,7 +13,7 @@ from pyspark_rocketmq.sql.dialect import CONNECTORS
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable, ConnectorTarget
 from pyspark_rocketmq.sql.flinksql import JobQueries, Translated
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Target, UnknownTarget
-from pyspark_rocketmq.sql.plan.upserts import changes_target
+from pyspark_rocketmq.sql.plan.upserts import changes_target, require_key_of_updates
 from pyspark_rocketmq.sql.settings import Settings, spark_setting
 from pyspark_rocketmq.sql.statements import CreateTable, CreateView, DropTable, Insert, Query
 from pyspark_rocketmq.sql.tables import Table
@@ -230,13 +230,22 @@ class Planner:
         return self._spark.sql(text)
 
     def _view_files(self, names: Set[str], reading: tuple[RuntimeMode, int | None]) -> None:
-        """Register the files that are read as views. Other connectors only write."""
+        """Register the files and databases that are read as views. Other connectors only write."""
         for key in sorted(names & self.connectors.keys()):
             table = self.connectors[key]
             if table.is_readable and self._viewed.get(key) != reading:
-                found = table.read(self._spark, streaming=reading[0] is RuntimeMode.STREAMING)
+                found = self.read_connector(table, streaming=reading[0] is RuntimeMode.STREAMING)
                 found.createOrReplaceTempView(quote(table.declared.name))
                 self._viewed[key] = reading
+
+    def read_connector(self, table: ConnectorTable, *, streaming: bool) -> DataFrame:
+        """Return the rows of files or of a database.
+
+        Raises
+        ------
+        SqlError, OptionError
+        """
+        return table.read(self._spark, streaming=streaming)
 
     def insert(self, insert: Insert, *, known_target: bool = True) -> Write | None:
         """Plan an INSERT. None: it reads and writes tables of Spark's only.
@@ -269,7 +278,10 @@ class Planner:
         if translated.rows.changelog:
             target = changes_target(target, insert)
         rows = target.align(self._rows(insert.query, translated.text), insert)
-        return Write(rows, target, insert.target.text, self._mode_of(translated))
+        mode = self._mode_of(translated)
+        if rows.isStreaming and mode is not OutputMode.APPEND:
+            require_key_of_updates(target, insert)
+        return Write(rows, target, insert.target.text, mode)
 
     def insert_in_spark(self, insert: Insert) -> None:
         """Run an INSERT of which Spark knows both sides."""

@@ -1,4 +1,4 @@
-"""A changelog's rows into a topic: the last change of each key, or every change in a changelog's format."""
+"""Rows that change into a topic: the last change of each key, or every change in a changelog's format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyspark_rocketmq.sql.plan.targets import MessagesTarget, Target, require_si
 from pyspark_rocketmq.sql.statements import Insert
 from pyspark_rocketmq.sql.tables import Table
 
-__all__ = ["UpsertTarget", "changes_target"]
+__all__ = ["UpsertTarget", "changes_target", "require_key_of_updates"]
 
 _WITHOUT_NULLS: Final = frozenset({BodyFormat.RAW, BodyFormat.KEY_VALUE})
 
@@ -38,12 +38,29 @@ def changes_target(target: Target, insert: Insert) -> Target:
             _require_key(target.table, insert)
             return UpsertTarget(target.table)
         case ConnectorTarget() if target.table.kind is not ConnectorKind.FILESYSTEM:
+            require_key_of_updates(target, insert)
             return target
     return insert.target.position.fail(
         f"{insert.target.text} only appends rows, and those of a changelog are updated and deleted: use a "
-        "topic with PRIMARY KEY (…) NOT ENFORCED, or SET 'execution.runtime-mode' = 'batch' to write the "
-        "rows that remain"
+        "topic or a table of connector 'jdbc' with PRIMARY KEY (…) NOT ENFORCED, or SET "
+        "'execution.runtime-mode' = 'batch' to write the rows that remain"
     )
+
+
+def require_key_of_updates(target: Target, insert: Insert) -> None:
+    """Check that a database's table has the key by which rows that change are updated.
+
+    Raises
+    ------
+    SqlError
+    """
+    if isinstance(target, ConnectorTarget) and target.table.kind is ConnectorKind.JDBC:
+        declared = target.table.declared
+        if not declared.primary_key:
+            insert.target.position.fail(
+                f"the rows for {declared.name.text} are updated: declare its PRIMARY KEY (…) NOT ENFORCED, a "
+                "unique key of the table in the database"
+            )
 
 
 def _require_key(table: Table, insert: Insert) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.features import FEATURES
+from pyspark_rocketmq.spark.stores.database_url import database_url
 from pyspark_rocketmq.streams.api.compat import SourceNames
 from pyspark_rocketmq.streams.api.data_stream import DataStream
 from pyspark_rocketmq.streams.api.job import Job
@@ -19,7 +20,7 @@ from pyspark_rocketmq.streams.api.rocketmq_stream import Topology
 from pyspark_rocketmq.streams.api.rstream import RStream
 from pyspark_rocketmq.streams.api.schema_config import SchemaConfig, SchemaType
 from pyspark_rocketmq.streams.connectors.base import RecordSource, option_texts
-from pyspark_rocketmq.streams.connectors.database import AddedRowsSource, database_url
+from pyspark_rocketmq.streams.connectors.database import AddedRowsSource
 from pyspark_rocketmq.streams.connectors.dataframes import FrameSource
 from pyspark_rocketmq.streams.connectors.files import FileSource, ReadFormat
 from pyspark_rocketmq.streams.connectors.kafka import KafkaSource

@@ -11,12 +11,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.stores.database_url import database_url
 from pyspark_rocketmq.streams.api.compat import DataStreamNames
 from pyspark_rocketmq.streams.api.job import Job, Strategy
 from pyspark_rocketmq.streams.api.join_stream import JoinStream
 from pyspark_rocketmq.streams.api.output import StreamOutput
 from pyspark_rocketmq.streams.api.window_stream import OverWindowStream, WindowStream
-from pyspark_rocketmq.streams.connectors.database import database_url
 from pyspark_rocketmq.streams.connectors.dimension import DimensionTable
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.choices import FunctionKind, OnError, TimeMode, choices_of

@@ -11,9 +11,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.query_end import stop_query
+from pyspark_rocketmq.spark.stores.database_url import database_url
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.connectors.base import option_texts
-from pyspark_rocketmq.streams.connectors.database import DatabaseSink, database_url
+from pyspark_rocketmq.streams.connectors.database import DatabaseSink
 from pyspark_rocketmq.streams.connectors.dataframes import CustomSink, TableSink
 from pyspark_rocketmq.streams.connectors.files import FileSink, WriteFormat
 from pyspark_rocketmq.streams.connectors.kafka import KafkaSink

@@ -11,7 +11,7 @@ from pyspark.sql import types
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.spark.stores.sql_rows import _upsert, append_to, upsert_into
+from pyspark_rocketmq.spark.stores.sql_rows import append_to, upsert_into, upsert_statement
 from pyspark_rocketmq.spark.stores.table_statement import create_table_statement
 
 DIALECTS = {
@@ -41,7 +41,7 @@ def row_id() -> sa.Column[int]:
     ],
 )
 def test_a_row_whose_key_is_there_is_updated(dialect, ends):
-    statement = _upsert(dialect, totals(), ["product"], ["product", "n"])
+    statement = upsert_statement(dialect, totals(), ["product"], ["product", "n"])
     assert str(statement.compile(dialect=DIALECTS[dialect])).endswith(ends)
 
 
@@ -55,14 +55,14 @@ def test_a_row_whose_key_is_there_is_updated(dialect, ends):
     ],
 )
 def test_a_row_that_is_a_key_alone_stays_as_it_is(dialect, ends):
-    statement = _upsert(dialect, totals(), ["product"], ["product"])
+    statement = upsert_statement(dialect, totals(), ["product"], ["product"])
     assert str(statement.compile(dialect=DIALECTS[dialect], column_keys=["product"])).endswith(ends)
 
 
 @pytest.mark.parametrize("dialect", ["mysql", "mariadb"])
 def test_mysql_updates_by_the_key_alone_or_not_at_all(dialect):
     def make(*more):
-        return _upsert(dialect, totals(*more), ["product"], ["product", "n"])
+        return upsert_statement(dialect, totals(*more), ["product"], ["product", "n"])
 
     def key(**settings):
         return sa.Index("by_product", "product", unique=True, **settings)
@@ -76,14 +76,14 @@ def test_mysql_updates_by_the_key_alone_or_not_at_all(dialect):
     with pytest.raises(OptionError, match=r"update the row of any unique key.*other=product"):
         make(row_id(), first_letters)
     with pytest.raises(OptionError, match=r"other=id"):
-        _upsert(dialect, totals(row_id(), key()), ["product"], ["id", "product", "n"])
+        upsert_statement(dialect, totals(row_id(), key()), ["product"], ["id", "product", "n"])
 
 
 def test_what_cannot_be_updated():
     with pytest.raises(OptionError, match="needs the columns of a key"):
         upsert_into("totals", key=[])
     with pytest.raises(OptionError, match="not oracle"):
-        _upsert("oracle", totals(), ["product"], ["product", "n"])
+        upsert_statement("oracle", totals(), ["product"], ["product", "n"])
 
 
 ROWS = (
