@@ -23,6 +23,18 @@ OPERATORS = (
     Example("7 / 2", 3),
     Example("-7 / 2", -3),
     Example("7 / 2.0", 3.5),
+    Example("CAST(7 / 2 AS STRING)", "3"),
+    Example("CAST(7 / 2.0 AS VARCHAR(2))", "3."),
+    Example("DATE_FORMAT(FLOOR(TIMESTAMP '2026-01-31 08:09:10' TO WEEK), 'MM-dd HH')", "01-25 00"),
+    Example("DATE_FORMAT(CEIL(TIMESTAMP '2026-01-31 08:09:10' TO WEEK), 'MM-dd HH')", "02-01 00"),
+    Example("DATE_FORMAT(FLOOR(TIMESTAMP '2026-02-01 08:09:10' TO WEEK), 'MM-dd HH')", "02-01 00"),
+    Example("DATE_FORMAT(CEIL(TIMESTAMP '2026-01-31 08:09:10' TO QUARTER), 'MM-dd HH')", "04-01 00"),
+    Example("EXTRACT(ISODOW FROM DATE '2026-02-01')", 7),
+    Example("3 BETWEEN SYMMETRIC 5 AND 1", True),
+    Example("""'{"a": 1}' IS JSON""", True),
+    Example("""'{"a": 1}' IS JSON ARRAY""", False),
+    Example("""'{"a": 1' IS NOT JSON OBJECT""", True),
+    Example("'7' IS JSON SCALAR", True),
     Example("ARRAY[5, 6][1]", 5),
     Example("ARRAY[5, 6][3]", None),
     Example("MAP['k', 1]['k']", 1),
@@ -115,3 +127,22 @@ def test_a_version_is_the_one_that_was_valid(spark: SparkSession) -> None:
     found = [(1, "a", 100, 5), (2, "a", 100, 5), (3, "a", 200, 20), (5, "c", 7, 1)]
     assert joined("JOIN") == found
     assert joined("LEFT JOIN") == sorted([*found, (4, None, None, None)], key=repr)
+
+
+def test_unnest_has_flinks_rows(spark: SparkSession) -> None:
+    rows = "(1, array('a', 'b'), array(named_struct('sku', 'x', 'n', 5))), (2, array(), array())"
+    spark.sql(f"SELECT * FROM VALUES {rows} AS t (id, tags, items)").createOrReplaceTempView("nested_orders")
+    known = {"nested_orders": Relation(nested={"items": "rows"})}
+
+    def found(query: str) -> list[tuple[Any, ...]]:
+        names = frozenset(re.findall(r"\w+", query.lower()))
+        text = translate(Query(query, names, Position(1, 1)), known).text
+        return sorted((tuple(row) for row in spark.sql(text).collect()), key=repr)
+
+    of_tags = "SELECT id, t FROM nested_orders {} JOIN UNNEST(tags) AS x (t)"
+    assert found(of_tags.format("CROSS")) == [(1, "a"), (1, "b")]
+    assert found(f"{of_tags.format('LEFT')} ON TRUE") == [(1, "a"), (1, "b"), (2, None)]
+    numbered = "SELECT t, n FROM nested_orders CROSS JOIN UNNEST(tags) WITH ORDINALITY AS x (t, n)"
+    assert found(numbered) == [("a", 1), ("b", 2)]
+    assert found("SELECT id, s FROM nested_orders, UNNEST(items) AS x (s, n)") == [(1, "x")]
+    assert found("SELECT x.sku, x.n FROM nested_orders CROSS JOIN UNNEST(items) AS x") == [("x", 5)]

@@ -67,6 +67,7 @@ def test_unnest_is_a_lateral_view(query, wanted):
         ("SELECT FLOOR(ts TO WEEK) FROM bid", "DATE_TRUNC('WEEK', ts + INTERVAL '1' DAY) - INTERVAL '1' DAY"),
         ("SELECT CEIL(ts TO QUARTER) FROM bid", "DATE_TRUNC('QUARTER', ts) + INTERVAL '3' MONTH"),
         ("SELECT EXTRACT(ISODOW FROM ts) FROM bid", "EXTRACT(DAYOFWEEK_ISO FROM ts)"),
+        ("SELECT ts IS JSON OBJECT FROM bid", "SCHEMA_OF_VARIANT(TRY_PARSE_JSON(ts)) LIKE 'OBJECT%'"),
         ("SELECT /*+ LOOKUP('table'='d'), BROADCAST(b) */ id FROM bid", "SELECT /*+ BROADCAST(b) */ id"),
         ("SELECT /*+ LOOKUP('table'='d') */ id FROM bid", "SELECT id"),
     ],
@@ -87,6 +88,7 @@ def test_what_spark_writes_otherwise(query, wanted):
         ("SELECT JSON_QUERY('{}', '$.a' WITH WRAPPER) FROM bid", (2, 31), "clauses of JSON_QUERY are not"),
         ("SELECT JSON_EXISTS('{}', '$' TRUE ON ERROR) FROM bid", (2, 30), "except FALSE ON ERROR"),
         ("SELECT JSON_OBJECTAGG(KEY id VALUE ts) FROM bid", (2, 27), "use to_json(map_from_entries"),
+        ("SELECT ts IS JSON WITH UNIQUE KEYS FROM bid", (2, 8), "leave UNIQUE KEYS out"),
         (
             "SELECT t FROM bid JOIN UNNEST(tags) AS x (t) ON t > 'a'",
             (2, 31),

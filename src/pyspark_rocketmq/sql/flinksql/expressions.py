@@ -7,6 +7,7 @@ from typing import Final, cast
 from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES, FUNCTIONS, UNKNOWN, Function
+from pyspark_rocketmq.sql.flinksql.functions.values import JSON_TEXT
 from pyspark_rocketmq.sql.flinksql.grammar import RoundTime, parse_expression, position_of
 from pyspark_rocketmq.sql.statements import Query
 
@@ -33,6 +34,8 @@ _NO_UNITS: Final = {
     **dict.fromkeys(("CENTURY", "DECADE", "MILLENNIUM"), "compute it from YEAR"),
 }
 _NO_TIMES: Final = frozenset({"LOCALTIME", "CURRENT_TIME"})
+_IS_JSON: Final = "json"
+"""The metadata of an expression that is JSON already."""
 _WHOLE_SECONDS: Final = "CAST(floor(extract(SECOND FROM _1)) AS BIGINT)"
 _TEXTS: Final = frozenset({exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.TEXT})
 
@@ -47,7 +50,10 @@ def fill(form: str, arguments: list[exp.Expression]) -> exp.Expression:
     tree = parse_expression(form)
     for column in list(tree.find_all(exp.Column)):
         name = column.name
-        if name == "_all":
+        if name == "_json":
+            texts = [_json_text(argument.copy()) for argument in arguments]
+            cast("exp.Expression", column.parent).set("expressions", texts)
+        elif name == "_all":
             parent = cast("exp.Expression", column.parent)
             parent.set("expressions", [argument.copy() for argument in arguments])
         elif name == "_null":
@@ -101,6 +107,10 @@ def _translate(node: exp.Expression, query: Query) -> exp.Expression | None:  # 
             return _extract(node, query)
         case exp.JSONValue():
             return _translate_json_value(node, query)
+        case exp.JSONObject():
+            return _json_object(node)
+        case exp.Is() if isinstance(node.expression, exp.JSON):
+            return _is_json(node, query)
         case exp.Between() if node.args.get("symmetric"):
             return fill(_SYMMETRIC, [node.this, node.args["low"], node.args["high"]])
     refuse_expression(node, query)
@@ -147,6 +157,44 @@ def _extract(node: exp.Extract, query: Query) -> exp.Expression | None:
     return fill(_WHOLE_SECONDS, [node.expression]) if unit == "SECOND" else None
 
 
+def _json_text(value: exp.Expression) -> exp.Expression:
+    """Return the JSON of a value; NULL is no text."""
+    if value.meta.get(_IS_JSON):
+        return value
+    return fill(f"CASE WHEN _1 IS NOT NULL THEN {JSON_TEXT} END", [value])
+
+
+def _json_object(node: exp.JSONObject) -> exp.Expression:
+    """Translate ``JSON_OBJECT(KEY 'a' VALUE b NULL ON NULL)``."""
+    absent = str(node.args.get("null_handling") or "").upper().startswith("ABSENT")
+    pairs = []
+    for pair in node.expressions:
+        text = _json_text(pair.expression)
+        value = text if absent else fill("coalesce(_1, 'null')", [text])
+        pairs.append(fill("concat(_1, ':', _2)", [_json_text(pair.this), value]))
+    made = fill("concat('{', array_join(CAST(array(_all) AS ARRAY<STRING>), ','), '}')", pairs)
+    made.meta[_IS_JSON] = True
+    return made
+
+
+_JSON_KINDS: Final = {
+    "OBJECT": "LIKE 'OBJECT%'",
+    "ARRAY": "LIKE 'ARRAY%'",
+    "SCALAR": "NOT RLIKE '^(OBJECT|ARRAY)'",
+}
+
+
+def _is_json(node: exp.Is, query: Query) -> exp.Expression:
+    """Translate ``text IS JSON [VALUE | OBJECT | ARRAY | SCALAR]``."""
+    kind = str(node.expression.this or "VALUE").upper()
+    if node.expression.args.get("unique"):
+        position_of(query, node).fail("IS JSON WITH UNIQUE KEYS is not supported: leave UNIQUE KEYS out")
+    parsed = "try_parse_json(_1) IS NOT NULL"
+    test = _JSON_KINDS.get(kind)
+    of_kind = f" AND schema_of_variant(try_parse_json(_1)) {test}" if test else ""
+    return fill(f"CASE WHEN _1 IS NOT NULL THEN {parsed}{of_kind} END", [node.this])
+
+
 def _translate_call(node: exp.Anonymous, query: Query) -> exp.Expression | None:
     name = called(node)
     if name in UNKNOWN:
@@ -188,6 +236,8 @@ def _filled(node: exp.Anonymous, form: str, arguments: list[exp.Expression]) -> 
     for part in (filled, *(each.parent for each in filled.find_all(exp.Distinct))):
         if part is not None:
             part.meta.update(node.meta)  # its place
+    if called(node) == "JSON_ARRAY":
+        filled.meta[_IS_JSON] = True
     if called(node) == "AVG":
         filled.meta[_IS_WHOLE] = fill(_WHOLE_VALUES, arguments)
     return filled

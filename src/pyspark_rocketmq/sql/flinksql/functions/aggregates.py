@@ -25,6 +25,12 @@ AGGREGATE_FORMS: Final[Mapping[str, Function]] = {
         distinct1="CASE WHEN count(_1) > 0 THEN array_join(collect_set(_1), ',') END",
         distinct2="CASE WHEN count(_1) > 0 THEN array_join(collect_set(_1), _2) END",
     ),
+    "ARRAY_AGG": function(
+        "keeps NULL, and is NULL without rows; in Spark NULL is left out",
+        ("ARRAY_AGG(b)", [None, "y", "z"]),
+        of1="CASE WHEN count(1) > 0 THEN transform(collect_list(named_struct('v', _1)), s -> s.v) END",
+        distinct1="CASE WHEN count(1) > 0 THEN transform(collect_set(named_struct('v', _1)), s -> s.v) END",
+    ),
     "FIRST_VALUE": function(
         "leaves NULL out",
         ("FIRST_VALUE(b)", "y"),

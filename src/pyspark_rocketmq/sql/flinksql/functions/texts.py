@@ -9,21 +9,35 @@ from pyspark_rocketmq.sql.flinksql.functions.declared import ABSENT, Function, f
 
 __all__ = ["TEXTS"]
 
-_GROUP: Final = "CASE WHEN regexp_like(_1, _2) THEN regexp_extract(_1, _2, {}) END"
+_GROUP: Final = (
+    # Spark gives '' for a group without a match. A reference to such a group never matches: after the first
+    # match, which (?>…) keeps, the text of the group must come once more.
+    "CASE WHEN regexp_like(_1, CASE WHEN _3 = 0 THEN _2 ELSE "
+    r"concat('\\A(?>(?s:.*?)(?=', _2, '))(?s:.*?)\\', _3) END) THEN regexp_extract(_1, _2, _3) END"
+)
 _QUOTED: Final = r"replace(replace(_3, '\\', '\\\\'), '$', '\\$')"
-_PIECES: Final = r"split(nullif(_1, ''), concat('\\Q', _2, '\\E'), -1)"
+_DELIMITER: Final = (
+    "CASE WHEN typeof(_2) = 'string' THEN CAST(_2 AS STRING) ELSE chr(try_cast(_2 AS INT)) END"
+)
+_PIECES: Final = rf"split(nullif(_1, ''), concat('\\Q', {_DELIMITER}, '\\E'), -1)"
 _CUT: Final = "CASE WHEN {} THEN CASE WHEN _2 < -char_length(_1) THEN '' ELSE substring({}) END END"
 _PAD: Final = "CASE WHEN _2 >= 0 AND _3 <> '' THEN {}(_1, _2, _3) END"
 
 TEXTS: Final[Mapping[str, Function]] = {
     "REGEXP_EXTRACT": function(
-        "without a match NULL, in Spark ''; the default group is 0, the whole match, in Spark 1. A group "
-        "that takes no part in the match is '', in Flink NULL",
+        "without a match, and for a group that takes no part in it, NULL, in Spark ''; the default group is "
+        "0, the whole match, in Spark 1",
         ("REGEXP_EXTRACT('a=1&b=2', '(&|^)b=([^&]*)', 2)", "2"),
         ("REGEXP_EXTRACT('a=1', '(&|^)b=([^&]*)', 2)", None),
         (r"REGEXP_EXTRACT('x17', '([a-z])(\d+)')", "x17"),
-        of2=_GROUP.format(0),
-        of3=_GROUP.format("_3"),
+        ("REGEXP_EXTRACT('b ab', '(a)?b', 1)", None),
+        ("REGEXP_EXTRACT('c ab b', '(a)?b', 1)", "a"),
+        ("REGEXP_EXTRACT('xb', '(a*)b', 1)", ""),
+        ("REGEXP_EXTRACT('k=1', 'k=(?:([a-z]+)|([0-9]+))', 1)", None),
+        ("REGEXP_EXTRACT('k=1', 'k=(?:([a-z]+)|([0-9]+))', 2)", "1"),
+        ("REGEXP_EXTRACT('k=1', 'k=', 1)", None),
+        of2="CASE WHEN regexp_like(_1, _2) THEN regexp_extract(_1, _2, 0) END",
+        of3=_GROUP,
     ),
     "REGEXP_REPLACE": function(
         "the replacement is a text; in Spark $1 is a group",
@@ -38,12 +52,13 @@ TEXTS: Final[Mapping[str, Function]] = {
         of2="(_2 <> '' AND regexp_like(_1, _2))",
     ),
     "SPLIT_INDEX": function(
-        f"{ABSENT}; counts from 0, NULL outside",
+        f"{ABSENT}; counts from 0, NULL outside; a number is the delimiter's code",
         ("SPLIT_INDEX('a/b//c', '/', 1)", "b"),
         ("SPLIT_INDEX('a/b//c', '/', 2)", ""),
         ("SPLIT_INDEX('a.b', '.', 0)", "a"),
         ("SPLIT_INDEX('a/b', '/', 2)", None),
         ("SPLIT_INDEX('a/b', '/', -1)", None),
+        ("SPLIT_INDEX('a/b', 47, 1)", "b"),
         ("SPLIT_INDEX('', '/', 0)", None),
         of3=f"get({_PIECES}, _3)",
     ),
@@ -112,6 +127,12 @@ TEXTS: Final[Mapping[str, Function]] = {
         ("PARSE_URL('http://a b/', 'HOST')", None),
         of2="try_parse_url(_1, _2)",
         of3="try_parse_url(_1, _2, _3)",
+    ),
+    "URL_DECODE": function(
+        "what is not encoded gives NULL, in Spark an error",
+        ("URL_DECODE('a%20b')", "a b"),
+        ("URL_DECODE('%')", None),
+        of1="try_url_decode(_1)",
     ),
     "TO_BASE64": function(ABSENT, ("TO_BASE64('ab')", "YWI="), of1="base64(CAST(_1 AS BINARY))"),
     "FROM_BASE64": function(ABSENT, ("FROM_BASE64('YWI=')", "ab"), of1="CAST(unbase64(_1) AS STRING)"),

@@ -12,6 +12,11 @@ __all__ = ["TIMES"]
 _SECONDS: Final = (
     "CASE WHEN _1 IS NOT NULL THEN coalesce(unix_seconds({}), CAST('-9223372036854775808' AS BIGINT)) END"
 )
+_LOCAL: Final = (
+    "CASE WHEN typeof(_2) = 'string' THEN try_to_timestamp(CAST(_1 AS STRING), CAST(_2 AS STRING)) "
+    "ELSE CASE try_cast(_2 AS INT) WHEN 0 THEN timestamp_seconds(try_cast(_1 AS DECIMAL(20, 6))) "
+    "WHEN 3 THEN timestamp_millis(try_cast(_1 AS BIGINT)) END END"
+)
 
 TIMES: Final[Mapping[str, Function]] = {
     "GREATEST": function(
@@ -57,12 +62,26 @@ TIMES: Final[Mapping[str, Function]] = {
         of2="CAST(try_to_timestamp(_1, _2) AS DATE)",
     ),
     "TO_TIMESTAMP_LTZ": function(
-        f"{ABSENT}; the precision is 0 for seconds, 3 for milliseconds",
+        f"{ABSENT}; the precision is 0 for seconds, 3 for milliseconds. A text has a pattern",
         ("UNIX_TIMESTAMP(CAST(TO_TIMESTAMP_LTZ(1700000000, 0) AS STRING))", 1700000000),
         ("TO_TIMESTAMP_LTZ(1700000000123, 3) = TO_TIMESTAMP_LTZ(1700000000123)", True),
+        ("DATE_FORMAT(TO_TIMESTAMP_LTZ('31.01.2026', 'dd.MM.yyyy'), 'MM-dd')", "01-31"),
+        ("TO_TIMESTAMP_LTZ('no time', 'dd.MM.yyyy')", None),
         of1="timestamp_millis(_1)",
-        of2="CASE _2 WHEN 0 THEN timestamp_seconds(_1) WHEN 3 THEN timestamp_millis(CAST(_1 AS BIGINT)) END",
+        of2=_LOCAL,
     ),
+    "FROM_UNIXTIME": function(
+        "takes the quotient of whole numbers, which is DOUBLE in Spark",
+        ("FROM_UNIXTIME(7999 / 1000, 'ss')", "07"),
+        of1="from_unixtime(CAST(_1 AS BIGINT))",
+        of2="from_unixtime(CAST(_1 AS BIGINT), _2)",
+    ),
+    "TIMESTAMPADD": function(
+        "takes the quotient of whole numbers, which is DOUBLE in Spark",
+        ("DATE_FORMAT(TIMESTAMPADD(SECOND, 7999 / 1000, TIMESTAMP '2026-01-31 08:00:00'), 'ss')", "07"),
+        of3="timestampadd(_1, CAST(_2 AS INT), _3)",
+    ),
+    "WEEK": function(ABSENT, ("WEEK(DATE '2026-01-31')", 5), of1="weekofyear(_1)"),
     "UNIX_TIMESTAMP": function(
         "what is no time gives the smallest BIGINT, in Spark an error",
         ("UNIX_TIMESTAMP('1970-01-01 00:00:09')", 9),

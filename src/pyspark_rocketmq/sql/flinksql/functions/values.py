@@ -7,7 +7,11 @@ from typing import Final
 
 from pyspark_rocketmq.sql.flinksql.functions.declared import ABSENT, Function, function
 
-__all__ = ["VALUES"]
+__all__ = ["JSON_TEXT", "VALUES"]
+
+JSON_TEXT: Final = r"regexp_replace(to_json(array(_1), map('ignoreNullFields', 'false')), '^\\[|\\]$', '')"
+"""A value of any type as JSON: that of an array without its brackets."""
+
 
 _JSON: Final = "try_variant_get(try_parse_json(_1), regexp_replace(_2, '^(lax|strict) +', ''), '{}')"
 _SCALAR: Final = f"NOT regexp_like(schema_of_variant({_JSON.format('variant')}), '^(OBJECT|ARRAY)')"
@@ -39,10 +43,41 @@ VALUES: Final[Mapping[str, Function]] = {
         ("""JSON_QUERY('{"a": 1}', '$.a')""", None),
         of2=f"CASE WHEN NOT ({_SCALAR}) THEN to_json({_JSON.format('variant')}) END",
     ),
+    "JSON_STRING": function(
+        ABSENT,
+        ("JSON_STRING('a\"b')", '"a\\"b"'),
+        ("JSON_STRING(ARRAY[1, 2])", "[1,2]"),
+        ("JSON_STRING(CAST(NULL AS INT))", None),
+        (
+            "JSON_OBJECT(KEY 'a' VALUE 1, KEY 'b' VALUE NULL, 'c' VALUE JSON_OBJECT())",
+            '{"a":1,"b":null,"c":{}}',
+        ),
+        ("JSON_OBJECT(KEY 'a' VALUE 'x', KEY 'b' VALUE CAST(NULL AS INT) ABSENT ON NULL)", '{"a":"x"}'),
+        of1=f"CASE WHEN _1 IS NOT NULL THEN {JSON_TEXT} END",
+    ),
+    "JSON_ARRAY": function(
+        f"{ABSENT}; leaves NULL out",
+        ("JSON_ARRAY(1, 'a', NULL, JSON_ARRAY(TRUE))", '[1,"a",[true]]'),
+        ("JSON_ARRAY()", "[]"),
+        any_number=True,
+        of0="concat('[', array_join(CAST(array(_json) AS ARRAY<STRING>), ','), ']')",
+    ),
     "ROW": function(ABSENT, ("ROW(1, 'a').col2", "a"), any_number=True, of0="struct(_all)"),
     "ARRAY_REVERSE": function(ABSENT, ("ARRAY_REVERSE(ARRAY[1, 2])", [2, 1]), of1="reverse(_1)"),
     "ARRAY_CONCAT": function(
         ABSENT, ("ARRAY_CONCAT(ARRAY[1], ARRAY[2])", [1, 2]), any_number=True, of0="concat(_all)"
+    ),
+    "ARRAY_SORT": function(
+        "NULL comes first, and last in falling order; in Spark last, and the second argument is a function",
+        ("ARRAY_SORT(ARRAY[2, CAST(NULL AS INT), 1])", [None, 1, 2]),
+        ("ARRAY_SORT(ARRAY[2, CAST(NULL AS INT), 1], FALSE)", [2, 1, None]),
+        of1="sort_array(_1)",
+        of2="sort_array(_1, _2)",
+    ),
+    "MAP_UNION": function(
+        f"{ABSENT}; of a key in both, the second map's value",
+        ("MAP_UNION(MAP['a', 1, 'b', 1], MAP['a', 2])", {"a": 2, "b": 1}),
+        of2="map_concat(map_filter(_1, (k, v) -> NOT map_contains_key(_2, k)), _2)",
     ),
     "ARRAY_SLICE": function(
         f"{ABSENT}; from and to, both included",
