@@ -32,6 +32,7 @@ whenever it is committed.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -334,13 +335,24 @@ def offset_of_rocketmq(text: str | None) -> SourceOffset | None:
     OptionError
         A release that this one does not know wrote it.
     """
-    try:
-        document: Any = json.loads(text or "null")
-    except ValueError:
-        return None
+    document = _document(text or "null")
     if not isinstance(document, dict) or "source" not in document or "version" not in document:
         return None
     return SourceOffset.from_dict(document)
+
+
+def _document(text: str) -> Any:
+    """Parse an offset: PySpark before 4.2 reports it as Python writes a dictionary, not as JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    except RecursionError:
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
 
 
 def _later(one: Witness, other: Witness) -> Witness:

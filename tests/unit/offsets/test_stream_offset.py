@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset, Witness
+from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset, Witness, offset_of_rocketmq
 
 CHECKPOINTS = Path(__file__).parents[2] / "golden" / "checkpoints"
 
@@ -69,3 +69,21 @@ def test_text_form_does_not_depend_on_the_order_of_the_queues():
 def test_foreign_offsets_are_refused(document: dict[str, object], text: str):
     with pytest.raises(OptionError, match=text):
         SourceOffset.from_dict(document)
+
+
+def test_an_offset_is_read_as_spark_reports_it():
+    """``lastProgress`` of PySpark before 4.2 has Python's form of the document."""
+    offset = at({MessageQueue("orders", "broker-a", 0): 7})
+    text = json.dumps(offset.to_dict())
+    assert offset_of_rocketmq(text) == offset_of_rocketmq(str(json.loads(text))) == offset
+    for foreign in (
+        None,
+        "null",
+        "None",
+        "5",
+        "{'logOffset': 3}",
+        "{'a': ",
+        "{'source': run()}",
+        "{" * 9_999,
+    ):
+        assert offset_of_rocketmq(foreign) is None
