@@ -35,10 +35,21 @@ from pyspark_rocketmq.errors import (
 )
 
 
-@pytest.fixture(params=["mq", "mq54", "mq49"])
+@pytest.fixture(params=["mq", "mq54", "mq49", "proxied"])
 def cluster(request: pytest.FixtureRequest) -> DevCluster:
-    """Every supported release."""
+    """Every supported release, and a proxy."""
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def topic(topic: TopicFactory) -> TopicFactory:
+    """Make topics at one broker, of the two that have a proxy; there they take messages of every type."""
+
+    def make(queues: int = 4, *, cluster: DevCluster | None = None, perm: int = 6) -> str:
+        mixed = {"message.type": "MIXED"} if cluster is not None and cluster.proxies else None
+        return topic(queues, cluster=cluster, perm=perm, brokers=["broker-a"], attributes=mixed)
+
+    return make
 
 
 def stored(client: Client, topic: str, count: int) -> list[Message]:
@@ -166,10 +177,11 @@ def test_a_message_for_a_moment(mq: DevCluster, topic: TopicFactory) -> None:
     assert message.store_timestamp >= moment - 1_000  # the broker's timer has a precision of 1 s
 
 
-def test_missing_topics_are_not_made(client: Client) -> None:
+def test_missing_topics_are_not_made(client: Client, cluster: DevCluster) -> None:
     with pytest.raises(TopicNotFoundError, match="does not exist"):
         Producer(client).send(OutgoingMessage("never-made", b"x"))
-    assert "never-made" not in Admin(client).topics()
+    with Client(cluster.name_server) as direct:
+        assert "never-made" not in Admin(direct).topics()
 
 
 def test_a_topic_that_may_not_be_written(client: Client, cluster: DevCluster, topic: TopicFactory) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.support.patient import patient_producer
 from tests.support.topics import fill
 from tests.support.wait import eventually
 
@@ -14,12 +15,14 @@ from pyspark_rocketmq.client import (
     Producer,
     PullConsumer,
     SendPipeline,
+    SendStatus,
     encode_many,
 )
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import (
+    MessageIllegalError,
     OptionError,
     TopicNotFoundError,
     UnsupportedRequestError,
@@ -94,3 +97,22 @@ def test_what_a_proxy_does_not_serve(client: Client, proxied_topic: str) -> None
         with pytest.raises(UnsupportedRequestError, match="set the name servers' address") as caught:
             use()
         assert caught.value.facts["code"] == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+def test_a_topic_takes_messages_of_its_type(client: Client, proxied: DevCluster, proxied_topic: str) -> None:
+    """A proxy checks the type, of which brokers take no notice. A batch counts as normal."""
+    ordered = OutgoingMessage(proxied_topic, b"x", sharding_key="s")
+    producer = patient_producer(client)
+    with pytest.raises(MessageIllegalError, match=r"takes NORMAL messages and this one is FIFO.*to MIXED"):
+        producer.send(ordered)
+    producer.send_batch([ordered, ordered])
+    with Client(proxied.name_server) as direct:
+        Admin(direct).alter_topic(proxied_topic, attributes={"message.type": "MIXED"})
+
+    def is_taken() -> bool:
+        try:
+            return producer.send(ordered).status is SendStatus.SEND_OK
+        except MessageIllegalError:
+            return False
+
+    eventually(is_taken, 120, what="the type, which a proxy keeps for a while")
