@@ -28,6 +28,7 @@ from tests.support.wait import PATIENCE
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.testing import MockCluster
 from pyspark_rocketmq.testing.plugin import spark
 
 if TYPE_CHECKING:
@@ -142,15 +143,16 @@ def proxied_topic(proxied: DevCluster, topic: TopicFactory) -> str:
 
 
 @pytest.fixture
-def cluster(mq: DevCluster) -> DevCluster:
+def cluster(mq: DevCluster | MockCluster) -> DevCluster | MockCluster:
     """The cluster of a test; modules with another one define this fixture themselves."""
     return mq
 
 
 @pytest.fixture
-def name_server(cluster: DevCluster) -> str:
+def name_server(cluster: DevCluster | MockCluster) -> str:
     """The name servers of the test's cluster, or its proxies: then clients do not know the name servers."""
-    return cluster.proxy or cluster.name_server
+    proxy = cluster.proxy if isinstance(cluster, DevCluster) else None
+    return proxy or cluster.name_server
 
 
 @pytest.fixture
