@@ -218,3 +218,12 @@ def test_the_default_database_of_a_target_is_the_jobs():
     (insert,) = parse_statements("INSERT INTO default_catalog.default_database.sink SELECT 1")
     assert isinstance(insert, Insert)
     assert insert.target.text == "sink"
+
+
+def test_values_are_translated_like_queries():
+    assert translated(r"VALUES (1, ROW(3), 'a\d'), (2, NULL, '')").text.strip() == (
+        r"VALUES (1, STRUCT(3), 'a\\d'), (2, NULL, '')"
+    )
+    assert translated("VALUES (1, 'a')").text.strip() == "VALUES (1, 'a')"
+    with pytest.raises(SqlError, match="the type TIME is not supported"):
+        translated("VALUES (CAST('10:00' AS TIME))")

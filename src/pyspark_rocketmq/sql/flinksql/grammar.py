@@ -221,7 +221,7 @@ def parse_query(query: Query) -> exp.Expression:
                 "the hint OPTIONS is not supported: write these options in WITH (…) of the table"
             )
     (tree,) = parser.parse(tokens, query.padded)
-    if not isinstance(tree, exp.Query):
+    if not isinstance(tree, exp.Query | exp.Values):
         raise ParseError("this is no query")
     return cast("exp.Expression", tree)
 
