@@ -61,6 +61,7 @@ def test_unnest_is_a_lateral_view(query, wanted):
     ("query", "wanted"),
     [
         ("SELECT id BETWEEN SYMMETRIC 5 AND 1 FROM bid", "(id BETWEEN LEAST(5, 1) AND GREATEST(5, 1))"),
+        ("SELECT ARRAY[id, 1] FROM bid", "SELECT ARRAY(id, 1) FROM bid"),
         ("SELECT id FROM bid FETCH FIRST 3 ROWS ONLY", "FROM bid LIMIT 3"),
         ("SELECT id FROM default_catalog.default_database.bid AS b", "FROM bid AS b"),
         ("SELECT id FROM `default_database`.`bid`", "FROM `bid`"),

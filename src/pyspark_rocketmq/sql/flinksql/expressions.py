@@ -78,7 +78,7 @@ def translate_expressions(tree: exp.Expression, query: Query) -> bool:
     SqlError
         A function of Flink's has no counterpart.
     """
-    changed = tree.find(exp.Fetch) is not None or any(
+    changed = tree.find(exp.Fetch, exp.Array) is not None or any(
         "\\" in text.name for text in tree.find_all(exp.Literal) if text.is_string
     )
     for node in reversed(list(tree.walk())):
