@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.demo.orders import Total, Totals, Window
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.offsets.stream_offset import SourceOffset
+from pyspark_rocketmq.offsets.stream_offset import offset_of_rocketmq
 from pyspark_rocketmq.spark.causes import find_cause
 from pyspark_rocketmq.spark.query_end import stop_query
 
@@ -61,11 +60,12 @@ class RevenueStream:
         if failure is not None:
             raise RocketMQError(f"the streaming query failed: {find_cause(str(failure))}")
         progress = self._query.lastProgress
-        if progress is None or not progress.sources[0].endOffset:
+        end = None if progress is None else offset_of_rocketmq(progress.sources[0].endOffset)
+        if progress is None or end is None:
             return
         self.batches = progress.batchId + 1
         self.batch_s = progress.batchDuration / 1000
-        self.read = sum(SourceOffset.from_dict(json.loads(progress.sources[0].endOffset)).offsets.values())
+        self.read = sum(end.offsets.values())
 
     def __enter__(self) -> Self:
         self._query = self._writer.start()
