@@ -178,18 +178,37 @@ CREATE TABLE copies (id BIGINT, product STRING) WITH ('connector' = 'rocketmq', 
 INSERT INTO orders VALUES (1, 'x'), (2, NULL), (NULL, NULL);
 INSERT INTO copies SELECT * FROM found;
 """
+DERIVED_COLUMNS = """id BIGINT NOT NULL, name STRING, at TIMESTAMP(3), price DECIMAL(9, 2),
+  tags ARRAY<STRING>, who ROW<age INT>"""
+DERIVED_JOB = """
+SET 'table.local-time-zone' = 'UTC';
+CREATE TABLE typed ({columns}) WITH ('connector' = 'rocketmq', 'topic' = 'avro_typed', 'format' = 'avro',
+  'startingOffsets' = 'earliest');
+CREATE TABLE typed_copies ({columns}) WITH ('connector' = 'rocketmq', 'topic' = 'avro_typed_copies');
+INSERT INTO typed VALUES
+  (7, 'x', TIMESTAMP '1970-01-01 00:00:01', 1.50, ARRAY['a', NULL], ROW(3)),
+  (8, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO typed_copies SELECT * FROM typed;
+"""
+DERIVED_BODIES = (
+    # long 7; each field of the union's second type: text, milliseconds, unscaled bytes, array, record
+    bytes.fromhex("0e02027802d00f0204009602040202610000020206"),
+    bytes.fromhex("100000000000"),
+)
+"""Written by hand from Avro's specification, for the schema that Flink derives from the columns."""
 
 
 @pytest.mark.needs("programs")
 @pytest.mark.timeout(300)
 def test_avro_with_sparks_own_module_for_it(mq: DevCluster, client: Client, tmp_path: Path) -> None:
     (module, *_) = resolve(("org.apache.spark:spark-avro_2.13:4.1.1",))
-    for topic in ("avro_orders", "avro_copies"):
+    for topic in ("avro_orders", "avro_copies", "avro_typed", "avro_typed_copies"):
         create_topic(mq, topic, 1, 6)
     fill(client, "avro_orders", ["\x01"])  # a negative union index: not Avro of this schema
     schema, job_file = tmp_path / "order.avsc", tmp_path / "avro.sql"
     schema.write_text(json.dumps(AVRO))
-    job_file.write_text(AVRO_JOB.format(file=schema, schema=json.dumps(AVRO)))
+    derived = DERIVED_JOB.format(columns=DERIVED_COLUMNS)
+    job_file.write_text(AVRO_JOB.format(file=schema, schema=json.dumps(AVRO)) + derived)
     job = JobProcess(job_file, tmp_path / "checkpoint", mq.name_server, tmp_path / "job.log", jars=module)
     try:
         job.start()
@@ -201,6 +220,10 @@ def test_avro_with_sparks_own_module_for_it(mq: DevCluster, client: Client, tmp_
     assert sorted(found) == sorted([*good, b"\x01"])
     copies = sorted(message.body for message in written(client, "avro_copies"))
     assert copies == [b'{"id":1,"product":"x"}', b'{"id":2}', b"{}"]
+    assert sorted(message.body for message in written(client, "avro_typed")) == sorted(DERIVED_BODIES)
+    typed = [json.loads(message.body) for message in written(client, "avro_typed_copies")]
+    row = {"id": 7, "name": "x", "at": "1970-01-01T00:00:01.000Z", "price": 1.5, "tags": ["a", None]}
+    assert sorted(typed, key=lambda found: found["id"]) == [row | {"who": {"age": 3}}, {"id": 8}]
 
 
 def test_a_wrong_job_is_said_with_its_place(
