@@ -69,6 +69,7 @@ def run_dry(
         flow = final_flow(compiler.flow(plan.sinks[0]), plan.sinks[0], compiler.guard)
         rows_out = flow.df.select(flow.text().alias("value"))
         if not batches:
+            _ = spark.streams  # Spark 4.2 keeps state in batches too, once it has the manager of streams
             return [_parse_value(row[0]) for row in rows_out.collect()]
         return _run_stream(rows_out, flow, Path(folder) / "checkpoint")
 
