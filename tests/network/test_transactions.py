@@ -408,7 +408,8 @@ def test_a_task_that_fails_rolls_back_what_is_in_flight_too(mq, job) -> None:
     first = job()
     with pytest.raises(ZeroDivisionError):
         first.run(rows(), NAME)
-    assert (mq.asked[RequestCode.SEND_MESSAGE_V2], mq.asked[END]) == (100, 100)
+    # Sends leave 16 together: rows that did not fill a group were never sent.
+    assert mq.asked[RequestCode.SEND_MESSAGE_V2] == mq.asked[END] == 96
     assert visible(mq) == Counter()
 
 
