@@ -41,7 +41,7 @@ def test_lag_dead_letters_and_topics_of_a_group(
 
     state = eventually(measured, what="two messages to read, and a dead-letter topic")
     assert state.topics == (name,)
-    assert [(each.position, each.at.max_offset) for each in state.queues] == [(1, 3)]
+    assert [(each.at.position, each.at.max_offset) for each in state.queues] == [(1, 3)]
     assert state.seconds is not None
     assert state.dead_letters is not None
     assert state.dead_letters.messages == 1
