@@ -7,18 +7,15 @@ from collections.abc import Iterable
 from typing import Final
 
 __all__ = [
-    "COMMIT_TOPIC_SUFFIX",
     "GROUP_TOPIC_PREFIXES",
     "RETRY_PREFIX",
+    "commit_topic_of",
     "dead_letter_topic",
     "is_system_group",
     "is_system_topic",
     "retry_topic",
     "suggest_names",
 ]
-
-COMMIT_TOPIC_SUFFIX: Final = "-commits"
-"""Ours: follows the name of a topic in the name of its commit topic, see ``planning.commits``."""
 
 RETRY_PREFIX: Final = "%RETRY%"
 _DEAD_LETTER_PREFIX: Final = "%DLQ%"
@@ -60,6 +57,11 @@ _SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 def retry_topic(group: str) -> str:
     """Return the topic through which a group's messages are redelivered."""
     return RETRY_PREFIX + group
+
+
+def commit_topic_of(topic: str, given: str | None) -> str:
+    """Return the commit topic of a topic, see ``planning.commits``, unless another one is given."""
+    return given or f"{topic}-commits"
 
 
 def dead_letter_topic(group: str) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Ago, AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, StartPolicy
-from pyspark_rocketmq.model.names import COMMIT_TOPIC_SUFFIX
+from pyspark_rocketmq.model.names import commit_topic_of
 from pyspark_rocketmq.options.choices import Isolation, TimestampStrategy
 from pyspark_rocketmq.options.declare import Options, Where, option
 from pyspark_rocketmq.options.text.kinds import TOPIC, choice
@@ -210,4 +210,4 @@ class IsolationOptions(Options):
 
     def commit_topic_of(self, topic: str) -> str:
         """Return the topic that says which transactional writes to a topic are committed."""
-        return self.commit_topic or f"{topic}{COMMIT_TOPIC_SUFFIX}"
+        return commit_topic_of(topic, self.commit_topic)

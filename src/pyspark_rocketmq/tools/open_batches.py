@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark_rocketmq.client.commits.commit_log import CommitLog, require_commit_queue
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model.names import COMMIT_TOPIC_SUFFIX
 from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.options.sink import Visibility
 from pyspark_rocketmq.planning.commits.visible import find_open
@@ -17,7 +16,7 @@ from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
 
-__all__ = ["OpenBatch", "commit_topic_of", "find_open_batches", "give_up"]
+__all__ = ["OpenBatch", "find_open_batches", "give_up"]
 
 _OUTAGE_MS: Final = 10_000
 
@@ -29,11 +28,6 @@ class OpenBatch:
     owner: str
     number: int
     begun_at_ms: int
-
-
-def commit_topic_of(topic: str, commit_topic: str | None) -> str:
-    """Return the commit topic of a topic, unless another one is given."""
-    return commit_topic or f"{topic}{COMMIT_TOPIC_SUFFIX}"
 
 
 def find_open_batches(client: Client, commit_topic: str) -> tuple[OpenBatch, ...]:

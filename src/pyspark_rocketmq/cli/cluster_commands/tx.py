@@ -52,7 +52,8 @@ def list_(
     json: AsJson = False,
 ) -> None:
     """List the batches that were begun and are not known to be finished."""
-    from pyspark_rocketmq.tools.open_batches import commit_topic_of, find_open_batches
+    from pyspark_rocketmq.model.names import commit_topic_of
+    from pyspark_rocketmq.tools.open_batches import find_open_batches
     from pyspark_rocketmq.tools.transactions import open_log, unfinished
 
     if (folder is None) == (topic is None):
@@ -88,7 +89,8 @@ def abort_(
     For batches of queries that will never be started again. A query that continues skips the batch, and its
     rows are lost.
     """
-    from pyspark_rocketmq.tools.open_batches import commit_topic_of, find_open_batches, give_up
+    from pyspark_rocketmq.model.names import commit_topic_of
+    from pyspark_rocketmq.tools.open_batches import find_open_batches, give_up
 
     name = commit_topic_of(topic, commit_topic)
     with connect(namesrv, option) as client:

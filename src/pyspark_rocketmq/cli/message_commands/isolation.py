@@ -53,13 +53,13 @@ def find_committed(
     """
     from pyspark_rocketmq.client.commits.commit_log import read_committed, require_commit_queue
     from pyspark_rocketmq.client.send.readable import wait_until_readable
-    from pyspark_rocketmq.model.names import COMMIT_TOPIC_SUFFIX
+    from pyspark_rocketmq.model.names import commit_topic_of
 
     if isolation is Isolation.READ_UNCOMMITTED:
         if commit_topic is not None:
             raise OptionError("--commit-topic needs --isolation read_committed")
         return None
-    name = commit_topic or f"{topic}{COMMIT_TOPIC_SUFFIX}"
+    name = commit_topic_of(topic, commit_topic)
     require_commit_queue(client, name)
     committed = read_committed(client, {topic: name})
     ends = {queue: parts[-1][1] for queue in queues if (parts := committed.ranges.get(queue))}

@@ -15,7 +15,7 @@ from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
-from pyspark_rocketmq.model.names import COMMIT_TOPIC_SUFFIX
+from pyspark_rocketmq.model.names import commit_topic_of
 from pyspark_rocketmq.model.nested_offsets import flatten, nest
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.planning.commits.records import Commit, Ranges
@@ -119,7 +119,7 @@ class CommittedConsumer:
         if start not in ("earliest", "latest"):
             raise OptionError("start is earliest or latest", start=start)
         self.topic = topic
-        self._by: Final = {topic: commit_topic or f"{topic}{COMMIT_TOPIC_SUFFIX}"}
+        self._by: Final = {topic: commit_topic_of(topic, commit_topic)}
         at = None if position is None else _Position.from_json(position)
         self._own = Client(name_server) if name_server is not None else None
         self._client: Client = client or self._own  # type: ignore[assignment]  # one of both is set

@@ -22,7 +22,7 @@ from pyspark_rocketmq.errors import (
     TopicNotFoundError,
 )
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, OutgoingMessage, SendResult
-from pyspark_rocketmq.model.names import COMMIT_TOPIC_SUFFIX
+from pyspark_rocketmq.model.names import commit_topic_of
 from pyspark_rocketmq.options import SinkOptions
 from pyspark_rocketmq.planning.commits.records import Abort, Begin, Commit, Ranges, Record, encode_record
 from pyspark_rocketmq.planning.commits.visible import Entry, is_valid, join
@@ -55,7 +55,7 @@ class _NotDurableError(SendError):
 
 def _commit_topic_of(options: SinkOptions) -> str:
     """Return the commit topic of a write."""
-    return options.commit_topic or f"{options.topic}{COMMIT_TOPIC_SUFFIX}"
+    return commit_topic_of(str(options.topic), options.commit_topic)
 
 
 class RangeCommits:
