@@ -9,50 +9,34 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from tests.support.committed_query import Query
+from tests.support.committed_query import LOG, Query, committed_cluster, send
 from tests.support.direct_stream import GROUP, DirectStream
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.dstream import ConsumerStrategy, LocationStrategies, rdd
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
 from pyspark_rocketmq.dstream.direct.committed_rows import (
     CommittedRows,
 )
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError
-from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.offset_lookup import Ends
 from pyspark_rocketmq.options import parse_direct_options
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.testing import MockCluster
 
 EARLIEST: Final = ConsumerStrategy.earliest
-LOG: Final = MessageQueue("orders-commits", "broker-a", 0)
 
 
 @pytest.fixture
 def mq() -> Iterator[MockCluster]:
-    with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as cluster:
-        cluster.create_topic("orders-commits", 1, brokers=["broker-a"])
+    with committed_cluster() as cluster:
         yield cluster
-
-
-@pytest.fixture
-def client(mq: MockCluster) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        yield client
 
 
 @pytest.fixture
 def query(mq: MockCluster, client: Client) -> Query:
     return Query(mq.name_server, client)
-
-
-def send(client: Client, *bodies: str) -> None:
-    """Send messages that no transactional write marks."""
-    producer = Producer(client)
-    for body in bodies:
-        producer.send(OutgoingMessage("orders", body.encode()))
 
 
 @pytest.fixture

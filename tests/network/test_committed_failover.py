@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.support.committed_query import Query
+from tests.support.committed_query import LOG, Query
 
 from pyspark_rocketmq.client import Client, CommittedConsumer
 from pyspark_rocketmq.errors import DataLossError, SendError
@@ -22,7 +22,6 @@ from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.testing import Damage, HangUp, MockCluster
 from pyspark_rocketmq.tools.open_batches import find_open_batches
 
-LOG = MessageQueue("orders-commits", "broker-a", 0)
 BODY = read_schema(("body",))
 
 
@@ -30,12 +29,6 @@ BODY = read_schema(("body",))
 def mq() -> Iterator[MockCluster]:
     with MockCluster({"orders": 1, "orders-commits": 1}, slaves=1, slave_readable=True) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def client(mq: MockCluster) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        yield client
 
 
 @pytest.fixture
