@@ -279,10 +279,7 @@ class SendPipeline:
         deadline = self._client.deadline(self._producer.options.send_timeout_ms)
         calls = [(flight.call.request, flight.call.body) for flight in flights if flight.call is not None]
         try:
-            if len(calls) > 1:
-                opaques = connection.submit_all(calls, deadline=deadline)
-            else:
-                opaques = [connection.submit(*calls[0], deadline=deadline)]
+            opaques = connection.submit_all(calls, deadline=deadline)
         except RocketMQError as error:
             if len(flights) > 1 and not isinstance(error, TransportError):  # of one of them
                 for flight in flights:

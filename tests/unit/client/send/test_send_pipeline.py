@@ -96,24 +96,23 @@ class ScriptedProducer(Producer):
 
     # --- its connection ---
 
-    def submit(self, request: str, body: bytes, *, deadline: object) -> int:
-        del body, deadline
-        if request == "!":
-            raise LocalProtocolError("the header has text without a UTF-8 form")
-        self.sent.append((request, round(self.lockstep.manual_clock.now_s - self._began_s, 3)))
-        self.in_flight[len(self.sent)] = request
-        self.most_in_flight = max(self.most_in_flight, len(self.in_flight))
-        return len(self.sent)
-
     def submit_all(self, requests: list[tuple[str, bytes]], *, deadline: object) -> list[int]:
+        del deadline
         together = "".join(request for request, _ in requests)
         if "!" in together:
             raise LocalProtocolError("the header has text without a UTF-8 form")
         if together in self.broken:
             self.broken.remove(together)
             raise ConnectionLostError("the connection broke")
-        self.groups.append(together)
-        return [self.submit(request, body, deadline=deadline) for request, body in requests]
+        if len(requests) > 1:
+            self.groups.append(together)
+        return [self._take(request) for request, _ in requests]
+
+    def _take(self, request: str) -> int:
+        self.sent.append((request, round(self.lockstep.manual_clock.now_s - self._began_s, 3)))
+        self.in_flight[len(self.sent)] = request
+        self.most_in_flight = max(self.most_in_flight, len(self.in_flight))
+        return len(self.sent)
 
     def wait(self, opaque: int, deadline: object) -> RocketMQError | None:
         del deadline
