@@ -51,14 +51,14 @@ def find_committed(
         The options do not belong together.
     RocketMQError
     """
-    from pyspark_rocketmq.client.commits.commit_log import read_committed, require_commit_queue
-    from pyspark_rocketmq.client.send.readable import wait_until_readable
-    from pyspark_rocketmq.model.names import commit_topic_of
-
     if isolation is Isolation.READ_UNCOMMITTED:
         if commit_topic is not None:
             raise OptionError("--commit-topic needs --isolation read_committed")
         return None
+    from pyspark_rocketmq.client.commits.commit_log import read_committed, require_commit_queue
+    from pyspark_rocketmq.client.send.readable import wait_until_readable
+    from pyspark_rocketmq.model.names import commit_topic_of
+
     name = commit_topic_of(topic, commit_topic)
     require_commit_queue(client, name)
     committed = read_committed(client, {topic: name})
