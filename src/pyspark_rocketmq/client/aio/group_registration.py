@@ -60,20 +60,27 @@ class AsyncGroupCommitter:
         ------
         RocketMQError
         """
-        await self._announce(group, offsets, deadline)
+        routes = {topic: await self._client.served_route(topic) for topic in {q.topic for q in offsets}}
+        await self._announce(group, offsets, routes, deadline)
         calls = {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()}
         first: dict[tuple[str, str], MessageQueue] = {}
         for queue in offsets:
-            owner = (await self._client.served_route(queue.topic)).owner(queue) or queue.broker_name
+            owner = routes[queue.topic].owner(queue) or queue.broker_name
             first.setdefault((owner, queue.topic), queue)
         await self._client.ask({queue: calls.pop(queue) for queue in first.values()}, deadline=deadline)
         await self._client.ask(calls, deadline=deadline)
 
-    async def _announce(self, group: str, queues: Iterable[MessageQueue], deadline: Deadline) -> None:
+    async def _announce(
+        self,
+        group: str,
+        queues: Iterable[MessageQueue],
+        routes: Mapping[str, TopicRoute],
+        deadline: Deadline,
+    ) -> None:
         """Register the group at the brokers of these queues, if it may be unknown there."""
         brokers: dict[str, MessageQueue] = {}
         for queue in queues:
-            route = await self._client.served_route(queue.topic)
+            route = routes[queue.topic]
             brokers[route.owner(queue) or queue.broker_name] = queue
             if queue.logical:  # its former owners keep offsets from before a remap, which the owner requests
                 brokers |= {data.broker_name: queue for data in route.queues}
@@ -83,14 +90,17 @@ class AsyncGroupCommitter:
         again = await self._client.routes.find(retry_topic(group))
         known = {data.broker_name for data in again.queues} if again is not None else set()
         for name, queue in new.items():
-            if name in known or await self._register(group, name, queue, deadline):
+            data = routes[queue.topic].broker(name)
+            proxied = data is not None and data.behind_proxy
+            if name in known or await self._register(group, name, queue, deadline, proxied=proxied):
                 self._announced.add((group, name))
 
-    async def _register(self, group: str, broker_name: str, queue: MessageQueue, deadline: Deadline) -> bool:
+    async def _register(
+        self, group: str, broker_name: str, queue: MessageQueue, deadline: Deadline, *, proxied: bool
+    ) -> bool:
         """Make the group known to a broker; return whether the broker was reached."""
         try:
-            data = (await self._client.served_route(queue.topic)).broker(broker_name)
-            if data is not None and data.behind_proxy:
+            if proxied:
                 await self._pull_nothing(group, queue, deadline)
             else:
                 await self._heartbeat(group, broker_name, queue.topic, deadline)
