@@ -158,14 +158,11 @@ class DirectPlan:
         positions = {**self.positions, **begins}
         reach = targets(positions, ends.readable)
         unchecked = self._check_witnesses(client, options, find_places_ahead(positions, reach), ends)
-        limits = self._limits(options)
-        until = (
-            admit(positions, reach, limits, elapsed_ms=self.pace.pid.batch_interval_ms)
-            if ahead is None
-            else ahead.admit(
-                positions, reach, ends.readable, limits, elapsed_ms=self.pace.pid.batch_interval_ms
-            )
-        )
+        limits, elapsed_ms = self._limits(options), self.pace.pid.batch_interval_ms
+        if ahead is None:
+            until = admit(positions, reach, limits, elapsed_ms=elapsed_ms)
+        else:
+            until = ahead.admit(positions, reach, ends.readable, limits, elapsed_ms=elapsed_ms)
         read = {q: at for q, at in until.items() if q in ends.masters and place(q) not in unchecked}
         witnesses = choose_witnesses(client, self.witnesses, positions, read, group=options.group)
         ranges = to_ranges(OffsetRange(queue, positions[queue], until[queue]) for queue in sorted(positions))
