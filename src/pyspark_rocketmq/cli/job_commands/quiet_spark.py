@@ -30,7 +30,7 @@ __all__ = [
     "print_counts",
     "print_written",
     "quiet_spark",
-    "stop_on_signals",
+    "stop_on_interrupt",
 ]
 
 _STDERR: Final = 2
@@ -102,13 +102,12 @@ def describe_error(error: BaseException) -> str:
     return find_cause(str(error)) or type(error).__name__
 
 
-def stop_on_signals() -> None:
-    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt only.
+def stop_on_interrupt() -> None:
+    """Make Ctrl-C raise KeyboardInterrupt only, as SIGTERM does in every command.
 
     PySpark's own handler also cancels all jobs, which makes running queries fail before they are stopped.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextlib.contextmanager

@@ -149,7 +149,7 @@ def _run(
         print_counts,
         print_written,
         quiet_spark,
-        stop_on_signals,
+        stop_on_interrupt,
     )
     from pyspark_rocketmq.spark.monitor.input_counts import InputCounts
     from pyspark_rocketmq.sql.job import execute
@@ -158,7 +158,7 @@ def _run(
         if not json:  # of which standard error has nothing but the error
             announce_spark()
         spark = _session(master, conf)
-        stop_on_signals()
+        stop_on_interrupt()
         counts = InputCounts()
         try:
             with execute(spark, text, checkpoint_location=checkpoint, settings=settings) as job:
@@ -191,14 +191,14 @@ def _shell(
         raise OptionError(
             "the shell needs `pip install 'pyspark-rocketmq[shell]'`, or name a file"
         ) from error
-    from pyspark_rocketmq.cli.job_commands.quiet_spark import announce_spark, quiet_spark, stop_on_signals
+    from pyspark_rocketmq.cli.job_commands.quiet_spark import announce_spark, quiet_spark, stop_on_interrupt
     from pyspark_rocketmq.cli.shell.shell import Shell
     from pyspark_rocketmq.sql.job import execute
 
     with quiet_spark():
         announce_spark()
         spark = _session(master, conf)
-        stop_on_signals()
+        stop_on_interrupt()
         try:
             with execute(spark, "", checkpoint_location=checkpoint, settings=settings) as job:
                 prompt = make_prompt(lambda: job.columns, history_file())
