@@ -183,10 +183,35 @@ def same_messages(found: list[Row], expected: list[Row]) -> bool:
 @contextlib.contextmanager
 def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     """Change a setting of the session for a while."""
-    before = spark.conf.get(name)
+    before = spark.conf.getAll
     spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        restore(spark, before)
+
+
+def restore(spark: SparkSession, before: dict[str, str]) -> set[tuple[str, str]]:
+    """Give the session the settings that it had. Return what was set meanwhile."""
+    surplus, missing = spark.conf.getAll.items() - before.items(), before.items() - spark.conf.getAll.items()
+    for name, _ in surplus:
+        spark.conf.unset(name)
+    for name, value in missing:
+        spark.conf.set(name, value)
+    return surplus | missing
+
+
+@pytest.fixture(autouse=True)
+def same_settings(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves settings in the session: which test comes next is chance."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    spark = request.getfixturevalue("spark")
+    before = spark.conf.getAll
     yield
-    spark.conf.set(name, before)
+    left = restore(spark, before)
+    assert not left, f"this test leaves settings in the session: {sorted(left)}"
 
 
 @pytest.fixture(scope="module")

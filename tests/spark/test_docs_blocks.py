@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import Row
 from pyspark.streaming import StreamingContext
+from tests.spark.conftest import setting
 from tests.support.wait import eventually
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -27,14 +28,12 @@ def test_what_source_md_shows(spark, mq, send, topic, tmp_path, capsys):
     name = topic(queues=2)
     named, heartbeat, watching = blocks("source.md")
     send(name, 4)
-    evolution = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-    before = spark.conf.get(evolution)
+    evolution = "spark.sql.streaming.queryEvolution.enableSourceEvolution", "true"
+    offset_log = "spark.sql.streaming.offsetLog.formatVersion", "2"
     sources: dict[str, object] = {"spark": spark, "options": {"nameServer": mq.name_server, "topic": name}}
-    try:
+    with setting(spark, *evolution), setting(spark, *offset_log):
         exec(named, sources)
-        assert sources["orders"].isStreaming
-    finally:
-        spark.conf.set(evolution, before)
+    assert sources["orders"].isStreaming
     reader = spark.readStream.format("rocketmq").option("nameServer", mq.name_server)
     df = reader.options(topic=name, startingOffsets="earliest", consumerGroup="report").load()
     result = eval(heartbeat, {"df": df})
