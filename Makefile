@@ -71,7 +71,7 @@ demo: $(READY)  ## Start a real RocketMQ, stream orders through Spark, show and 
 QUICK := -m "not large"
 
 .PHONY: test
-test: lint unit simulation docs brokers smoke  ## Run everything that CI runs
+test: lint unit network simulation docs brokers smoke  ## Run everything that CI runs
 
 .PHONY: test-all
 test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB, with a random SEED: over an hour
@@ -132,9 +132,12 @@ screenshots: setup browser  ## Recreate the documentation's pictures of the dash
 	$(BIN)/python -m tests.support.demo_picture docs/pictures/demo.svg
 
 .PHONY: unit
-unit: setup browser  ## Run tests without a broker: unit, property, golden, network, fuzz
-	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) $(BY_TEST) \
-	  tests/fuzz tests/network tests/property tests/golden tests/unit
+unit: setup  ## Run tests without a network: unit, property, golden, fuzz
+	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) $(BY_TEST) tests/fuzz tests/property tests/golden tests/unit
+
+.PHONY: network
+network: setup browser  ## Run tests with the mock broker and scripted peers on loopback, and the dashboard in a browser
+	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) $(BY_TEST) tests/network
 
 .PHONY: simulation
 simulation: setup  ## Run tests of the simulation: lives in virtual time, and planted mistakes that they must find

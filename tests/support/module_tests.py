@@ -80,8 +80,8 @@ def _imported_by_helpers(test: Path) -> set[str]:
 
 
 def _helpers(path: Path) -> set[Path]:
-    places = (ROOT / f"{module.replace('.', '/')}.py" for module, _ in _imports(path))
-    return {place for place in places if TESTS in place.parents and place.is_file()}
+    modules = {module for module, _ in _imports(path) if module.startswith("tests.")}
+    return {place for module in modules if (place := ROOT / f"{module.replace('.', '/')}.py").is_file()}
 
 
 @cache
@@ -112,7 +112,7 @@ def _named(path: Path, text: str) -> set[tuple[str, str]]:
     """Return a module that is imported or run by its name, such as that of a command."""
     if text.startswith(f"{PACKAGE}."):
         return {(text, "")}
-    if SOURCE not in path.parents or not (text.endswith(".py") or _is_package(path.name)):
+    if not (text.endswith(".py") or _is_package(path.name)) or SOURCE not in path.parents:
         return set()
     package = ".".join(path.parent.relative_to(SOURCE.parent).parts)
     return {(f"{package}.{text.removesuffix('.py')}", "")}

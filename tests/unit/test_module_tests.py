@@ -27,6 +27,14 @@ def table() -> dict[str, list[str]]:
     return find_tests(ALL)
 
 
+@pytest.fixture(scope="module")
+def all_tests() -> str:
+    """Return the text of all tests but these."""
+    return "\n".join(
+        path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py") if path != Path(__file__)
+    )
+
+
 def test_every_module_has_tests(table: dict[str, list[str]]) -> None:
     assert table.keys() == {
         str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if path.name != "__init__.py"
@@ -61,11 +69,8 @@ def test_pure_decisions_have_tests_without_a_socket() -> None:
     "cls",
     [ClientOptions, SourceOptions, SinkOptions, DirectOptions, ReceiverOptions, TableOptions, JobOptions],
 )
-def test_every_option_is_named_by_a_test(cls: type[Options]) -> None:
-    tests = "\n".join(
-        path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py") if path != Path(__file__)
-    )
+def test_every_option_is_named_by_a_test(all_tests: str, cls: type[Options]) -> None:
     names = {row.name for row in option_reference(cls)}
     assert {
-        name for name in names if not re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", tests)
+        name for name in names if not re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", all_tests)
     } == set()
