@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from examples import coming_from
 from pyspark.streaming import StreamingContext
+from tests.spark.conftest import setting
 from tests.support.topics import fill, fresh_name, wait_for_messages
 from tests.support.wait import eventually
 
@@ -48,7 +49,8 @@ def bodies(client, topic: str, count: int) -> list[str]:
 def test_the_quickstart(spark, mq, tmp_path, capsys):
     code = (Path(__file__).parents[2] / "examples" / "quickstart.py").read_text(encoding="utf-8")
     code = code.replace("127.0.0.1:9876", mq.name_server).replace("quickstart-checkpoint", str(tmp_path))
-    exec(code.replace('"topic": "quickstart"', f'"topic": "{fresh_name("quickstart")}"'), {})
+    with setting(spark, "spark.app.name", "quickstart"):  # as the program does
+        exec(code.replace('"topic": "quickstart"', f'"topic": "{fresh_name("quickstart")}"'), {})
     shown = capsys.readouterr().out
     assert '|order-3|paid|{"product": "tent", "cents": 24900}|' in shown
     assert "|   lamp| 1990|     1|" in shown
