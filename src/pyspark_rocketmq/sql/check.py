@@ -23,6 +23,7 @@ from pyspark_rocketmq.sql.dialect import BOUNDED, CONNECTORS, JobDialect
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable
 from pyspark_rocketmq.sql.flinksql import JobQueries
 from pyspark_rocketmq.sql.parse import parse_statements
+from pyspark_rocketmq.sql.refusals.table_statements import refuse_on_tables
 from pyspark_rocketmq.sql.settings import Settings, first_settings, require_checkpoint, spark_setting
 from pyspark_rocketmq.sql.statements import (
     CreateFunction,
@@ -125,6 +126,10 @@ class _Check:
                 if statement.name is None or spark_setting(statement.name) is None:
                     self._settings.reset(statement.name)
             case SparkStatement():
+                declared = {key: table.declared for key, table in self._tables.items()}
+                declared |= {key: table.declared for key, table in self._connectors.items()}
+                is_stream = self._settings.options.mode is RuntimeMode.STREAMING
+                refuse_on_tables(statement, declared, streaming=is_stream)
                 streaming = self._query(statement.whole, _STARTS)
                 if streaming and statement.whole.text.split(maxsplit=1)[0].upper() in _QUERY_STARTS:
                     statement.position.fail(_STREAM_SHOWN)

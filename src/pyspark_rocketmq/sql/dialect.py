@@ -13,6 +13,8 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
+from pyspark_rocketmq.sql.definitions.checks import check_key, check_watermark, refuse_twice
+from pyspark_rocketmq.sql.definitions.like import MERGES, PARTS, Like, Merge, Parts, merge_like
 from pyspark_rocketmq.sql.refusals.flink_statements import INSTEAD_OF_TYPES
 from pyspark_rocketmq.sql.statements import (
     Column,
@@ -27,7 +29,7 @@ from pyspark_rocketmq.sql.statements import (
     Watermark,
 )
 
-__all__ = ["BOUNDED", "CONNECTORS", "FORMATS", "JobDialect", "TableParser"]
+__all__ = ["BOUNDED", "CONNECTORS", "DEFAULT_DATABASES", "FORMATS", "WRITE_ONLY", "JobDialect", "TableParser"]
 
 T = TypeVar("T")
 
@@ -39,6 +41,12 @@ CONNECTORS: Final = frozenset({"blackhole", "print", "filesystem", "jdbc"})
 
 BOUNDED: Final = frozenset({"jdbc"})
 """Those whose tables are no streams."""
+
+DEFAULT_DATABASES: Final = ("default_catalog.default_database.", "default_database.")
+"""What names of Flink's may begin with."""
+
+WRITE_ONLY: Final = frozenset({"blackhole", "print"})
+"""Those whose tables cannot be read."""
 
 _OPENS: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
 _CLOSES: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
@@ -53,6 +61,12 @@ class TableParser(SparkParser):
 
     _keys: tuple[Name, ...] = ()
     """The column that has just been declared as the primary key."""
+
+    _partitioned: Position | None = None
+    """The place of the last PARTITIONED BY."""
+
+    tables: dict[str, CreateTable]
+    """The tables that have been declared, by name in lower case."""
 
     # --- tokens -----------------------------------------------------------------------------
 
@@ -95,6 +109,18 @@ class TableParser(SparkParser):
             self.raise_error(f"expected {what}")
         self._advance()
         return Name(self._prev.text, self.position(self._prev))
+
+    def table_name(self) -> Name:
+        """Consume a table's name, without Flink's default catalog and database."""
+        first = self.name("a table's name")
+        parts = [first.text]
+        while self._match(TokenType.DOT):
+            parts.append(self.name("the rest of the table's name").text)
+        name = ".".join(parts)
+        for default in DEFAULT_DATABASES:
+            if name.lower().startswith(default):
+                return Name(name[len(default) :], first.position)
+        return Name(name, first.position)
 
     def string(self, what: str) -> str:
         """Consume a quoted text, or a number."""
@@ -142,6 +168,7 @@ class TableParser(SparkParser):
 
     def table(self, start: Token, *, replace: bool, if_not_exists: bool) -> CreateTable:
         """Consume a RocketMQ table, from its name on."""
+        self._partitioned = None
         name = self.name("the table's name")
         if self.next_is("."):
             name.position.fail(
@@ -161,30 +188,41 @@ class TableParser(SparkParser):
                         columns.append(item)
                         keys += self._keys
                         self._keys = ()
-        _refuse_twice([column.name for column in columns], "column")
+        refuse_twice([column.name for column in columns], "column")
         if len(watermarks) > 1:
             watermarks[1].column.position.fail("a table has one watermark")
-        options, partitions = self._clauses(name)
-        connector = next((o.value.lower() for o in options if o.name.lower() == "connector"), None)
+        options, partitions, like = self._clauses(name)
+        watermark = watermarks[0] if watermarks else None
+        parts = Parts(tuple(columns), watermark, tuple(keys), options, partitions)
+        if like is not None:
+            source = self.tables.get(like.source.key)
+            if source is None:
+                like.source.position.fail(
+                    f"LIKE {like.source.text}: the job declares no such table before it"
+                )
+            parts = merge_like(parts, like, source)
+        connector = next((o for o in parts.options if o.name.lower() == "connector"), None)
+        if parts.partitions and (connector is None or not _has_folders(connector)):
+            (self._partitioned or name.position).fail("a topic cannot be partitioned by columns")
         return CreateTable(
             name,
-            tuple(columns),
-            _check_watermark(watermarks[0], columns) if watermarks else None,
-            options,
+            parts.columns,
+            check_watermark(parts.watermark, parts.columns) if parts.watermark else None,
+            parts.options,
             replace,
             if_not_exists,
             connector is not None,
-            "rocketmq" if connector is None else connector,
-            partitions,
+            "rocketmq" if connector is None else connector.value.lower(),
+            parts.partitions,
             self.position(start),
-            _check_key(keys, columns),
+            check_key(parts.key, parts.columns),
         )
 
-    def _clauses(self, table: Name) -> tuple[tuple[TableOption, ...], tuple[Name, ...]]:
-        """Consume what follows the columns, and return the options and the columns of PARTITIONED BY."""
+    def _clauses(self, table: Name) -> tuple[tuple[TableOption, ...], tuple[Name, ...], Like | None]:
+        """Consume what follows the columns: the options, the columns of PARTITIONED BY, and LIKE."""
         options: list[TableOption] = []
         partitions: list[Name] = []
-        partitioned: Position | None = None
+        like: Like | None = None
         while self._curr:
             if self._match_text_seq("USING"):
                 self.name("a format")
@@ -193,11 +231,13 @@ class TableParser(SparkParser):
             elif self._match_text_seq("WITH") or self._match_text_seq("OPTIONS"):
                 options += self.between_commas(self._option)
             elif self._match(TokenType.PARTITION_BY):
-                partitioned = self.position(self._prev)
+                self._partitioned = self.position(self._prev)
                 partitions += self.between_commas(lambda: self.name("a column"))
+            elif self._match(TokenType.LIKE):
+                like = self._like()
             else:
-                if self.next_is("LIKE"):
-                    self.raise_error(f"LIKE is not supported: declare the columns of {table.text}")
+                if self.next_is("DISTRIBUTED"):
+                    self.raise_error("rows are distributed by their keys: declare PRIMARY KEY, or keyColumns")
                 if self.next_is("AS"):
                     self.raise_error(f"declare the columns of {table.text}, then INSERT INTO {table.text}")
                 self.raise_error("expected WITH (…) or OPTIONS (…)")
@@ -206,9 +246,24 @@ class TableParser(SparkParser):
             other = given.setdefault(option.name.lower(), option)
             if other is not option:
                 option.position.fail(f"option {option.name!r} of {table.text} is given twice")
-        if partitioned is not None and ("connector" not in given or not _has_folders(given["connector"])):
-            partitioned.fail("a topic cannot be partitioned by columns")
-        return tuple(options), tuple(partitions)
+        return tuple(options), tuple(partitions), like
+
+    def _like(self) -> Like:
+        """Consume ``table [(INCLUDING | EXCLUDING | OVERWRITING part …)]``, the last clause."""
+        source, merges = self.table_name(), {}
+        if self._match(TokenType.L_PAREN):
+            while not self._match(TokenType.R_PAREN):
+                merge = self._one_of(MERGES)
+                merges[self._one_of(("ALL", *PARTS))] = Merge(merge)
+                self._match(TokenType.COMMA)
+        if self._curr:
+            self.raise_error("LIKE is the last clause: WITH (…) comes before it")
+        return Like(source, merges)
+
+    def _one_of(self, words: tuple[str, ...]) -> str:
+        if not self._match_texts(words):
+            self.raise_error(f"expected {', '.join(words[:-1])} or {words[-1]}")
+        return self._prev.text.upper()
 
     def _option(self) -> TableOption:
         at = self.here()
@@ -337,26 +392,3 @@ def _has_folders(connector: TableOption) -> bool:
 def _blanks(text: str) -> str:
     """Return as many blanks, with the same line ends."""
     return "".join("\n" if character == "\n" else " " for character in text)
-
-
-def _refuse_twice(names: list[Name], what: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name.key in seen:
-            name.position.fail(f"{what} {name.text!r} is given twice")
-        seen.add(name.key)
-
-
-def _check_key(key: list[Name], columns: list[Column]) -> tuple[Name, ...]:
-    _refuse_twice(key, "column of the primary key")
-    physical = {column.name.key for column in columns if isinstance(column, PhysicalColumn)}
-    for name in key:
-        if name.key not in physical:
-            name.position.fail(f"the primary key names {name.text!r}, which is no column of the body")
-    return tuple(key)
-
-
-def _check_watermark(watermark: Watermark, columns: list[Column]) -> Watermark:
-    if watermark.column.key not in {column.name.key for column in columns}:
-        watermark.column.position.fail(f"the table has no column {watermark.column.text!r}")
-    return watermark

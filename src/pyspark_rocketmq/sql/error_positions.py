@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
@@ -16,13 +16,51 @@ from pyspark_rocketmq.sql.statements import Position
 
 __all__ = ["failures_at", "place_of", "reason_of"]
 
-_NO_WATERMARK: Final = "streaming aggregations without watermark"
-_NO_FINAL_ROWS: Final = (
-    "the aggregation has no final rows to append: nothing in GROUP BY is a time with a watermark. Group by a "
-    "window of the column of WATERMARK FOR, such as window(ts, '1 minute'), or write each changed row: SET "
-    "'outputMode' = 'update'"
-)
-"""Spark's line speaks of a missing watermark, also if the table has one that the query does not group by."""
+_BATCH: Final = "SET 'execution.runtime-mode' = 'batch' runs it once"
+_INSTEAD: Final[Mapping[str, str]] = {
+    # Spark's line speaks of a missing watermark, also if the table has one that the query does not group by.
+    "streaming aggregations without watermark": (
+        "the aggregation has no final rows to append: nothing in GROUP BY is a time with a watermark. Group "
+        "by a window of the column of WATERMARK FOR, such as window(ts, '1 minute'), or write each changed "
+        "row: SET 'outputMode' = 'update'"
+    ),
+    "Sorting is not supported on streaming": (
+        "ORDER BY of a stream is not supported: it has no last row before which others could be sorted. Use "
+        f"ROW_NUMBER() with a bound (Top-N), or sort where the result is read; {_BATCH}"
+    ),
+    "Offset is not supported on streaming": f"OFFSET of a stream is not supported: leave it out; {_BATCH}",
+    "Intersect of streaming": (
+        f"INTERSECT of streams is not supported: JOIN the queries on all their columns; {_BATCH}"
+    ),
+    "Except on a streaming": (
+        f"EXCEPT of streams is not supported: a later row of the second one would take back a row; {_BATCH}"
+    ),
+    "Streaming query is not allowed in subquery expressions": (
+        "a condition or a value cannot read a stream (IN, EXISTS, a query in parentheses): JOIN it, for IN "
+        f"with SELECT DISTINCT; {_BATCH}"
+    ),
+    "Union between streaming and batch": (
+        "a stream cannot be united with rows that are no stream: write each with its own INSERT"
+    ),
+    "between two streaming DataFrame/Datasets is not supported without a watermark": (
+        "an outer join of streams needs a bound, after which a row has no match: WATERMARK FOR in both "
+        f"tables, and ON … AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '1' HOUR; {_BATCH}"
+    ),
+    "Sampling is not supported on streaming": "TABLESAMPLE of a stream is not supported: WHERE RAND() < 0.1",
+    "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": (
+        "OVER of a stream is supported only as ROW_NUMBER() in a query whose outer query has a bound (WHERE "
+        f"rank <= 10): use a window and GROUP BY; {_BATCH}"
+    ),
+    "Detected pattern of possible 'correctness' issue": (
+        "the query aggregates or joins rows that may be older than the watermark: those of an outer join, or "
+        "of an aggregation without a window. Group the inner query by a window, or write its result to a "
+        f"topic, which another INSERT reads; {_BATCH}"
+    ),
+    "Queries with streaming sources must be executed with writeStream": (
+        f"a stream can be read by INSERT INTO … SELECT, and by SELECT in the shell; {_BATCH}"
+    ),
+}
+"""What to say where a part of Spark's line speaks of DataFrames or misleads."""
 
 # Errors of Spark's parser have no query context: the position is in the message.
 _PLACE: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
@@ -48,9 +86,9 @@ def place_of(error: PySparkException, text: str) -> Position | None:
 
 def reason_of(error: BaseException | str) -> str:
     """Return the line of an error that says what happened, and what to do if Spark's line misleads."""
-    if isinstance(error, PySparkException) and _NO_WATERMARK in str(error):
-        return _NO_FINAL_ROWS
-    return find_cause(str(error)) or type(error).__name__
+    text = str(error)
+    instead = next((ours for theirs, ours in _INSTEAD.items() if theirs in text), None)
+    return instead or find_cause(text) or type(error).__name__
 
 
 @contextlib.contextmanager

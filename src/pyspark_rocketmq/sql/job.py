@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.options import JobOptions, OutputMode
+from pyspark_rocketmq.options import JobOptions, OutputMode, SqlDialect
 from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows, write_counted
 from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 from pyspark_rocketmq.spark.session_settings import WATERMARK_SETTINGS, temporary_settings
 from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.sql.error_positions import failures_at, reason_of
 from pyspark_rocketmq.sql.flinksql import register_function
-from pyspark_rocketmq.sql.parse import parse_statements
+from pyspark_rocketmq.sql.parse import note_table, parse_statements
 from pyspark_rocketmq.sql.plan.planner import Planner, Write
 from pyspark_rocketmq.sql.plan.targets import DeadLettersTarget
 from pyspark_rocketmq.sql.settings import first_settings, require_checkpoint
@@ -122,6 +122,7 @@ class SqlJob:
         self._text = text
         self._planner = Planner(spark, settings)
         self._names: set[str] = set()
+        self._declared: dict[str, CreateTable] = {}
         self._position = Position(1, 1)
         self._started_at: dict[int, Position] = {}
 
@@ -148,6 +149,7 @@ class SqlJob:
         with self.add_position(statement.position):
             self._run(statement)
             self._start_dead_letters()
+        note_table(self._declared, statement)
 
     def run_text(self, text: str, show: Callable[[DataFrame, OutputMode, Position], None]) -> None:
         """Run more statements, in a shell.
@@ -163,7 +165,7 @@ class SqlJob:
         ------
         SqlError
         """
-        statements = parse_statements(text)
+        statements = parse_statements(text, self._declared)
         self._text = text
         for statement in statements:
             self.run(statement)
@@ -180,7 +182,7 @@ class SqlJob:
         planner = self._planner
         match statement:
             case CreateFunction():
-                register_function(self._spark, statement)
+                self._create_function(statement)
             case CreateTable():
                 planner.create_table(statement)
             case CreateView():
@@ -195,12 +197,19 @@ class SqlJob:
             case Reset():
                 planner.reset(statement.name)
             case SparkStatement():
+                planner.refuse(statement)
                 rows = planner.query(statement.whole) if statement.is_query else planner.run(statement.whole)
                 if statement.is_query:
                     self.results.append(rows)
                     self.result_positions.append(statement.position)
             case _:
                 assert_never(statement)
+
+    def _create_function(self, statement: CreateFunction) -> None:
+        if statement.of_spark is not None and self.options.dialect is SqlDialect.SPARK:
+            self._planner.run(statement.of_spark)
+        else:
+            register_function(self._spark, statement)
 
     # --- inserts ----------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,10 +12,11 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import TokenError
 from sqlglot.parser import Parser
 
-from pyspark_rocketmq.sql.dialect import CONNECTORS, FORMATS, JobDialect, TableParser
+from pyspark_rocketmq.sql.dialect import CONNECTORS, DEFAULT_DATABASES, FORMATS, JobDialect, TableParser
 from pyspark_rocketmq.sql.refusals.flink_statements import INSTEAD_OF_CONNECTORS, instead_of_statement
 from pyspark_rocketmq.sql.statements import (
     CreateFunction,
+    CreateTable,
     CreateView,
     DropTable,
     Insert,
@@ -28,7 +29,7 @@ from pyspark_rocketmq.sql.statements import (
     Statement,
 )
 
-__all__ = ["parse_statements"]
+__all__ = ["note_table", "parse_statements"]
 
 _QUERY_STARTS: Final = (
     "SELECT",
@@ -50,13 +51,18 @@ _MICROSECONDS: Final = 6
 _MOST_WORDS: Final = 3
 _OPTIONS_HINT: Final = re.compile(r"\s*\+?\s*OPTIONS\s*\(", re.IGNORECASE)
 _CONNECTOR_NAMES: Final = ", ".join(sorted(FORMATS | CONNECTORS))
-_DEFAULT_DATABASES: Final = ("default_catalog.default_database.", "default_database.")
 _LANGUAGES: Final = frozenset({"python", "java", "scala"})
 _SUBQUERY_STARTS: Final = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "("})
 
 
-def parse_statements(text: str) -> tuple[Statement, ...]:
+def parse_statements(text: str, declared: Mapping[str, CreateTable] | None = None) -> tuple[Statement, ...]:
     """Parse a job: statements, separated by semicolons.
+
+    Parameters
+    ----------
+    text : str
+    declared : mapping of str to CreateTable, optional
+        Tables of earlier texts, which LIKE can name, by name in lower case.
 
     Raises
     ------
@@ -77,19 +83,36 @@ def parse_statements(text: str) -> tuple[Statement, ...]:
                 "the hint OPTIONS is not supported: write these options in WITH (…) of the table"
             )
     parser = _JobParser(dialect=dialect)
-    return parser.job(tokens, text)
+    return parser.job(tokens, text, declared or {})
+
+
+def note_table(declared: dict[str, CreateTable], statement: Statement) -> None:
+    """Note a table that a statement declares, or forget one that it drops: LIKE can name it."""
+    match statement:
+        case CreateTable() if not (statement.if_not_exists and statement.name.key in declared):
+            declared[statement.name.key] = statement
+        case DropTable() if not statement.is_view:
+            declared.pop(statement.name.key, None)
 
 
 class _JobParser(TableParser):
     """Parses one statement per chunk of tokens."""
 
-    def job(self, tokens: list[Token], text: str) -> tuple[Statement, ...]:
+    def job(
+        self, tokens: list[Token], text: str, declared: Mapping[str, CreateTable]
+    ) -> tuple[Statement, ...]:
         """Parse all statements."""
         found: list[Statement] = []
+        self.tables = dict(declared)
+        self._functions: set[str] = set()
 
         def one(_: Parser) -> exp.Expr | None:
             if not self._match(TokenType.SEMICOLON):  # present if a comment is attached to it
-                found.extend(self._statements())
+                for statement in self._statements():
+                    note_table(self.tables, statement)
+                    if isinstance(statement, CreateFunction):
+                        self._functions.add(statement.name.key)
+                    found.append(statement)
             return None
 
         self._parse(one, tokens, text)
@@ -156,22 +179,23 @@ class _JobParser(TableParser):
         return found
 
     def _function(self, start: Token, index: int) -> Statement:
-        """Consume ``name AS 'path' LANGUAGE …``. Functions without a language are passed to Spark."""
+        """Consume ``name AS 'path' [LANGUAGE …] [USING JAR …]``. Others are passed to Spark."""
         self._match_text_seq("IF", "NOT", "EXISTS")
-        name = self._parse_dotted()
-        if self._match_text_seq("AS") and self._curr and self._curr.token_type == TokenType.STRING:
-            path = self.string("a function")
-            if self._match_text_seq("LANGUAGE"):
-                language = self.name("a language")
-                if language.key not in _LANGUAGES:
-                    language.position.fail(f"{language.text!r} is not one of PYTHON, JAVA, SCALA")
-                jars = self._jars()
-                is_python = language.key == "python"
-                if is_python and jars:
-                    language.position.fail("a Python function is in no jar: its module is on PYTHONPATH")
-                return CreateFunction(name, path, self.position(start), is_python, jars)
-        self._retreat(index)
-        return self._of_spark()
+        name = self.table_name()
+        if not self._match_text_seq("AS") or not self._curr or self._curr.token_type != TokenType.STRING:
+            self._retreat(index)
+            return self._of_spark()
+        path, language = self.string("a function"), None
+        if self._match_text_seq("LANGUAGE"):
+            language = self.name("a language")
+            if language.key not in _LANGUAGES:
+                language.position.fail(f"{language.text!r} is not one of PYTHON, JAVA, SCALA")
+        jars = self._jars()
+        is_python = language is not None and language.key == "python"
+        if language is not None and is_python and jars:
+            language.position.fail("a Python function is in no jar: its module is on PYTHONPATH")
+        whole = None if language else self.cut(start, self._prev, frozenset())
+        return CreateFunction(name, path, self.position(start), is_python, jars, whole)
 
     def _jars(self) -> tuple[str, ...]:
         """Consume ``USING JAR 'a', JAR 'b'``."""
@@ -181,7 +205,7 @@ class _JobParser(TableParser):
         ):
             jars.append(self.string("a jar"))
         if self._curr:
-            self.raise_error("expected USING JAR, or the end of the statement")
+            self.raise_error("expected LANGUAGE, USING JAR, or the end of the statement")
         return tuple(jars)
 
     def _is_ours(self) -> bool:
@@ -202,9 +226,25 @@ class _JobParser(TableParser):
                         f"connector {value.text!r} is not one of {', '.join(known)}: {instead}"
                     )
                 return True
+        if self._is_like_ours(tokens):
+            return True
         for token, following in itertools.pairwise(tokens):
             if token.text.upper() == "WITH" and following.token_type == TokenType.L_PAREN:
                 self.position(token).fail(f"WITH (…) needs 'connector', one of {_CONNECTOR_NAMES}")
+        return False
+
+    def _is_like_ours(self, tokens: Sequence[Token]) -> bool:
+        """Return whether a table is LIKE one of the job."""
+        depth = 0
+        for token, following in itertools.pairwise(tokens):
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if depth == 0 and token.token_type == TokenType.LIKE:
+                names = "".join(each.text for each in tokens[tokens.index(following) :]).lower()
+                return following.text.lower() in self.tables or any(
+                    names.startswith(f"{default}{name}")
+                    for default in DEFAULT_DATABASES
+                    for name in self.tables
+                )
         return False
 
     def _view(self, start: Token, *, replace: bool, if_not_exists: bool) -> CreateView | None:
@@ -229,7 +269,8 @@ class _JobParser(TableParser):
         index, at = self._index, self.position(start)
         self._advance()
         temporary = bool(self._match_texts(("TEMPORARY", "TEMP")))
-        if self._match_text_seq("SYSTEM", "FUNCTION"):
+        of_system = temporary and bool(self._match_text_seq("SYSTEM"))
+        if self._match_text_seq("FUNCTION") and (of_system or self._is_function()):
             if_exists = "IF EXISTS " if self._match_text_seq("IF", "EXISTS") else ""
             name = self.name("the function's name")
             whole = self.cut(start, self._prev, frozenset())
@@ -241,7 +282,7 @@ class _JobParser(TableParser):
             self._retreat(index)
             return self._of_spark()
         exists = bool(self._match_text_seq("IF", "EXISTS"))
-        name = self._parse_dotted()
+        name = self.table_name()
         if self._curr:
             self._retreat(index)
             return self._of_spark()
@@ -251,6 +292,14 @@ class _JobParser(TableParser):
             whole = _reworded(whole, f"DROP {text}")
         return DropTable(name, exists, whole, at, is_view=kind == "VIEW")
 
+    def _is_function(self) -> bool:
+        """Return whether a function of the job comes next: Spark knows it as a temporary one."""
+        index = self._index
+        self._match_text_seq("IF", "EXISTS")
+        found = self._curr is not None and self.table_name().key in self._functions
+        self._retreat(index)
+        return found
+
     # --- INSERT, SET ------------------------------------------------------------------------
 
     def _insert(self, start: Token) -> Insert:
@@ -258,24 +307,13 @@ class _JobParser(TableParser):
         if not overwrite:
             self.expect("INTO")
         self._match_text_seq("TABLE")
-        target = self._parse_dotted()
+        target = self.table_name()
         columns: list[Name] = []
         if self.next_is("(") and self._next.text.upper() not in _SUBQUERY_STARTS:
             columns = self.between_commas(lambda: self.name("a column"))
         query = self.rest("a query")
         whole = self.cut(start, self._prev, query.names)
         return Insert(target, tuple(columns), overwrite, query, whole, self.position(start))
-
-    def _parse_dotted(self) -> Name:
-        first = self.name("a table's name")
-        parts = [first.text]
-        while self._match(TokenType.DOT):
-            parts.append(self.name("the rest of the table's name").text)
-        name = ".".join(parts)
-        for default in _DEFAULT_DATABASES:
-            if name.lower().startswith(default):
-                return Name(name[len(default) :], first.position)
-        return Name(name, first.position)
 
     def _set(self, start: Token) -> Set | SparkStatement:
         if not self._curr:

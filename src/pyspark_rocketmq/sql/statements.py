@@ -247,6 +247,8 @@ class CreateFunction:
     is_python : bool
     jars : tuple of str
         Of ``USING JAR``.
+    of_spark : Query, optional
+        The whole statement, if it is one of Spark's, too: it has no LANGUAGE, which is JAVA in Flink.
     """
 
     name: Name
@@ -254,6 +256,7 @@ class CreateFunction:
     position: Position
     is_python: bool = True
     jars: tuple[str, ...] = ()
+    of_spark: Query | None = None
 
 
 @dataclass(frozen=True, slots=True)

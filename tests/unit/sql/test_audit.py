@@ -147,7 +147,7 @@ def test_a_group_window_of_the_time_of_processing_has_changes(kind):
         ("CREATE TABLE t (a INT) WITH ('type' = 'rocketmq')", (1, 24), "WITH (…) needs 'connector', one of"),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'datagen')", (1, 44), "USING rate"),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'mysql-cdc')", (1, 44), "'format' = 'debezium-json'"),
-        ("CREATE TABLE t WITH ('connector' = 'print') LIKE u", (1, 45), "LIKE is not supported: declare the"),
+        ("CREATE TABLE t WITH ('connector' = 'print') LIKE u", (1, 50), "LIKE u: the job declares no such"),
         ("CREATE TABLE t WITH ('connector' = 'print') AS SELECT 1", (1, 45), "then INSERT INTO t"),
         ("CREATE TABLE t (a TIME(3)) WITH ('connector' = 'print')", (1, 19), "type TIME: declare a STRING"),
         (

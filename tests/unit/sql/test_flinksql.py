@@ -11,8 +11,8 @@ from pyspark_rocketmq.errors import OptionError, SqlError
 from pyspark_rocketmq.options import parse_options
 from pyspark_rocketmq.options.sql import JobOptions
 from pyspark_rocketmq.sql.check import check_job
+from pyspark_rocketmq.sql.definitions.job_functions import function_type, load_function
 from pyspark_rocketmq.sql.flinksql import JobQueries, Relation, Translated, translate, translate_expression
-from pyspark_rocketmq.sql.flinksql.job_functions import function_type, load_function
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.statements import CreateFunction, CreateTable, CreateView, Insert, Position, Query

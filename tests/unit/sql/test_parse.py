@@ -277,11 +277,22 @@ def test_functions_have_a_language():
     java = one("CREATE FUNCTION f AS 'm.F' LANGUAGE JAVA USING JAR '/a.jar', JAR '/b.jar'")
     assert isinstance(java, CreateFunction)
     assert (java.path, java.is_python, java.jars) == ("m.F", False, ("/a.jar", "/b.jar"))
-    assert isinstance(one("CREATE FUNCTION f AS 'm.F' USING JAR '/a.jar'"), SparkStatement)
+    flinks = one("CREATE FUNCTION f AS 'm.F' USING JAR '/a.jar'")  # JAVA, and one of Spark's
+    assert isinstance(flinks, CreateFunction)
+    assert (flinks.is_python, flinks.jars) == (False, ("/a.jar",))
+    assert flinks.of_spark.text == "CREATE FUNCTION f AS 'm.F' USING JAR '/a.jar'"
+    assert python.of_spark is java.of_spark is None
+    assert isinstance(one("CREATE FUNCTION f(x INT) RETURNS INT RETURN x + 1"), SparkStatement)
     for text, message in (
         ("CREATE FUNCTION f AS 'm.F' LANGUAGE RUST", "'RUST' is not one of PYTHON, JAVA, SCALA"),
         ("CREATE FUNCTION f AS 'm.f' LANGUAGE PYTHON USING JAR 'a'", "a Python function is in no jar"),
-        ("CREATE FUNCTION f AS 'm.F' LANGUAGE JAVA WITH 1", "expected USING JAR, or the end"),
+        ("CREATE FUNCTION f AS 'm.F' LANGUAGE JAVA WITH 1", "expected LANGUAGE, USING JAR, or the end"),
     ):
         with pytest.raises(SqlError, match=message):
             one(text)
+
+
+def test_a_function_of_the_job_is_dropped_as_the_temporary_one_that_it_is():
+    *_, dropped = parse_statements("CREATE FUNCTION f AS 'm.F'; DROP FUNCTION IF EXISTS f")
+    assert dropped.whole.text == "DROP TEMPORARY FUNCTION IF EXISTS f"
+    assert one("DROP FUNCTION f").whole.text == "DROP FUNCTION f"

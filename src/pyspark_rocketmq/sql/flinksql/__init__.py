@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pyspark_rocketmq.sql.definitions.job_functions import register_function
 from pyspark_rocketmq.sql.flinksql.functions import FUNCTIONS
-from pyspark_rocketmq.sql.flinksql.job_functions import register_function
 from pyspark_rocketmq.sql.flinksql.queries import JobQueries
 from pyspark_rocketmq.sql.flinksql.relations import Relation
 from pyspark_rocketmq.sql.flinksql.translator import Translated, translate, translate_expression

@@ -89,7 +89,7 @@ def translate_expressions(tree: exp.Expression, query: Query) -> bool:
     return changed
 
 
-def _translate(node: exp.Expression, query: Query) -> exp.Expression | None:  # noqa: PLR0911 - a table
+def _translate(node: exp.Expression, query: Query) -> exp.Expression | None:  # noqa: C901, PLR0911 - a table
     match node:
         case exp.Anonymous():
             return _translate_call(node, query)
@@ -113,8 +113,15 @@ def _translate(node: exp.Expression, query: Query) -> exp.Expression | None:  # 
             return _is_json(node, query)
         case exp.Between() if node.args.get("symmetric"):
             return fill(_SYMMETRIC, [node.this, node.args["low"], node.args["high"]])
+        case exp.Column() if _is_word(node, "LOCALTIMESTAMP"):
+            return exp.Anonymous(this="now")
     refuse_expression(node, query)
     return None
+
+
+def _is_word(node: exp.Column, *words: str) -> bool:
+    """Return whether a column is no column, but one of these words."""
+    return node.name.upper() in words and not node.table and not node.this.quoted
 
 
 _SYMMETRIC: Final = "(_1 BETWEEN least(_2, _3) AND greatest(_2, _3))"
@@ -135,7 +142,7 @@ def refuse_expression(node: exp.Expression, query: Query) -> None:
             reason = "OVERLAPS has no counterpart in Spark: compare the times, a < d AND c < b"
         case exp.Cast() if node.to.this in {exp.DType.TIME, exp.DType.TIMETZ}:
             reason = "the type TIME is not supported: use a TIMESTAMP, or DATE_FORMAT(t, 'HH:mm:ss')"
-        case exp.Column() if node.name.upper() in _NO_TIMES and not node.table and not node.this.quoted:
+        case exp.Column() if _is_word(node, *_NO_TIMES):
             reason = f"{node.name} is a TIME, which is not supported: use DATE_FORMAT(NOW(), 'HH:mm:ss')"
     if reason:
         position_of(query, node).fail(reason)

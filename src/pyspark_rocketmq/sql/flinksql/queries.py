@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from pyspark_rocketmq.options import JobOptions, RuntimeMode, SqlDialect
-from pyspark_rocketmq.sql.dialect import BOUNDED, CONNECTORS
+from pyspark_rocketmq.sql.dialect import BOUNDED, CONNECTORS, WRITE_ONLY
 from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
 from pyspark_rocketmq.sql.flinksql.translator import (
     Translated,
@@ -21,6 +21,7 @@ from pyspark_rocketmq.sql.statements import Column, ComputedColumn, CreateTable,
 
 __all__ = ["JobQueries"]
 
+_EXPLAIN: Final = re.compile(r"EXPLAIN\s+(?:(?:EXTENDED|CODEGEN|COST|FORMATTED)\s+)?", re.IGNORECASE)
 _IS_PROCTIME: Final = re.compile(r"PROCTIME\(\s*\)", re.IGNORECASE)
 
 
@@ -35,6 +36,7 @@ class JobQueries:
         self._changelogs: set[str] = set()
         self._topics: dict[str, Versions | None] = {}
         self._bounded: set[str] = set()
+        self._write_only: dict[str, str] = {}
 
     def table(self, declared: CreateTable, options: JobOptions) -> CreateTable:
         """Note a table of the job, and return it with its computed columns translated.
@@ -50,6 +52,9 @@ class JobQueries:
         self._changelogs.discard(declared.name.key)
         self._topics.pop(declared.name.key, None)
         self._bounded.discard(declared.name.key)
+        self._write_only.pop(declared.name.key, None)
+        if declared.connector in WRITE_ONLY:
+            self._write_only[declared.name.key] = declared.connector
         if declared.connector in BOUNDED:
             self._bounded.add(declared.name.key)
         if any(changelog_of(option) for option in declared.options):
@@ -80,7 +85,14 @@ class JobQueries:
         ------
         SqlError
         """
-        return self._translate(query, tables, options, hidden=False)
+        explain = _EXPLAIN.match(query.text)
+        if explain is None:
+            return self._translate(query, tables, options, hidden=False)
+        before = len(query.padded) - len(query.text)
+        blank = query.padded[:before] + " " * explain.end() + query.text[explain.end() :]
+        found = self._translate(replace(query, padded=blank), tables, options, hidden=False)
+        text = f"{explain[0]}{found.text.lstrip()}" if found.changed else query.padded
+        return replace(found, text=text)
 
     def view(self, view: CreateView, tables: Iterable[str], options: JobOptions) -> Translated:
         """Translate the query of a view, and note the view.
@@ -122,6 +134,7 @@ class JobQueries:
                 nested=self._nested.get(name, {}),
                 messages=name in self._topics,
                 versions=self._topics.get(name),
+                write_only=self._write_only.get(name, ""),
             )
             for name in tables
         }

@@ -58,6 +58,8 @@ class Relation:
         Of such a table.
     nested : mapping of str to str
         The columns, in lower case, that are maps (``map``) or arrays of rows (``rows``).
+    write_only : str
+        The connector of a table that cannot be read; otherwise empty.
     ranked : Select, optional
         The query of a stream's rows with their ``ROW_NUMBER()``: who reads it selects the ranks.
     """
@@ -71,4 +73,5 @@ class Relation:
     messages: bool = False
     versions: Versions | None = None
     nested: Mapping[str, str] = field(default_factory=dict)
+    write_only: str = ""
     ranked: exp.Select | None = field(default=None, repr=False)

@@ -19,6 +19,7 @@ __all__ = [
     "groups_by_processing_time",
     "hidden_column",
     "is_aggregation",
+    "keys_of_all_rows",
     "name_columns",
     "of_processing_time",
     "processing_time",
@@ -136,6 +137,18 @@ def is_aggregation(select: exp.Select) -> bool:
             if called(call) in AGGREGATES and over is select:
                 return True
     return False
+
+
+def keys_of_all_rows(group: exp.Group) -> list[exp.Expression]:
+    """Return the keys by which every row of a result is grouped: of GROUPING SETS those of all sets."""
+    found: list[exp.Expression] = []
+    for key in group.expressions:
+        if isinstance(key, exp.GroupingSets):
+            sets = [each.expressions if isinstance(each, exp.Tuple) else [each] for each in key.expressions]
+            found += [part for part in sets[0] if all(part in others for others in sets)]
+        elif not isinstance(key, exp.Rollup | exp.Cube):
+            found.append(key)
+    return found
 
 
 def by_spark_window(select: exp.Select, sources: Mapping[str, Relation]) -> bool:

@@ -9,16 +9,16 @@ from typing import Final, cast
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
-from pyspark_rocketmq.sql.flinksql.changes import RANK, distinct_aggregates, ranked, top_select, unpacked
+from pyspark_rocketmq.sql.flinksql.changes import distinct_aggregates, ranked, top_select, unpacked
 from pyspark_rocketmq.sql.flinksql.expressions import translate_expressions
 from pyspark_rocketmq.sql.flinksql.functions import FUNCTIONS, UNKNOWN
 from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, parse_query, position_of
-from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
+from pyspark_rocketmq.sql.flinksql.hidden_windows import group_by_window, hide_windows, join_windows
+from pyspark_rocketmq.sql.flinksql.relations import Relation
 from pyspark_rocketmq.sql.flinksql.row_changes import pass_changes, refuse_changelog, refuse_over
 from pyspark_rocketmq.sql.flinksql.selects import (
     by_spark_window,
     groups_by_processing_time,
-    hidden_column,
     is_aggregation,
     name_columns,
     of_processing_time,
@@ -28,7 +28,6 @@ from pyspark_rocketmq.sql.flinksql.selects import (
     untranslated,
     window_names,
     window_outputs,
-    window_part,
     without_default_database,
     without_flink_hints,
 )
@@ -203,8 +202,8 @@ class _Translator:
         before = select.sql()
         of_now = stream and groups_by_processing_time(select, sources)
         grouped = group_windows(select, self._query)
-        self._join_windows(select, sources)
-        by_window = grouped is not None or self._group_by_window(select, sources)
+        join_windows(select, sources)
+        by_window = grouped is not None or group_by_window(select, sources)
         aggregated = is_aggregation(select)
         if stream and aggregated:
             distinct_aggregates(select, self._query)
@@ -214,7 +213,7 @@ class _Translator:
         window: dict[str, str] = {}
         if by_window if aggregated else any(rows.window for rows in sources.values()):
             window = {"": "", **window_outputs(select, sources), **(grouped or {})}
-            self._hide(select, sources, aggregated=aggregated, top=top)
+            hide_windows(select, sources, aggregated=aggregated, top=top)
         self.changed |= select.sql() != before
         return Relation(
             stream,
@@ -284,6 +283,8 @@ class _Translator:
             case exp.Table():
                 self.changed |= without_default_database(node)
                 rows = known.get(node.name.lower(), Relation()) if not node.db else Relation()
+                if rows.write_only:
+                    self.fail(node, f"{node.name} has the connector {rows.write_only!r}, which only writes")
                 if rows.ranked is not None:
                     inner = rows.ranked.copy()
                     subquery = inner.subquery(node.alias_or_name)
@@ -351,50 +352,3 @@ class _Translator:
         windowed = bool(rows.window)
         node.set("this", unpacked(top, name, window=windowed))
         return replace(rows, window={**window_names(inner), "": ""} if windowed else {})
-
-    # --- windows ----------------------------------------------------------------------------
-
-    def _group_by_window(self, select: exp.Select, sources: Mapping[str, Relation]) -> bool:
-        group = select.args.get("group")
-        if group is None:
-            return False
-        parts = [window_part(key, sources) for key in group.expressions]
-        names = {part[0] for part in parts if part and part[1] in {"start", "end"}}
-        for name in sorted(names):
-            group.append("expressions", hidden_column(name))
-        return bool(names)
-
-    def _join_windows(self, select: exp.Select, sources: Mapping[str, Relation]) -> None:
-        """Add the equality of windows to the equality of their starts and ends."""
-        where = select.args.get("where")
-        clauses = [join for join in select.args.get("joins") or [] if join.args.get("on")]
-        for clause, key in [*((join, "on") for join in clauses), *([(where, "this")] if where else [])]:
-            condition = clause.args[key]
-            equal: dict[tuple[str, str], set[str]] = {}
-            for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
-                if isinstance(part, exp.EQ):
-                    one, other = window_part(part.this, sources), window_part(part.expression, sources)
-                    if one and other and one[1] == other[1] and one[0] != other[0]:
-                        equal.setdefault((one[0], other[0]), set()).add(one[1])
-            for (one_name, other_name), kinds in equal.items():
-                if {"start", "end"} <= kinds:
-                    same = exp.EQ(this=hidden_column(one_name), expression=hidden_column(other_name))
-                    clause.set(key, exp.and_(clause.args[key], same))
-
-    def _hide(
-        self, select: exp.Select, sources: Mapping[str, Relation], *, aggregated: bool, top: bool
-    ) -> None:
-        """Keep the hidden column out of the result, or in it exactly once."""
-        windowed = [name for name, rows in sources.items() if rows.window]
-        own = [item for item in select.expressions if item.alias == WINDOW]  # of group_windows
-        if top:
-            select.set("expressions", [item for item in select.expressions if item not in own])
-        for item in list(select.expressions):
-            for star in [item, *item.find_all(exp.Star)] if not aggregated or item.alias == RANK else []:
-                named = star.table.lower() if isinstance(star, exp.Column) else ""
-                if star.is_star and (named in windowed or (windowed and not named)):
-                    inner = star.this if isinstance(star, exp.Column) else star
-                    if isinstance(inner, exp.Star):
-                        inner.set("except_", [exp.to_identifier(WINDOW)])
-        if not top and not own and windowed:
-            select.append("expressions", exp.alias_(hidden_column(windowed[0]), WINDOW))

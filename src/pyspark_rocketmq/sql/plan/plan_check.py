@@ -162,6 +162,7 @@ class _Planning:
         _require_runnable(write.rows, write.mode)
 
     def _spark_statement(self, statement: SparkStatement) -> None:
+        self._planner.refuse(statement)
         if not statement.is_query:
             self._parse(statement.whole)
             self._unknown |= {name.strip("`").lower() for name in _DEFINED.findall(statement.whole.text)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,14 +12,25 @@ from pyspark_rocketmq.options import BadRecords, JobOptions, OutputMode, Runtime
 from pyspark_rocketmq.sql.declared_columns import quote
 from pyspark_rocketmq.sql.dialect import CONNECTORS
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable, ConnectorTarget
+from pyspark_rocketmq.sql.flink.jdbc import no_rows
 from pyspark_rocketmq.sql.flinksql import JobQueries, Translated
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Target, UnknownTarget
 from pyspark_rocketmq.sql.plan.upserts import changes_target, require_key_of_updates
+from pyspark_rocketmq.sql.refusals.table_statements import refuse_on_tables
 from pyspark_rocketmq.sql.settings import Settings, spark_setting
-from pyspark_rocketmq.sql.statements import CreateTable, CreateView, DropTable, Insert, Query
+from pyspark_rocketmq.sql.statements import (
+    CreateTable,
+    CreateView,
+    DropTable,
+    Insert,
+    Query,
+    SparkStatement,
+)
 from pyspark_rocketmq.sql.tables import Table
 
 __all__ = ["DeadLetters", "Planner", "Write"]
+
+_DESCRIBE: Final = frozenset({"DESCRIBE", "DESC"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +204,17 @@ class Planner:
 
     # --- queries ----------------------------------------------------------------------------
 
+    def refuse(self, statement: SparkStatement) -> None:
+        """Refuse a statement of Spark's that would change a table of the job.
+
+        Raises
+        ------
+        SqlError
+        """
+        declared = {key: table.declared for key, table in self.tables.items()}
+        declared |= {key: table.declared for key, table in self.connectors.items()}
+        refuse_on_tables(statement, declared, streaming=self.options.mode is RuntimeMode.STREAMING)
+
     def query(self, query: Query) -> DataFrame:
         """Return a query's rows.
 
@@ -199,6 +222,12 @@ class Planner:
         ------
         SqlError, PySparkException
         """
+        if query.text.split(maxsplit=1)[0].upper() in _DESCRIBE:
+            for key in query.names & self.connectors.keys():
+                table = self.connectors[key]
+                if not table.is_readable:
+                    no_rows(self._spark, table.declared).createOrReplaceTempView(quote(table.declared.name))
+                    self._viewed[key] = self.options.mode, self.options.idle_ms
         translated = self._queries.query(query, self._names, self.options)
         self.last_mode = self._mode_of(translated)
         return self._rows(query, translated.text)

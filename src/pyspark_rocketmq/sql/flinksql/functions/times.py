@@ -18,6 +18,10 @@ _LOCAL: Final = (
     "WHEN 3 THEN timestamp_millis(try_cast(_1 AS BIGINT)) END END"
 )
 
+_LOG: Final = "CASE WHEN _1 = 0 THEN double('-Infinity') WHEN _1 < 0 THEN double('NaN') ELSE {} END"
+_LOG_DIFFERS: Final = "-Infinity for 0, NaN for a negative number, in Spark NULL"
+_INFINITE: Final = float("-inf")
+
 TIMES: Final[Mapping[str, Function]] = {
     "GREATEST": function(
         "NULL if one argument is, Spark leaves NULL out",
@@ -32,6 +36,21 @@ TIMES: Final[Mapping[str, Function]] = {
         ("LEAST(2, 1)", 1),
         any_number=True,
         of0="CASE WHEN NOT _null THEN least(_all) END",
+    ),
+    "LN": function(_LOG_DIFFERS, ("LN(0)", _INFINITE), ("LN(1)", 0.0), of1=_LOG.format("ln(_1)")),
+    "LOG10": function(
+        _LOG_DIFFERS, ("LOG10(0)", _INFINITE), ("LOG10(1000)", 3.0), of1=_LOG.format("log10(_1)")
+    ),
+    "LOG2": function(_LOG_DIFFERS, ("LOG2(0)", _INFINITE), ("LOG2(8)", 3.0), of1=_LOG.format("log2(_1)")),
+    "LOG": function(
+        _LOG_DIFFERS,
+        ("LOG(0)", _INFINITE),
+        ("LOG(2, 8)", 3.0),
+        ("LOG(2, 0)", _INFINITE),
+        ("CAST(LOG(2, -1) AS STRING)", "NaN"),
+        of1=_LOG.format("ln(_1)"),
+        of2="CASE WHEN _1 > 0 AND _1 <> 1 AND _2 > 0 THEN log(_1, _2) WHEN _1 > 1 AND _2 = 0 "
+        "THEN double('-Infinity') WHEN _1 < 0 OR _2 < 0 THEN double('NaN') ELSE log(_1, _2) END",
     ),
     "TRUNCATE": function(
         ABSENT,

@@ -1,0 +1,1 @@
+"""Definitions of tables that are made from other definitions."""

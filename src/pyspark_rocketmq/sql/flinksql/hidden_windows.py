@@ -1,0 +1,60 @@
+"""The hidden column with a row's window: as a key of groups and joins, and not in results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from pyspark_rocketmq.sql.flinksql.changes import RANK
+from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
+from pyspark_rocketmq.sql.flinksql.selects import hidden_column, keys_of_all_rows, window_part
+
+__all__ = ["group_by_window", "hide_windows", "join_windows"]
+
+
+def group_by_window(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
+    """Add the hidden column to the keys of a query that groups by a window; return whether it does."""
+    group = select.args.get("group")
+    if group is None:
+        return False
+    parts = [window_part(key, sources) for key in keys_of_all_rows(group)]
+    names = {part[0] for part in parts if part and part[1] in {"start", "end"}}
+    for name in sorted(names):
+        group.append("expressions", hidden_column(name))
+    return bool(names)
+
+
+def join_windows(select: exp.Select, sources: Mapping[str, Relation]) -> None:
+    """Add the equality of windows to the equality of their starts and ends."""
+    where = select.args.get("where")
+    clauses = [join for join in select.args.get("joins") or [] if join.args.get("on")]
+    for clause, key in [*((join, "on") for join in clauses), *([(where, "this")] if where else [])]:
+        condition = clause.args[key]
+        equal: dict[tuple[str, str], set[str]] = {}
+        for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
+            if isinstance(part, exp.EQ):
+                one, other = window_part(part.this, sources), window_part(part.expression, sources)
+                if one and other and one[1] == other[1] and one[0] != other[0]:
+                    equal.setdefault((one[0], other[0]), set()).add(one[1])
+        for (one_name, other_name), kinds in equal.items():
+            if {"start", "end"} <= kinds:
+                same = exp.EQ(this=hidden_column(one_name), expression=hidden_column(other_name))
+                clause.set(key, exp.and_(clause.args[key], same))
+
+
+def hide_windows(select: exp.Select, sources: Mapping[str, Relation], *, aggregated: bool, top: bool) -> None:
+    """Keep the hidden column out of the result, or in it exactly once."""
+    windowed = [name for name, rows in sources.items() if rows.window]
+    own = [item for item in select.expressions if item.alias == WINDOW]  # of group_windows
+    if top:
+        select.set("expressions", [item for item in select.expressions if item not in own])
+    for item in list(select.expressions):
+        for star in [item, *item.find_all(exp.Star)] if not aggregated or item.alias == RANK else []:
+            named = star.table.lower() if isinstance(star, exp.Column) else ""
+            if star.is_star and (named in windowed or (windowed and not named)):
+                inner = star.this if isinstance(star, exp.Column) else star
+                if isinstance(inner, exp.Star):
+                    inner.set("except_", [exp.to_identifier(WINDOW)])
+    if not top and not own and windowed:
+        select.append("expressions", exp.alias_(hidden_column(windowed[0]), WINDOW))
