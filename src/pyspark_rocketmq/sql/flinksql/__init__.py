@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark_rocketmq.sql.definitions.job_functions import register_function
 from pyspark_rocketmq.sql.flinksql.functions import FUNCTIONS
-from pyspark_rocketmq.sql.flinksql.queries import JobQueries
+from pyspark_rocketmq.sql.flinksql.queries import JobQueries, explained
 from pyspark_rocketmq.sql.flinksql.relations import Relation
 from pyspark_rocketmq.sql.flinksql.translator import Translated, translate, translate_expression
 
@@ -13,6 +13,7 @@ __all__ = [
     "JobQueries",
     "Relation",
     "Translated",
+    "explained",
     "register_function",
     "translate",
     "translate_expression",

@@ -19,10 +19,21 @@ from pyspark_rocketmq.sql.flinksql.unnest import nested_columns
 from pyspark_rocketmq.sql.formats.flink_options import changelog_of
 from pyspark_rocketmq.sql.statements import Column, ComputedColumn, CreateTable, CreateView, Name, Query
 
-__all__ = ["JobQueries"]
+__all__ = ["JobQueries", "explained"]
 
 _EXPLAIN: Final = re.compile(r"EXPLAIN\s+(?:(?:EXTENDED|CODEGEN|COST|FORMATTED)\s+)?", re.IGNORECASE)
 _IS_PROCTIME: Final = re.compile(r"PROCTIME\(\s*\)", re.IGNORECASE)
+
+
+def explained(statement: Query) -> Query | None:
+    """Return the query that an EXPLAIN explains, in its place; None for other statements."""
+    found = _EXPLAIN.match(statement.text)
+    if found is None:
+        return None
+    before = len(statement.padded) - len(statement.text)
+    return replace(
+        statement, padded=statement.padded[:before] + " " * found.end() + statement.text[found.end() :]
+    )
 
 
 class JobQueries:
@@ -85,14 +96,7 @@ class JobQueries:
         ------
         SqlError
         """
-        explain = _EXPLAIN.match(query.text)
-        if explain is None:
-            return self._translate(query, tables, options, hidden=False)
-        before = len(query.padded) - len(query.text)
-        blank = query.padded[:before] + " " * explain.end() + query.text[explain.end() :]
-        found = self._translate(replace(query, padded=blank), tables, options, hidden=False)
-        text = f"{explain[0]}{found.text.lstrip()}" if found.changed else query.padded
-        return replace(found, text=text)
+        return self._translate(explained(query) or query, tables, options, hidden=False)
 
     def view(self, view: CreateView, tables: Iterable[str], options: JobOptions) -> Translated:
         """Translate the query of a view, and note the view.

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +20,7 @@ from pyspark_rocketmq.sql.error_positions import failures_at
 from pyspark_rocketmq.sql.flink.connectors import ConnectorKind, ConnectorTable
 from pyspark_rocketmq.sql.flink.jdbc import no_rows
 from pyspark_rocketmq.sql.parse import parse_statements
-from pyspark_rocketmq.sql.plan.planner import Planner
+from pyspark_rocketmq.sql.plan.planner import Planner, plan_text
 from pyspark_rocketmq.sql.settings import first_settings
 from pyspark_rocketmq.sql.statements import (
     CreateFunction,
@@ -62,13 +60,7 @@ class PlannedQuery:
 
     def explain(self) -> str:
         """Return Spark's plan: of a stream the analyzed one, which has no offsets yet."""
-        frame: Any = self.rows
-        if frame.isStreaming and not is_remote():
-            return str(frame._jdf.queryExecution().analyzed().toString())  # noqa: SLF001
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):  # PySpark prints it, and has no other way
-            frame.explain()
-        return printed.getvalue()
+        return plan_text(self.rows)
 
 
 def plan_job(

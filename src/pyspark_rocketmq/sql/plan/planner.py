@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
 
 from pyspark_rocketmq.options import BadRecords, JobOptions, OutputMode, RuntimeMode
 from pyspark_rocketmq.sql.declared_columns import quote
 from pyspark_rocketmq.sql.dialect import CONNECTORS
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable, ConnectorTarget
 from pyspark_rocketmq.sql.flink.jdbc import no_rows
-from pyspark_rocketmq.sql.flinksql import JobQueries, Translated
+from pyspark_rocketmq.sql.flinksql import JobQueries, Translated, explained
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Target, UnknownTarget
 from pyspark_rocketmq.sql.plan.upserts import changes_target, require_key_of_updates
 from pyspark_rocketmq.sql.refusals.table_statements import refuse_on_tables
@@ -28,7 +31,7 @@ from pyspark_rocketmq.sql.statements import (
 )
 from pyspark_rocketmq.sql.tables import Table
 
-__all__ = ["DeadLetters", "Planner", "Write"]
+__all__ = ["DeadLetters", "Planner", "Write", "plan_text"]
 
 _DESCRIBE: Final = frozenset({"DESCRIBE", "DESC"})
 
@@ -60,6 +63,17 @@ class DeadLetters:
 
     rows: DataFrame
     table: Table
+
+
+def plan_text(rows: DataFrame) -> str:
+    """Return Spark's plan of rows: of a stream the analyzed one, which has no offsets yet."""
+    frame: Any = rows
+    if frame.isStreaming and not is_remote():
+        return str(frame._jdf.queryExecution().analyzed().toString())  # noqa: SLF001
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):  # PySpark prints it, and has no other way
+        frame.explain()
+    return printed.getvalue()
 
 
 class Planner:
@@ -230,7 +244,10 @@ class Planner:
                     self._viewed[key] = self.options.mode, self.options.idle_ms
         translated = self._queries.query(query, self._names, self.options)
         self.last_mode = self._mode_of(translated)
-        return self._rows(query, translated.text)
+        rows = self._rows(query, translated.text)
+        if explained(query) is None:
+            return rows
+        return self._spark.createDataFrame([(plan_text(rows),)], "plan STRING")
 
     def _mode_of(self, translated: Translated) -> OutputMode:
         changes = OutputMode.UPDATE if translated.rows.changes else OutputMode.APPEND
