@@ -14,7 +14,7 @@ from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
-from pyspark_rocketmq.testing import MockBroker
+from pyspark_rocketmq.testing import MockBroker, MockCluster
 
 Q0, Q1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 
@@ -101,3 +101,24 @@ def test_times_and_sizes_are_those_of_the_messages(mq: MockBroker, client: Clien
     only_a = message_sizes(client, {Q0: 5, Q1: 0}, group="g", selector=MessageSelector.by_tag("a"))
     assert only_a == {Q0: sizes[Q0], Q1: 0}, "what is filtered out weighs nothing"
     assert message_sizes(client, {Q0: 20}, group="g", selector=MessageSelector()) == {}
+
+
+@pytest.mark.parametrize("given", ["earliest", '{"orders": -2}'])
+def test_a_broker_that_was_down_at_the_start_is_read_from_where_the_query_started_not_from_later_options(
+    given: str,
+):
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:
+        for name in ("broker-a", "broker-b"):
+            mq.send(OutgoingMessage("orders", b"x"), MessageQueue("orders", name, 0))
+        mq.stop_broker("broker-b")
+        first = reader(mq, startingOffsets=given)
+        limit = first.getDefaultReadLimit()
+        end = json.loads(json.dumps(first.latestOffset(first.initialOffset(), limit)))
+        first.stop()
+        assert SourceOffset.from_dict(end).offsets == {Q0: 1}
+        mq.start_broker("broker-b")
+        again = reader(mq, startingOffsets="latest")
+        later = SourceOffset.from_dict(json.loads(json.dumps(again.latestOffset(end, limit))))
+        again.stop()
+        assert later.begin == {MessageQueue("orders", "broker-b", 0): 0}
+        assert later.offsets[MessageQueue("orders", "broker-b", 0)] == 1

@@ -337,10 +337,10 @@ class Cluster(MockData):
         store.create_topic(replace(store.topics[topic], **changes))  # type: ignore[arg-type]
         self.announce()
 
-    def retire(self, name: str) -> None:
-        """Have a master's machine vanish: it never comes back."""
+    def retire(self, name: str, state: State) -> None:
+        """Have a master's machine vanish, or hang: it never comes back."""
         self.retired.add(name)
-        self.servers[name, MASTER_ID].stop(State.VANISHED)
+        self.servers[name, MASTER_ID].stop(state)
 
     def restore(self) -> None:
         """Start whatever is down, and let no slave lag."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import random
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -61,6 +62,10 @@ class DirectPlanned:
     backpressure: bool = False
     commits_itself: bool = False
     options: dict[str, str] = field(default_factory=dict)
+    clocks_ms: tuple[int, ...] = (0,)
+    """How far the clocks of the machines are ahead on which it is started, one after the other."""
+    checkpoint_s: float = 0.3
+    """How long Spark needs at most to write a checkpoint."""
 
     @classmethod
     def drawn(cls, chance: random.Random) -> DirectPlanned:
@@ -81,6 +86,11 @@ class DirectPlanned:
             commits_itself=chance.random() < 0.5,
             options=options,
         )
+
+    def on_other_machines(self, chance: random.Random) -> DirectPlanned:
+        """Return the plan of a stream whose machines' clocks differ, and whose checkpoints take long."""
+        clocks_ms = tuple(chance.choice((0, -2_000, -7_000, 3_000)) for _ in range(3))
+        return replace(self, clocks_ms=clocks_ms, checkpoint_s=chance.choice((0.3, 3.0, 10.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +140,7 @@ class DirectStream:
         self._chance = chance
         self._files = HadoopFiles()
         self._checkpoint: _Checkpoint | None = None
+        self._clocks_ms = itertools.cycle(plan.clocks_ms)
         self._positions: Mapping[MessageQueue, int] = {}
         self._done: dict[MessageQueue, int] = {}
         self._begun: Mapping[MessageQueue, int] = {}
@@ -200,6 +211,7 @@ class _Driver:
         self._jobs: deque[tuple[int, OffsetRanges]] = deque()
         self._pending: dict[int, None] = {}
         self._last_ms = 0
+        self._clock_ms = next(stream._clocks_ms)
 
     def run(self) -> None:
         """Recover or begin, then generate a batch in each interval."""
@@ -252,7 +264,7 @@ class _Driver:
 
     def _now_ms(self) -> int:
         """Return the time of the batch whose interval began last."""
-        now_ms = EPOCH_MS + round(self._stage.scheduler.now * 1000)
+        now_ms = EPOCH_MS + round(self._stage.scheduler.now * 1000) + self._clock_ms
         return now_ms - now_ms % self._interval_ms
 
     def _generate_all(self, again: list[int]) -> None:
@@ -293,7 +305,7 @@ class _Driver:
             if not self._process.dead and (newest is None or newest.time_ms <= time_ms):
                 self._stream._checkpoint = checkpoint
 
-        self._stage.scheduler.after(self._chance.uniform(0.0, 0.3), write)
+        self._stage.scheduler.after(self._chance.uniform(0.0, self._settings.checkpoint_s), write)
 
     # --- jobs ---
 

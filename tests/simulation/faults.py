@@ -56,8 +56,10 @@ def _lagging_master(scene: Scene) -> None:
 
 
 def _for_good(scene: Scene) -> None:
-    """Let a master vanish that nobody brings back; its slaves have all of its messages."""
-    scene.cluster.retire(scene.cluster.brokers[0])
+    """Let a master vanish or hang that nobody brings back; its slaves have all of its messages."""
+    state = scene.chance.choice((State.VANISHED, State.PAUSED))
+    scene.cluster.retire(scene.cluster.brokers[0], state)
+    scene.history.did[f"a master is gone for good: {state.value}"] += 1
 
 
 def _clock(scene: Scene) -> None:

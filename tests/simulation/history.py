@@ -12,7 +12,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.record.properties import PROPERTY_WRITE_ID
 from pyspark_rocketmq.testing.store import BrokerStore, Placed
 
-__all__ = ["KEYS", "History", "Place", "RecordingStore", "Row"]
+__all__ = ["KEYS", "History", "Place", "RecordingStore", "Row", "generation_of"]
 
 KEYS: Final = ("ann", "bob", "cy", None)
 """Sharding keys of rows; those of none may be anywhere."""
@@ -21,6 +21,11 @@ Place = tuple[str, str, int, int]
 """Topic, broker, queue and offset; of a topic that was created again, offsets continue elsewhere."""
 
 _GENERATION: Final = 1_000_000_000
+
+
+def generation_of(place: Place) -> int:
+    """Return how often the topic had been created again when a message was stored."""
+    return place[3] // _GENERATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ class History:
         Whether the query has to end where messages are gone that it has not read.
     proxied : bool
         Whether a proxy answers, which does not tell whether name servers have restarted.
+    hidden : bool
+        Whether a topic whose brokers are away looks like one that is missing.
     queues : tuple of MessageQueue
         The topic's, if writers saw all of them all the time.
     begun : mapping of MessageQueue to int
@@ -116,12 +123,16 @@ class History:
     batch_jobs: list[str] = field(default_factory=list)
     overlaps: list[str] = field(default_factory=list)
     oversized: list[str] = field(default_factory=list)
+    left_over: list[str] = field(default_factory=list)
+    idle: list[str] = field(default_factory=list)
+    slow: list[str] = field(default_factory=list)
     miscounted: list[str] = field(default_factory=list)
     ahead: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     strict: bool = False
     proxied: bool = False
+    hidden: bool = False
     queues: tuple[MessageQueue, ...] = ()
     begun: Mapping[MessageQueue, int] = field(default_factory=dict)
     finished: Mapping[MessageQueue, int] = field(default_factory=dict)

@@ -31,12 +31,21 @@ def lost(history: History) -> list[str]:
         if (body := b"%s:%d" % (lane.encode(), number)) not in read and body not in gone
     ]
     ended = any(error.startswith("DataLoss") for error in history.errors)
-    if history.strict and (ended if history.generations else history.expired - history.read):
+    gone = bool(history.expired - history.read) and not history.generations
+    if history.strict and (gone or (ended and _may_miss(history))):
         return []  # it has ended before
     return never + [
         f"{place} is stored and was not read"
         for place in sorted(history.stored.keys() - places.keys() - history.expired)
     ]
+
+
+def _may_miss(history: History) -> bool:
+    """Whether messages are gone that a query needs: not read so far, or of a batch that is run again."""
+    return bool(history.generations) or any(
+        place not in history.read or place[3] >= history.finished.get(MessageQueue(*place[:3]), 0)
+        for place in history.expired
+    )
 
 
 def passed_over(history: History) -> list[str]:
@@ -198,6 +207,21 @@ def oversized(history: History) -> list[str]:
     return history.oversized
 
 
+def left_over(history: History) -> list[str]:
+    """Requests and answers that connections still keep when nobody waits for them."""
+    return history.left_over
+
+
+def idle(history: History) -> list[str]:
+    """Waits for an answer while no server owes one."""
+    return history.idle
+
+
+def slow(history: History) -> list[str]:
+    """Reads that took long though nothing was wrong, or only a master was gone whose slaves can be read."""
+    return history.slow
+
+
 def died(history: History) -> list[str]:
     """Outages that ended a query that had been running: it has to wait for their end."""
     return history.died
@@ -205,9 +229,11 @@ def died(history: History) -> list[str]:
 
 def unexpected(history: History) -> list[str]:
     """Errors that ended the query and are no outage."""
-    gone = bool(history.expired - history.read or history.generations)
+    if not history.errors:  # asked often
+        return []
+    gone = _may_miss(history)
     kinds = ("DataLoss", "Option", "Corrupt", "RemoteProtocol")
-    if not history.proxied:
+    if not history.hidden:  # else a topic that has no broker now cannot be told from one that is missing
         kinds += ("TopicNotFound",)
     return [
         error
@@ -235,6 +261,9 @@ JUDGES: Final[dict[str, Callable[[History], list[str]]]] = {
     "batch is wrong": incomplete,
     "miscounted": miscounted,
     "memory over its bound": oversized,
+    "kept for nobody": left_over,
+    "waited for nothing": idle,
+    "slow": slow,
     "died of an outage": died,
     "unexpected error": unexpected,
 }

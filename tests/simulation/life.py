@@ -81,9 +81,10 @@ class _World:
             None if plan.accidents is None else frozenset(plan.accidents),
         )
         self.history = self.stage.history
+        homes = [f"broker-{'abcdef'[number]}" for number in range(plan.brokers)]
         self.cluster = Cluster(
             self.stage.network,
-            brokers=[f"broker-{'abcdef'[number]}" for number in range(plan.brokers)],
+            brokers=[*homes, *(f"bystander-{number}" for number in range(plan.bystanders))],
             name_servers=plan.name_servers,
             slaves=plan.slaves,
             slave_readable=plan.slave_readable,
@@ -96,7 +97,7 @@ class _World:
             self.cluster.create_static_topic(_TOPIC, plan.queues)
         else:
             attributes = {"cleanup.policy": "COMPACTION"} if plan.compacted else None
-            self.cluster.create_topic(_TOPIC, plan.queues, attributes=attributes)
+            self.cluster.create_topic(_TOPIC, plan.queues, brokers=homes, attributes=attributes)
         client = {name: value for name, value in plan.options.items() if name in _CLIENT_OPTIONS}
         client["nameServer"] = self.cluster.name_server
         self.writers: list[Writer | Sink] = [
@@ -119,6 +120,8 @@ class _World:
                 Sink(self.stage, plan.sink, options, self._own_chance(), body_bytes=plan.body_bytes)
             )
         self.history.proxied = plan.proxies > 0
+        self.history.hidden = plan.proxies > 0 or plan.bystanders > 0
+        self.stage.network.on_idle = self.history.idle.append
         self.history.now = lambda: self.scheduler.now
         self.reader = self._reader(client)
         self.job = self._job(client) if plan.job else None

@@ -544,5 +544,11 @@ PLANTS: Final = tuple(
             "            flight.connection.abandon(flight.opaque)\n            raise",
             "            raise",
         ),
+        (
+            "a broker that was down at the start is read from where today's options say",
+            "spark.read.stream",
+            "origin.start or self._policy,",
+            "self._policy,",
+        ),
     )
 )

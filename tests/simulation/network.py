@@ -25,6 +25,9 @@ _TLS_RECORD_BYTES: Final = 200
 _PIECE_S: Final = 0.1
 """How long bytes are on a narrow link at most before the first of them arrive."""
 
+_SHORT_S: Final = 0.1
+"""A wait of this length may be for something else than an answer."""
+
 _PROCESS_ID: Final = 4711
 _FOREVER: Final = float("inf")
 
@@ -97,6 +100,8 @@ class Network:
         self.habits = habits
         self.servers: dict[str, Listener] = {}
         self.sessions: dict[Session, None] = {}  # in the order of their making
+        self.on_idle: Callable[[str], None] = lambda what: None
+        """Told of a wait that timed out while no server owed anything."""
         self.slowness: dict[str, float] = {}
         """By server name: a delay added to each way (s)."""
         self._blocked: dict[tuple[str, str], float] = {}
@@ -157,6 +162,8 @@ class Session:
         self.half_open = False
         """Whether everything vanishes, without a word to either side."""
         self.open = True
+        self.owed: set[int] = set()
+        """The server's: requests without an answer."""
         self.stream: SimulatedStream | None = None
         self._up = _Direction()
         self._down = _Direction()
@@ -171,6 +178,12 @@ class Session:
     def unsent(self) -> int:
         """How many bytes are on the way down."""
         return self._down.size
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way, and the server owes nothing."""
+        quiet = not (self._up.size or self._down.size or self.owed or self.buffer)
+        return quiet and self.open and not self.half_open
 
     def send_up(self, data: bytes) -> None:
         """Send to the server."""
@@ -331,6 +344,9 @@ class SimulatedStream:
         self._sleeper = None
         if self._closed:
             raise ValueError("closed")
+        if not woken and timeout_s > _SHORT_S and self._session.idle and not (self._ahead or self._readable):
+            name = self._session.process.name
+            self._network.on_idle(f"{name} waits {timeout_s:.1f} s for {self._session.server.name}")
         return self._readable if woken else None
 
     @property

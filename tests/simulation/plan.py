@@ -20,6 +20,17 @@ from pyspark_rocketmq.testing.log import PullLimits
 __all__ = ["GROUP", "Plan"]
 
 GROUP: Final = "report"
+_HARMLESS: Final = frozenset(
+    {
+        "connections are closed",
+        "a queue is added",
+        "limits of an answer change",
+        "retention deletes messages",
+        "the driver's clock jumps",
+        "answers to commits of a transaction",
+    }
+)
+"""Faults with which no broker of the topic is away for long."""
 _LAGS: Final = ("a slave lags", "a master is gone, and its slaves lag")
 
 
@@ -56,6 +67,8 @@ class Plan:
     faults: tuple[Fault, ...] = ()
     group: GroupPlan | None = None
     """The members that read in the query's place."""
+    bystanders: int = 0
+    """Brokers that do not have the topic: name servers know them while none of the topic's is registered."""
     proxies: int = 0
     job: bool = False
     """Whether a program reads the whole topic, again and again."""
@@ -93,6 +106,9 @@ class Plan:
             ._with_job()
             ._with_narrow()
             ._with_changes()
+            ._with_other_machines()
+            ._with_bystanders()
+            ._with_late_brokers()
         )
 
     @property
@@ -190,6 +206,45 @@ class Plan:
         )
         kills = replace(self.kills, driver=max(self.kills.driver, 0.02))
         return replace(self, changes=changes, kills=kills)
+
+    def _with_other_machines(self) -> Plan:
+        """Have a direct stream started on machines with other clocks, and its checkpoints take long."""
+        chance = self._own_chance("other machines")
+        if self.direct is None or chance.random() < 0.6:
+            return self
+        kills = replace(self.kills, driver=max(self.kills.driver, 0.1))
+        return replace(self, direct=self.direct.on_other_machines(chance), kills=kills)
+
+    def _with_bystanders(self) -> Plan:
+        """Have the only broker of the topic restart while another is there, and rows to be written.
+
+        It is away for less time than a write waits for a topic that may not exist.
+        """
+        chance = self._own_chance("bystanders")
+        known = self.static or self.compacted or self.lossy or self.strict or self.retires or self.proxies
+        if known or self.sink is None or self.group is not None or chance.random() < 0.5:
+            return self
+        span_s = max((fault.at_s for fault in self.faults), default=5.0)
+        faults = [fault for fault in self.faults if fault.kind in _HARMLESS]
+        moments = [chance.uniform(0.5, span_s) for _ in range(chance.choice((1, 2, 3)))]
+        faults += [
+            Fault(at_s, "a master is killed", chance.choice((3.0, 8.0)), chance.getrandbits(32))
+            for at_s in moments
+        ]
+        kills = replace(self.kills, executor=0.2)
+        plan = replace(self, brokers=1, bystanders=1, slaves=0, faults=(), kills=kills)
+        return plan._with_faults(faults)
+
+    def _with_late_brokers(self) -> Plan:
+        """Have a broker with messages away when a query starts that is told another start later."""
+        chance = self._own_chance("late brokers")
+        told = any("startingOffsets" in each for each in self.changes)
+        if not told or self.brokers < 2 or self.static or self.retires or chance.random() < 0.3:
+            return self
+        kills = replace(self.kills, driver=max(self.kills.driver, 0.1))
+        moments = [chance.uniform(0.8, 2.5) for _ in range(2)]
+        faults = [Fault(at_s, "a master is killed", 10.0, chance.getrandbits(32)) for at_s in moments]
+        return replace(self, kills=kills)._with_faults(faults)
 
     def _with_more_faults(self) -> Plan:
         """Add faults of topics and brokers where they are allowed."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.history import Row
+from tests.simulation.history import Row, generation_of
 from tests.simulation.program import Program
 from tests.simulation.reading import SourceReading
 from tests.simulation.stage import Stage
@@ -201,11 +201,14 @@ class Query:
         self.program.step("finished")
 
     def _check_order(self, rows: list[Row]) -> None:
-        """Within a partition, a queue's rows come in their order; partitions have none among themselves."""
-        last: dict[tuple[str, str, int], int] = {}
+        """Within a partition, a queue's rows come in their order; partitions have none among themselves.
+
+        Pulls in flight while a topic is created again are answered with messages of before and of after.
+        """
+        last: dict[tuple[str, str, int, int], int] = {}
         for row in rows:
             topic, broker, queue_id, offset = row.place
-            queue = (topic, broker, queue_id)
+            queue = (topic, broker, queue_id, generation_of(row.place))
             if offset <= last.get(queue, -1):
                 self._history.disordered.append(f"{row.place} comes after {last[queue]} in a partition")
             last[queue] = offset

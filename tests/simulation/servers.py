@@ -152,6 +152,8 @@ class Server:
                 break
             frame = decode_frame(memoryview(data)[at:end])
             at = end
+            if not frame.command.is_one_way:
+                session.owed.add(frame.command.opaque)
             if self.state is State.PAUSED:
                 self._held.append((session, frame))
             else:
@@ -236,6 +238,7 @@ class Server:
         if self.water_mark is not None and session.unsent > self.water_mark:
             self.happened["a proxy drops an answer"] += 1
         elif not frame.command.is_one_way:
+            session.owed.discard(frame.command.opaque)
             session.send_down(encode_reply(frame, reply))
 
 

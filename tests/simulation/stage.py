@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -78,6 +79,7 @@ class Stage:
     history: History = field(default_factory=History)
     healed: bool = False
     """Whether nothing goes wrong any more."""
+    healed_at_s: float = math.inf
 
     @property
     def scheduler(self) -> Scheduler:
@@ -104,7 +106,7 @@ class Stage:
 
     def heal(self) -> None:
         """Let nothing go wrong from now on."""
-        self.healed = True
+        self.healed, self.healed_at_s = True, self.scheduler.now
         self.kills = Kills()
         self.network.heal()
         self.note("everything is well again")

@@ -26,6 +26,8 @@ _ATTEMPTS: Final = 4
 _SLOTS: Final = 4
 """Tasks at a time, of both executors together."""
 _LONGEST_S: Final = 900.0
+_LONG_S: Final = 60.0
+"""No task takes this long when nothing is wrong any more, but that a master may be gone for good."""
 _HEARTBEAT_S: Final = 0.5
 
 
@@ -38,6 +40,7 @@ class Executors:
         self._options = options
         self._chance = chance
         self._running: list[tuple[Process, Client]] = []
+        self._busy = Counter[Process]()
 
     def take(self, number: int) -> tuple[Process, Client]:
         """Return one of the two."""
@@ -52,6 +55,20 @@ class Executors:
             )
             self._running.append((process, client))
         return self._running[number % 2]
+
+    def begin(self, process: Process) -> None:
+        """Record that an attempt runs there."""
+        self._busy[process] += 1
+
+    def end(self, process: Process, client: Client) -> None:
+        """Record that an attempt has ended: a client without one has no request whose answer it awaits."""
+        self._busy[process] -= 1
+        if not self._busy[process]:
+            self._stage.history.left_over += [
+                f"{process.name} has {each!r} when no task runs"
+                for each in client.pool.opened
+                if each.alive and (each.in_flight or each.unclaimed)
+            ]
 
     def kill(self) -> None:
         """End both."""
@@ -158,22 +175,29 @@ class TaskSet(Generic[R]):
             index, number = attempt = self._waiting.popleft()
             process, client = self._executors.take(index + number)
             self._running[attempt] = process
+            self._executors.begin(process)
             work = partial(self._work, attempt, client, process)
             self._stage.scheduler.start(work, process, f"task-{index}.{number}")
 
     def _work(self, attempt: tuple[int, int], client: Client, process: Process) -> None:
         index, number = attempt
+        begin_s = self._stage.scheduler.now
         if number:
             client.renew()  # as a retried task does
         try:
             result = self._perform(client, index, partial(self._survive, process))
         except RocketMQError as error:
             self._stage.note(f"a task fails: {type(error).__name__}: {error}")
+            self._executors.end(process, client)
             del self._running[attempt]
             self._failed(index, error)
         else:
+            self._executors.end(process, client)
             del self._running[attempt]
             self._compare(index, self._found.setdefault(index, result), result)
+        took_s = self._stage.scheduler.now - max(begin_s, self._stage.healed_at_s)
+        if took_s > _LONG_S:
+            self._stage.history.slow.append(f"task {index}.{number} of {process.name} took {took_s:.0f} s")
         self._launch()
         with self._turn:
             self._turn.notify_all()

@@ -23,7 +23,8 @@ true`` instead of it and of the offsets. ``brokers`` are the brokers whose topic
 ``heartbeatAt``, in the same unit, is present once the query has had a heartbeat row (`heartbeat`): a batch
 has such a row exactly if the value grew. ``alignedAt``, in the same unit, is present if rows have the column
 ``alignedTimestamp`` (`aligned_column`). ``witness`` contains, as ``[offset, store time]``, one of the last
-messages read of each topic and broker (`topic_recreation`). The offsets contain no secrets.
+messages read of each topic and broker (`topic_recreation`). ``start`` is the policy with which the query
+started (`start_record`). The offsets contain no secrets.
 
 With ``isolation=read_committed``, ``commits`` contains positions in the commit topics (`CommitPosition`) as
 ``[begin, read, needed, known, stored at]``, and ``floor`` the start: what was written before it is no row,
@@ -40,8 +41,9 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final, Self, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import MessageQueue, StartPolicy
 from pyspark_rocketmq.model.nested_offsets import flatten, nest
+from pyspark_rocketmq.offsets.start_record import decode_start, encode_start
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.topics.discovery import check_checkpoint
 from pyspark_rocketmq.planning.topics.queue_names import rename_queues
@@ -72,6 +74,7 @@ _FIELDS: Final = frozenset(
         "heartbeatAt",
         "alignedAt",
         "witness",
+        "start",
         "isolation",
         "commits",
         "floor",
@@ -178,6 +181,8 @@ class SourceOffset:
         Where the batch that ends here began, for queues that did not begin at the end of the previous batch.
     started_at_ms : int, optional
         The time at which the query's start was resolved; None while it is unresolved.
+    start : StartPolicy, optional
+        What was resolved then; None in checkpoints of earlier releases.
     heartbeat_at_ms : int
         The time of the last heartbeat row; 0 before the first one.
     aligned_at_ms : int
@@ -198,6 +203,7 @@ class SourceOffset:
     offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
     begin: Mapping[MessageQueue, int] = field(default_factory=dict)
     started_at_ms: int | None = None
+    start: StartPolicy | None = None
     brokers: frozenset[str] = frozenset()
     heartbeat_at_ms: int = 0
     aligned_at_ms: int = 0
@@ -268,6 +274,8 @@ class SourceOffset:
         if self.started_at_ms is None:
             return document | {"unresolved": True}
         document |= {"startedAt": self.started_at_ms, "offsets": nest(self.offsets)}
+        if self.start is not None:
+            document["start"] = encode_start(self.start)
         if self.brokers:
             document["brokers"] = sorted(self.brokers)
         if self.heartbeat_at_ms:
@@ -309,6 +317,7 @@ class SourceOffset:
                 offsets=_flat(document.get("offsets", {})),
                 begin=_flat(document.get("begin", {})),
                 started_at_ms=None if document.get("unresolved") else int(document["startedAt"]),
+                start=decode_start(document["start"]) if "start" in document else None,
                 brokers=frozenset(map(str, document.get("brokers", ()))),
                 heartbeat_at_ms=int(document.get("heartbeatAt", 0)),
                 aligned_at_ms=int(document.get("alignedAt", 0)),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import AtTimestamp, MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset, Witness, offset_of_rocketmq
 
 CHECKPOINTS = Path(__file__).parents[2] / "golden" / "checkpoints"
@@ -31,6 +31,7 @@ GOLDEN = {
         at({A0: 150, P0: 7}),
         witnesses={A0: Witness(149, 1_767_225_600_123), P0: Witness(6, 1_767_225_599_000)},
     ),
+    "start.json": replace(at({A0: 120}, {A0: 100}), start=AtTimestamp(1_767_225_000_000)),
 }
 
 

@@ -120,7 +120,10 @@ class Connection:
         """Called with each request that the server makes; such requests are ignored without it."""
 
     def __repr__(self) -> str:
-        return f"Connection({self.addr}, in_flight={len(self._pending)}, alive={self.alive})"
+        return (
+            f"Connection({self.addr}, in_flight={self.in_flight}, unclaimed={self.unclaimed}, "
+            f"alive={self.alive})"
+        )
 
     @property
     def alive(self) -> bool:
@@ -131,6 +134,11 @@ class Connection:
     def in_flight(self) -> int:
         """The number of requests without an answer."""
         return len(self._pending)
+
+    @property
+    def unclaimed(self) -> int:
+        """The number of answers that no thread has taken so far."""
+        return len(self._answers)
 
     def call(
         self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None

@@ -56,6 +56,12 @@ class ConnectionPool:
             lanes.forget()
         self._start_empty()
 
+    @property
+    def opened(self) -> tuple[Connection, ...]:
+        """The connections of now, dead ones included, except those for pulls at a proxy."""
+        with self._lock:
+            return tuple(self._connections.values())
+
     def get(self, addr: str) -> Connection:
         """Return the live connection to ``addr``, opening it if there is none.
 

@@ -134,7 +134,7 @@ class CommittedStreamReader(RocketMQStreamReader):
             return replace(last.advance({}, {}), commits=commits).to_dict()
         end = SourceOffset.from_dict(document)
         # What was written before the start is no row, also in a queue whose broker was down then.
-        floor = {} if isinstance(self._policy, Latest) else {**end.begin, **end.floor}
+        floor = {} if isinstance(end.start or self._policy, Latest) else {**end.begin, **end.floor}
         return replace(end, commits=commits, floor=floor).to_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -225,7 +225,7 @@ class CommittedStreamReader(RocketMQStreamReader):
     def _start_at(self, queue: MessageQueue, end: int, last: SourceOffset) -> CommitPosition:
         """Return where a commit topic is read first."""
         client = self._open_client()
-        if not isinstance(self._policy, Latest):
+        if not isinstance(last.start or self._policy, Latest):
             at = client.min_offsets([queue])[queue]
         elif last.started_at_ms is None:
             at = end

@@ -299,6 +299,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 source=self._identity,
                 offsets=offsets,
                 started_at_ms=moment,
+                start=self._policy,
                 brokers=brokers - {queue.broker_name for queue in queues if queue not in there},
             )
         return self._origin
@@ -385,7 +386,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return moved
         return moved | find_late_begins(
             self._open_client(),
-            self._policy,
+            origin.start or self._policy,
             origin.offsets,
             self._visible(ends.masters),
             self._options,
